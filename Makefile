@@ -1,0 +1,43 @@
+# Each target sets up what it needs: a virtual environment with the pinned, tested set of packages.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
+
+.PHONY: demo test check format bench clean
+.DEFAULT_GOAL := test
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "uulearn needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing uulearn into $(VENV) (pinned set: constraints.txt)"
+	$(PIP) install -e '.[plot]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "installing the development tools into $(VENV)"
+	$(PIP) install -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure, a saved model
+	$(BIN)/uulearn demo
+
+test: $(VENV)/.dev           ## every test, warnings as errors
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(VENV)/.dev          ## formatter, linter, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev          ## side-by-side speed and memory, stored as JSON under benchmarks/results
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist uulearn-demo

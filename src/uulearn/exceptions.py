@@ -1,0 +1,37 @@
+"""The errors and warnings that uulearn raises, each a category of its own.
+
+Silence one kind with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or every kind
+through their common base, ``UUWarning``. Bad arguments are plain ``ValueError`` or ``TypeError``.
+"""
+
+
+class UUWarning(UserWarning):
+    """Base of all warnings that uulearn raises."""
+
+
+class ClosePriorsWarning(UUWarning):
+    """The two set priors are so close that the risk is known only roughly."""
+
+
+class IndistinguishableSetsWarning(UUWarning):
+    """A held-out check could not tell the two sets apart, so there may be nothing to learn from."""
+
+
+class SwappedPriorsWarning(UUWarning):
+    """Labelled rows given for evaluation contradict the order of the set priors."""
+
+
+class UnevenSetsWarning(UUWarning):
+    """One set is so small that batches had to grow to hold a row of each."""
+
+
+class NonFiniteRiskError(ArithmeticError):
+    """Training produced a risk or a weight that is not a finite number."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint belongs to another run, or cannot be read or written."""
+
+
+class ModelFormatError(ValueError):
+    """A model directory is damaged, incomplete, altered or of a newer format."""

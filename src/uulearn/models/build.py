@@ -1,0 +1,61 @@
+"""From what a user passes as ``model`` to a module."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from uulearn.models.dense import MLP, Linear
+
+ModelLike = str | nn.Module | type[nn.Module] | Callable[..., nn.Module]
+
+MODELS: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP}
+
+
+def build_model(
+    model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None
+) -> nn.Module:
+    """A fresh module for rows of the given shape.
+
+    A name or a class or a factory is called with ``params``, and with ``n_features`` where it takes an argument of
+    that name. An instance is copied, so that training never changes the module that the user holds.
+
+    Examples
+    --------
+    >>> import torch
+    >>> build_model("mlp", (4,), {"hidden": (8,)})(torch.zeros(2, 4)).shape
+    torch.Size([2])
+    >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
+    Linear(in_features=4, out_features=1, bias=True)
+    """
+    params = dict(params or {})
+    if isinstance(model, nn.Module):
+        if params:
+            raise ValueError("model_params has no use when model is an instance; pass its class or a factory instead.")
+        return copy.deepcopy(model)
+    if isinstance(model, str):
+        if model not in MODELS:
+            names = ", ".join(map(repr, MODELS))
+            raise ValueError(f"model must be one of {names}, an nn.Module, its class or a factory, got {model!r}.")
+        if len(row_shape) != 1:
+            raise ValueError(
+                f"model={model!r} takes rows of plain columns, got rows of shape {row_shape}; reshape X to two "
+                "dimensions or pass a module of your own."
+            )
+        model = MODELS[model]
+    if not callable(model):
+        raise TypeError(f"model must be a name, an nn.Module, its class or a factory, got {model!r}.")
+    if len(row_shape) == 1 and "n_features" in inspect.signature(model).parameters:
+        params.setdefault("n_features", row_shape[0])
+    try:
+        built = model(**params)
+    except TypeError as error:
+        name = getattr(model, "__name__", str(model))
+        raise ValueError(f"model {name} cannot be built with {params}: {error}; correct model_params.") from error
+    if not isinstance(built, nn.Module):
+        raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
+    return built

@@ -1,0 +1,37 @@
+"""The risk of a classifier, from two unlabeled sets: pure functions and one criterion.
+
+======================  ==========================================================================
+`uu_coefficients`       a, b, c, d of Section 2.2
+`uu_risk`               both brackets, the unbiased risk (Eq. 4) and the corrected one (Eq. 6)
+`pn_risk`               the supervised risk (Eq. 2), for labelled rows
+`UURisk`                the same as a criterion for any PyTorch training loop
+`LOSSES`, `get_loss`    losses of the margin
+`check_correction`      is this function a consistent correction (Definition 1)?
+`estimation_cost`       what the priors cost: how many labelled rows the two sets are worth
+======================  ==========================================================================
+
+Equation, section and definition numbers are those of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
+"""
+
+from uulearn.risk.coefficients import EstimationCost, UUCoefficients, estimation_cost, uu_coefficients
+from uulearn.risk.corrections import check_correction, leaky_relu
+from uulearn.risk.criterion import UURisk
+from uulearn.risk.functional import PNRiskParts, UURiskParts, pn_risk, uu_risk
+from uulearn.risk.losses import LOSSES, MarginLoss, get_loss
+
+__all__ = [
+    "LOSSES",
+    "EstimationCost",
+    "MarginLoss",
+    "PNRiskParts",
+    "UUCoefficients",
+    "UURisk",
+    "UURiskParts",
+    "check_correction",
+    "estimation_cost",
+    "get_loss",
+    "leaky_relu",
+    "pn_risk",
+    "uu_coefficients",
+    "uu_risk",
+]

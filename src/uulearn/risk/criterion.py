@@ -1,0 +1,86 @@
+"""`UURisk`: the corrected risk as a criterion for anyone's training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from uulearn.risk.coefficients import uu_coefficients, warn_if_close
+from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike, get_method
+from uulearn.risk.functional import UURiskParts, estimate
+from uulearn.risk.losses import LossFunction, get_loss
+
+
+class UURisk(nn.Module):
+    """Risk of a batch of scores from two unlabeled sets, to be minimised (Algorithm 1, lines 8 to 10).
+
+    Any composition and order of rows; scores of shape (n,) or (n, 1); works under autocast, ``torch.compile``,
+    ``torch.func.vmap`` and double backward. It holds no state.
+
+    A batch that lacks a set: a bracket that needs the missing set is 0 with zero gradient, because it cannot be
+    estimated from that batch. A set whose coefficient is zero is not needed (with ``set_priors=(1, 0)`` a batch of
+    positives alone still trains). ``"biased"`` needs no particular set.
+
+    The correction is a non-linear function of the brackets of *this* call: splitting one batch over several calls
+    (gradient accumulation, several processes) corrects each part by itself.
+
+    Parameters
+    ----------
+    set_priors : (θ, θ′)
+        Share of positives in set 0 and in set 1; any order, but different.
+    target_prior : float
+        π, the share of positives where the classifier will be used.
+    loss : str or callable
+        ``"logistic"``, ``"sigmoid"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, ``"zero_one"`` (evaluation
+        only), or an elementwise, non-negative ℓ(z) of the margin.
+    method : str or pair
+        ``"unbiased"`` (Eq. 4); ``"abs"``, ``"relu"``, ``"leaky_relu"`` (Eq. 6); a pair (f₁, f₂) of corrections,
+        each a name or a function; or ``"biased"``, the baseline that takes the richer set for positives and the
+        other for negatives and averages over all rows (for equal sizes, the balanced error between the sets).
+    slope : float
+        λ ≤ 0 of ``"leaky_relu"``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> criterion = UURisk(set_priors=(0.8, 0.2), target_prior=0.5, loss="logistic", method="relu")
+    >>> scores = torch.zeros(4, requires_grad=True)
+    >>> loss = criterion(scores, torch.tensor([0, 0, 1, 1]))
+    >>> round(loss.item(), 4)
+    0.6931
+    >>> loss.backward()
+    """
+
+    def __init__(
+        self,
+        set_priors: Sequence[float],
+        target_prior: float,
+        loss: str | LossFunction = "logistic",
+        method: MethodLike = "leaky_relu",
+        slope: float = DEFAULT_SLOPE,
+    ) -> None:
+        super().__init__()
+        self.coefficients = uu_coefficients(set_priors, target_prior)
+        self.loss = get_loss(loss)
+        self.method = get_method(method, slope)
+        self.set_priors = (float(set_priors[0]), float(set_priors[1]))
+        self.target_prior = float(target_prior)
+        self.slope = float(slope)
+        warn_if_close(set_priors, target_prior)
+
+    def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
+        """The scalar to minimise."""
+        return self.parts(scores, sets).objective
+
+    def parts(self, scores: Tensor, sets: Tensor) -> UURiskParts:
+        """Both signed brackets, the unbiased and the corrected risk, and the objective."""
+        return estimate(scores, sets, self.coefficients, self.loss, self.method)
+
+    def extra_repr(self) -> str:
+        """What ``repr`` shows."""
+        slope = f", slope={self.slope:g}" if "leaky_relu" in self.method.name else ""
+        return (
+            f"set_priors={self.set_priors}, target_prior={self.target_prior:g}, loss={self.loss.name!r}, "
+            f"method={self.method.name!r}{slope}"
+        )

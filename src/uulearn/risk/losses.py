@@ -1,0 +1,126 @@
+"""Losses of the margin, ℓ(z) with z = y·g(x): pure elementwise functions of a tensor.
+
+They are consumed by `uulearn.risk.functional`, which evaluates ℓ(g) and ℓ(−g) on every row, and by the estimator,
+which needs the link from a score to a probability. Two families matter for unlabeled sets, and every loss here
+belongs to one of them:
+
+* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so one row can never dominate a bracket;
+* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the subtracted partial risks become linear in the
+  score, so the unbiased risk is convex for a linear model (not true of the hinge or the savage loss, which are
+  therefore left out).
+
+All are finite with finite gradients for |z| ≤ 1e4 in float32; scores in half precision are widened before they
+arrive here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LossFunction = Callable[[Tensor], Tensor]
+
+
+def logistic(z: Tensor) -> Tensor:
+    """ln(1 + exp(−z)), the paper's choice for training; its minimiser is the log-odds."""
+    return -F.logsigmoid(z)
+
+
+def sigmoid(z: Tensor) -> Tensor:
+    """1 / (1 + exp(z))."""
+    return torch.sigmoid(-z)
+
+
+def ramp(z: Tensor) -> Tensor:
+    """(1 − z)/2 clipped to [0, 1]."""
+    return ((1 - z) / 2).clamp(0, 1)
+
+
+def double_hinge(z: Tensor) -> Tensor:
+    """max(−z, max(0, (1 − z)/2)): the cheapest convex loss with ℓ(z) − ℓ(−z) = −z."""
+    return torch.maximum(-z, ((1 - z) / 2).clamp(min=0))
+
+
+def squared(z: Tensor) -> Tensor:
+    """(1 − z)²/4; its minimiser is 2·p − 1 with p the probability of the positive class."""
+    return (1 - z).square() / 4
+
+
+def zero_one(z: Tensor) -> Tensor:
+    """(1 − sign z)/2, that is ½ at z = 0. For evaluation: it carries no gradient."""
+    return (1 - torch.sign(z.detach())) / 2
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """A loss of the margin and what is known about it.
+
+    ``probability`` maps a score to the probability of the positive class. Only for a *proper* loss is that a
+    calibrated probability at the minimiser; for the others it is the logistic curve, right only in that it
+    crosses ½ where the score crosses 0.
+    """
+
+    name: str
+    function: LossFunction
+    trainable: bool = True
+    proper: bool = False
+    probability: Callable[[Tensor], Tensor] = torch.sigmoid
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.function(z)
+
+
+LOSSES: dict[str, MarginLoss] = {
+    loss.name: loss
+    for loss in (
+        MarginLoss("logistic", logistic, proper=True),
+        MarginLoss("sigmoid", sigmoid),
+        MarginLoss("ramp", ramp),
+        MarginLoss("double_hinge", double_hinge),
+        MarginLoss("squared", squared, proper=True, probability=lambda z: ((1 + z) / 2).clamp(0, 1)),
+        MarginLoss("zero_one", zero_one, trainable=False),
+    )
+}
+
+
+def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
+    """The loss of that name, or a user's own elementwise ℓ(z), checked on a few margins.
+
+    Examples
+    --------
+    >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
+    0.5
+    >>> get_loss(lambda z: torch.exp(-z)).name
+    '<lambda>'
+    """
+    if isinstance(loss, MarginLoss):
+        return loss
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))} or a function of the margin, got {loss!r}.")
+        return LOSSES[loss]
+    if not callable(loss):
+        raise TypeError(
+            f"loss must be a name or a function of the margin, got {loss!r}; pass for example loss='logistic'."
+        )
+    name = getattr(loss, "__name__", type(loss).__name__)
+    margins = torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0])
+    values = loss(margins)
+    if not isinstance(values, Tensor) or values.shape != margins.shape:
+        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(
+            f"loss {name} must map a tensor of margins to a tensor of the same shape, but gave {shape} for shape "
+            f"{tuple(margins.shape)}; return one loss per margin and leave the mean to uulearn."
+        )
+    below = (~(values >= 0)).nonzero().flatten()
+    if len(below):
+        at = int(below[0])
+        raise ValueError(
+            f"loss {name} must be non-negative, but is {values[at].item():g} at margin {margins[at].item():g}; "
+            "the corrections of the risk rest on that."
+        )
+    return MarginLoss(name, loss)

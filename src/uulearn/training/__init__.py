@@ -1,0 +1,31 @@
+"""Algorithm 1: one training run on two unlabeled sets.
+
+==================  ==================================================================================
+`Trainer`           the loop, as a ladder of small steps that can be overridden
+`TrainingOptions`   everything that shapes a run except the data, the model and the risk
+`History`           what happened, as plain data: one record an epoch
+`TwoSets`           the rows of both sets, dense or sparse, on the device or streamed to it
+`BatchPlan`         which rows form which batch: each row once an epoch, fixed composition
+`score_rows`        scores of many rows, in chunks
+==================  ==================================================================================
+"""
+
+from uulearn.training.batches import BatchPlan, default_batch_size
+from uulearn.training.history import History
+from uulearn.training.loop import Trainer
+from uulearn.training.options import TrainingOptions
+from uulearn.training.rows import DenseRows, Rows, SparseRows, TwoSets
+from uulearn.training.scoring import score_rows
+
+__all__ = [
+    "BatchPlan",
+    "DenseRows",
+    "History",
+    "Rows",
+    "SparseRows",
+    "Trainer",
+    "TrainingOptions",
+    "TwoSets",
+    "default_batch_size",
+    "score_rows",
+]

@@ -1,0 +1,63 @@
+"""What happened in training, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class History:
+    """One record an epoch, and how the run ended.
+
+    Each record in ``epochs`` is a flat dict (``pandas.DataFrame(history.epochs)`` is a table), all means over the
+    batches of the epoch, taken while the weights moved:
+
+    ===========================  ==========================================================================
+    ``epoch``                    counted from 1
+    ``positive``, ``negative``   the signed brackets
+    ``unbiased``                 their sum, the empirical risk of Eq. 4; may be below zero
+    ``corrected``                the corrected risk of Eq. 6
+    ``objective``                what was minimised, without L2 or weight decay
+    ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
+    ``positive_below_zero``,     share of the batches in which the bracket was below zero, that is in which a
+    ``negative_below_zero``      correction acts
+    ``lr``                       learning rate of the first parameter group at the end of the epoch
+    ``seconds``                  time of the epoch, evaluation included
+    ``validation_…``             the risk on held-out rows of both sets, when they were given
+    ``test_accuracy``            accuracy on labelled rows, when they were given
+    ===========================  ==========================================================================
+    """
+
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    stop_reason: str | None = None
+    labels_used: bool = False
+    resumed_at: list[int] = field(default_factory=list)
+
+    @property
+    def first_negative_epoch(self) -> int | None:
+        """The epoch in which the empirical (unbiased) risk first went below zero, if it did."""
+        return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
+
+    def column(self, name: str) -> list[Any]:
+        """One figure over all epochs."""
+        return [record[name] for record in self.epochs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> History:
+        """The inverse of `to_dict`."""
+        return cls(**data)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.epochs[index]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.epochs)

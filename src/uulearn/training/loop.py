@@ -1,0 +1,322 @@
+"""One training run (Algorithm 1): shuffle, cut into two-set batches, one joint forward pass, correct, step."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.swa_utils import AveragedModel
+
+from uulearn.exceptions import NonFiniteRiskError
+from uulearn.risk import LOSSES, UURisk, UURiskParts
+from uulearn.risk.functional import RowWeights, flat_scores, row_weights, uu_risk, weighted_risk
+from uulearn.training.batches import BatchPlan
+from uulearn.training.checkpoint import Checkpoint, fingerprint
+from uulearn.training.history import History
+from uulearn.training.options import TrainingOptions, build_optimizer, kernel_parameters
+from uulearn.training.precision import resolve_precision
+from uulearn.training.progress import ProgressBar
+from uulearn.training.rows import Rows, TwoSets
+from uulearn.training.scoring import score_rows
+
+Callback = Callable[[dict[str, Any], nn.Module], bool | None]
+
+
+class Trainer:
+    """Trains a module on two unlabeled sets.
+
+    After `run`, ``model`` holds the last weights, ``final_model`` the ones to use (their moving average if there is
+    one) and ``history`` the record. When the risk stops being finite, both models hold the last good weights.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Maps a batch of rows to scores of shape (n,) or (n, 1); trained in place.
+    data : TwoSets
+        The rows of both sets.
+    risk : UURisk
+        What is minimised.
+    options : TrainingOptions
+        Everything else.
+    validation : (Rows, tensor of 0 and 1), optional
+        Held-out rows with their sets: their risk is recorded every epoch.
+    test : (Rows, tensor of 0 and 1), optional
+        Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
+    callback : callable, optional
+        Called with the record and the model after every epoch; return True to stop.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: TwoSets,
+        risk: UURisk,
+        options: TrainingOptions,
+        *,
+        validation: tuple[Rows, Tensor] | None = None,
+        test: tuple[Rows, Tensor] | None = None,
+        callback: Callback | None = None,
+    ) -> None:
+        self.device = torch.device(options.device)
+        self.model = model.to(self.device)
+        self.data = data.place(self.device)
+        self.risk = risk
+        self.options = options
+        self.validation = validation
+        self.test = test
+        self.callback = callback
+        self.plan = BatchPlan(data.sizes, options.batch_size)
+        self.history = History(labels_used=test is not None)
+        self.dtype = resolve_precision(
+            options.precision, self.model, self.device, torch.cat([data.sample(which, 1024) for which in (0, 1)])
+        )
+        self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
+        self.scheduler = options.scheduler(self.optimizer) if options.scheduler else None
+        self.average = _moving_average(self.model, options.ema) if options.ema else None
+        self.kernels = kernel_parameters(self.model) if options.l2 else []
+        self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
+        self._weights: dict[tuple[int, int], RowWeights] = {}
+        self._good: dict[str, Tensor] = {}
+
+    @property
+    def final_model(self) -> nn.Module:
+        """The module to predict with."""
+        if self.average is None:
+            return self.model
+        averaged: nn.Module = self.average.module
+        return averaged
+
+    def run(self) -> History:
+        """Train to the last epoch, from a checkpoint of this run if there is one."""
+        self.plan.warn_if_grown()
+        checkpoint = Checkpoint(self.options.checkpoint_dir) if self.options.checkpoint_dir else None
+        identity = fingerprint(self.options, self.model, self.data, repr(self.risk)) if checkpoint else {}
+        with _own_randomness(self.options.seed, self.device):
+            if checkpoint and (state := checkpoint.resume(identity)):
+                self._restore(state)
+            with ProgressBar(self.options.epochs, self.options.progress) as bar:
+                while self.history.stop_reason is None and len(self.history) < self.options.epochs:
+                    record = self._epoch(len(self.history) + 1)
+                    bar.update(len(self.history), record)
+                    if self.callback and self.callback(record, self.final_model):
+                        self.history.stop_reason = "the callback asked to stop"
+                    done = len(self.history) == self.options.epochs or self.history.stop_reason is not None
+                    if checkpoint and (done or len(self.history) % self.options.checkpoint_every == 0):
+                        checkpoint.write(self._state(identity))
+        if self.history.stop_reason is None:
+            self.history.stop_reason = f"all {self.options.epochs} epochs done"
+        self.model.eval()
+        self.final_model.eval()
+        return self.history
+
+    # ------------------------------------------------------------------------------------------ one epoch, one step
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        started = time.perf_counter()
+        self._keep_good_weights()
+        self.model.train()
+        figures: list[Tensor] = []
+        rows: list[int] = []
+        shuffles = self.plan.shuffles(self.options.seed, epoch)
+        for x, counts in self.data.batches(self.plan, shuffles, self.device):
+            if self.options.input_scale != 1.0:
+                x.mul_(self.options.input_scale)
+            parts, scores = self.step(x, self._batch_weights(counts))
+            figures.append(self._figures(parts, scores, self._batch_weights(counts)))
+            rows.append(sum(counts))
+            # On the CPU a look is free; elsewhere it would stall the queue, so one look an epoch has to do.
+            if self.device.type == "cpu" and not math.isfinite(parts.objective.item()):
+                break
+        record = self._record(epoch, torch.stack(figures), torch.tensor(rows))
+        self._check_finite(record)
+        record |= self._evaluate()
+        record["seconds"] = time.perf_counter() - started
+        self.history.epochs.append(record)
+        self._end_epoch(record)
+        return record
+
+    def step(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
+        """Forward, correct, backward, update; returns the parts of the risk and the scores, detached."""
+        taken: list[tuple[UURiskParts, Tensor]] = []
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+                scores = self._forward(x)
+            scores = flat_scores(scores)
+            parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method)
+            parts.objective.backward()  # type: ignore[no-untyped-call]
+            self._regularize()
+            taken.append((UURiskParts(*(part.detach() for part in parts)), scores.detach()))
+            return parts.objective
+
+        if isinstance(self.optimizer, torch.optim.LBFGS):
+            self.optimizer.step(closure)  # type: ignore[no-untyped-call]
+        else:
+            closure()
+            self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        if self.scheduler is not None and self.options.scheduler_interval == "batch":
+            self.scheduler.step()
+        return taken[0]
+
+    def _regularize(self) -> None:
+        """Add the gradient of l2·‖W‖² (so that it is coupled with the optimizer, as in Keras), then clip."""
+        if self.kernels:
+            held = [kernel for kernel in self.kernels if kernel.grad is not None]
+            torch._foreach_add_([k.grad for k in held], [k.detach() for k in held], alpha=2 * self.options.l2)
+        if self.options.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
+
+    def _end_epoch(self, record: dict[str, Any]) -> None:
+        if self.scheduler is None or self.options.scheduler_interval == "batch":
+            return
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(record.get("validation_corrected", record["corrected"]))
+        else:
+            self.scheduler.step()
+
+    def _batch_weights(self, counts: tuple[int, int]) -> RowWeights:
+        if counts not in self._weights:
+            sets = torch.cat([torch.zeros(counts[0]), torch.ones(counts[1])]).to(self.device)
+            self._weights[counts] = row_weights(sets, self.risk.coefficients)
+        return self._weights[counts]
+
+    # ----------------------------------------------------------------------------------------------- what is recorded
+
+    @torch.no_grad()
+    def _figures(self, parts: UURiskParts, scores: Tensor, weights: RowWeights) -> Tensor:
+        wrong = LOSSES["zero_one"]
+        zero_one = (weights.positive * wrong(scores)).sum() + (weights.negative * wrong(-scores)).sum()
+        return torch.stack(
+            (parts.positive, parts.negative, parts.corrected, parts.objective, zero_one, parts.positive, parts.negative)
+        )
+
+    def _record(self, epoch: int, figures: Tensor, rows: Tensor) -> dict[str, Any]:
+        figures = figures.cpu().double()
+        figures[:, 5:] = (figures[:, 5:] < 0).double()
+        means = (figures * (rows / rows.sum())[:, None]).sum(0).tolist()
+        positive, negative, corrected, objective, zero_one, positive_below, negative_below = means
+        return {
+            "epoch": epoch,
+            "positive": positive,
+            "negative": negative,
+            "unbiased": positive + negative,
+            "corrected": corrected,
+            "objective": objective,
+            "zero_one": zero_one,
+            "positive_below_zero": positive_below,
+            "negative_below_zero": negative_below,
+            "lr": float(self.optimizer.param_groups[0]["lr"]),
+        }
+
+    def _evaluate(self) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        if self.validation is not None:
+            rows, sets = self.validation
+            scores = self._score(rows)
+            arguments = (scores, sets, self.risk.set_priors, self.risk.target_prior)
+            parts = weighted_risk(
+                scores, row_weights(sets, self.risk.coefficients), self.risk.loss, self.risk.method
+            )
+            for name in ("positive", "negative", "unbiased", "corrected"):
+                figures[f"validation_{name}"] = getattr(parts, name).item()
+            zero_one = uu_risk(*arguments, loss="zero_one", method="unbiased")
+            figures["validation_zero_one"] = zero_one.unbiased.item()
+        if self.test is not None:
+            rows, labels = self.test
+            figures["test_accuracy"] = ((self._score(rows) > 0) == (labels == 1)).double().mean().item()
+        return figures
+
+    def _score(self, rows: Rows) -> Tensor:
+        return score_rows(
+            self.final_model, rows, device=self.device, dtype=self.dtype, scale=self.options.input_scale
+        )
+
+    # ------------------------------------------------------------------------------------- surviving what goes wrong
+
+    def _keep_good_weights(self) -> None:
+        self._good = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        if self.average is not None:
+            self._good |= {f"average.{name}": value.clone() for name, value in self.average.state_dict().items()}
+
+    def _check_finite(self, record: dict[str, Any]) -> None:
+        parts = [record[name] for name in ("positive", "negative", "objective")]
+        weights_finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
+        if all(map(math.isfinite, parts)) and weights_finite:
+            return
+        prefix = "average."
+        self.model.load_state_dict({k: v for k, v in self._good.items() if not k.startswith(prefix)})
+        if self.average is not None:
+            averaged = {k.removeprefix(prefix): v for k, v in self._good.items() if k.startswith(prefix)}
+            self.average.load_state_dict(averaged)
+        self.model.eval()
+        self.final_model.eval()
+        epoch = record["epoch"]
+        kept = f"those after epoch {epoch - 1}" if epoch > 1 else "the initial ones"
+        self.history.stop_reason = f"the risk was not finite in epoch {epoch}"
+        what = "risk" if weights_finite else "risk or a weight"
+        raise NonFiniteRiskError(
+            f"the {what} stopped being finite in epoch {epoch}: positive bracket {record['positive']:.4g}, negative "
+            f"bracket {record['negative']:.4g}, objective {record['objective']:.4g}. Likely causes: a learning rate "
+            f"that is too high (now {record['lr']:g}), inputs that are not scaled, a loss or model of your own that "
+            f"overflows, or method 'unbiased', whose risk has no lower bound. The last good weights, {kept}, are kept."
+        )
+
+    def _state(self, identity: dict[str, str]) -> dict[str, Any]:
+        return {
+            "fingerprint": identity,
+            "seed": self.options.seed,
+            "history": self.history.to_dict(),
+            "model": dict(self.model.state_dict()),
+            "average": dict(self.average.state_dict()) if self.average is not None else None,
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.history = History.from_dict(state["history"])
+        self.history.resumed_at.append(len(self.history))
+        if len(self.history) < self.options.epochs and not str(self.history.stop_reason).startswith("the callback"):
+            self.history.stop_reason = None
+        self.model.load_state_dict(state["model"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        torch.set_rng_state(state["random"])
+        if state["random_cuda"] is not None:
+            torch.cuda.set_rng_state(state["random_cuda"], self.device)
+
+
+@contextlib.contextmanager
+def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Dropout and the like draw from a generator seeded for this run; the caller's random state is left alone."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def _moving_average(model: nn.Module, decay: float) -> AveragedModel:
+    """Exponential moving average of weights and buffers, with a warm-up so that short runs forget the start."""
+
+    @torch.no_grad()
+    def update(averaged: Any, current: Any, n_averaged: Any) -> None:
+        n = int(n_averaged)
+        share = 1 - min(decay, (1 + n) / (10 + n))
+        if averaged[0].is_floating_point():
+            torch._foreach_lerp_(averaged, current, share)
+        else:
+            torch._foreach_copy_(averaged, current)
+
+    return AveragedModel(model, multi_avg_fn=update, use_buffers=True)

@@ -1,0 +1,83 @@
+"""Everything that shapes a run except the data, the model and the risk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+
+OptimizerLike = str | Callable[..., torch.optim.Optimizer]
+SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of `Trainer`; `uulearn.UUClassifier` documents each."""
+
+    epochs: int = 100
+    batch_size: int = 3000
+    lr: float = 1e-3
+    optimizer: OptimizerLike = "adam"
+    optimizer_params: Mapping[str, Any] | None = None
+    scheduler: SchedulerLike | None = None
+    scheduler_interval: str = "epoch"
+    weight_decay: float = 0.0
+    l2: float = 0.0
+    clip_norm: float | None = None
+    ema: float | None = None
+    precision: str = "auto"
+    compile: bool = False
+    device: str | torch.device = "cpu"
+    input_scale: float = 1.0
+    seed: int = 0
+    checkpoint_dir: str | Path | None = None
+    checkpoint_every: int = 10
+    progress: bool = True
+
+
+def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer asked for, by name, class or factory; the fused kernel of torch where there is one."""
+    parameters = list(parameters)
+    optimizer = options.optimizer
+    if isinstance(optimizer, str):
+        optimizer = OPTIMIZERS[optimizer]
+    arguments = dict(options.optimizer_params or {})
+    if isinstance(optimizer, type):
+        arguments.setdefault("lr", options.lr)
+        if options.weight_decay:
+            arguments.setdefault("weight_decay", options.weight_decay)
+        if issubclass(optimizer, FUSED) and not {"fused", "foreach", "differentiable"} & arguments.keys():
+            arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    elif options.weight_decay:
+        raise ValueError(
+            f"weight_decay={options.weight_decay:g} cannot reach an optimizer made by a factory; set it in the factory."
+        )
+    try:
+        built = optimizer(parameters, **arguments)
+    except TypeError as error:
+        name = getattr(optimizer, "__name__", str(optimizer))
+        raise ValueError(f"optimizer {name} cannot be built with {arguments}: {error}; correct optimizer_params.") from error
+    if not isinstance(built, torch.optim.Optimizer):
+        raise TypeError(f"the optimizer factory must return a torch optimizer, got {type(built).__name__}.")
+    return built
+
+
+def kernel_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The weights that Keras-style L2 acts on: what ``model.kernels()`` names, else all products and convolutions."""
+    named = getattr(model, "kernels", None)
+    if callable(named):
+        return list(named())
+    products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
+    return [module.weight for module in model.modules() if isinstance(module, products)]

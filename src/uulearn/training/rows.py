@@ -1,0 +1,207 @@
+"""The rows to learn from: dense or sparse, in the type they came in, on the device or streamed to it.
+
+Nothing is copied or widened as a whole: a batch is gathered into a buffer that is used again, and only there turned
+into float32.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uulearn.training.batches import BatchPlan
+
+RESIDENT_SHARE = 0.6
+"""Share of an accelerator's free memory that the rows may take before they are streamed instead."""
+
+
+class Rows(ABC):
+    """A table of rows that can be gathered by index into a buffer."""
+
+    n_rows: int
+    row_shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @abstractmethod
+    def take(self, index: Tensor, out: Tensor) -> None:
+        """Write the rows at ``index`` into ``out``, converting type and device."""
+
+    @abstractmethod
+    def slice(self, start: int, stop: int) -> Tensor:
+        """Rows from ``start`` to ``stop`` as a dense tensor of the stored type (a view where it can be)."""
+
+    @property
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """Size in memory."""
+
+
+class DenseRows(Rows):
+    """Rows of a tensor of shape (n, …), used in place."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()
+        self.n_rows, self.row_shape = len(tensor), tuple(tensor.shape[1:])
+        self.dtype, self.device = tensor.dtype, tensor.device
+        self._staging: Tensor | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory."""
+        return self.tensor.numel() * self.tensor.element_size()
+
+    def take(self, index: Tensor, out: Tensor) -> None:
+        """Write the rows at ``index`` into ``out``."""
+        if out.dtype == self.dtype and out.device == self.device:
+            torch.index_select(self.tensor, 0, index, out=out)
+            return
+        if self._staging is None or len(self._staging) < len(index):
+            self._staging = torch.empty((len(index), *self.row_shape), dtype=self.dtype, device=self.device)
+        staged = self._staging[: len(index)]
+        torch.index_select(self.tensor, 0, index, out=staged)
+        out.copy_(staged)
+
+    def slice(self, start: int, stop: int) -> Tensor:
+        """A view of the rows from ``start`` to ``stop``."""
+        return self.tensor[start:stop]
+
+    def to(self, device: torch.device) -> DenseRows:
+        """The rows on another device; float64 is narrowed on the way, since training runs in float32."""
+        dtype = torch.float32 if self.dtype == torch.float64 else self.dtype
+        return DenseRows(self.tensor.to(device=device, dtype=dtype))
+
+
+class SparseRows(Rows):
+    """Rows of a SciPy CSR matrix or array; only the batch at hand is ever dense."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+        self.n_rows, self.row_shape = matrix.shape[0], (matrix.shape[1],)
+        self.dtype, self.device = torch.float32, torch.device("cpu")
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory."""
+        return int(self.matrix.data.nbytes + self.matrix.indices.nbytes + self.matrix.indptr.nbytes)
+
+    def take(self, index: Tensor, out: Tensor) -> None:
+        """Write the rows at ``index`` into ``out``."""
+        out.copy_(torch.from_numpy(self.matrix[index.numpy()].toarray()))
+
+    def slice(self, start: int, stop: int) -> Tensor:
+        """The rows from ``start`` to ``stop``, dense."""
+        return torch.from_numpy(self.matrix[start:stop].toarray()).float()
+
+
+class TwoSets:
+    """The rows of set 0 and of set 1: two tables, or one table with the indices of each set."""
+
+    def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
+        self.rows = rows
+        self.index = index
+        first, second = (len(i) if i is not None else r.n_rows for r, i in zip(rows, index, strict=True))
+        self.sizes: tuple[int, int] = (first, second)
+
+    @classmethod
+    def from_membership(cls, rows: Rows, sets: Tensor) -> TwoSets:
+        """Both sets in one table; ``sets`` says for each row which set it is of."""
+        return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self.rows[0].row_shape
+
+    def sample(self, which: int, n: int) -> Tensor:
+        """Up to ``n`` evenly spaced rows of one set, as float32 on the CPU."""
+        size = self.sizes[which]
+        chosen = torch.linspace(0, size - 1, min(n, size)).long()
+        out = torch.empty((len(chosen), *self.row_shape))
+        self.rows[which].take(self._locate(which, chosen).to(self.rows[which].device), out)
+        return out
+
+    def place(self, device: torch.device) -> TwoSets:
+        """The sets on the device if they fit beside the model, otherwise where they are."""
+        if device.type != "cuda" or any(isinstance(rows, SparseRows) for rows in self.rows):
+            return self
+        tables = {id(rows): rows for rows in self.rows if rows.device != device}
+        free, _ = torch.cuda.mem_get_info(device)
+        if sum(rows.n_bytes for rows in tables.values()) > RESIDENT_SHARE * free:
+            return self
+        moved = {key: rows.to(device) for key, rows in tables.items() if isinstance(rows, DenseRows)}
+        first, second = (moved.get(id(rows), rows) for rows in self.rows)
+        indices = [None if i is None else i.to(device) for i in self.index]
+        return TwoSets((first, second), (indices[0], indices[1]))
+
+    def batches(self, plan: BatchPlan, shuffles: tuple[Tensor, Tensor], device: torch.device) -> BatchStream:
+        """The batches of one epoch, rows of set 0 first."""
+        return BatchStream(self, plan, shuffles, device)
+
+    def _locate(self, which: int, positions: Tensor) -> Tensor:
+        index = self.index[which]
+        return positions if index is None else index[positions.to(index.device)]
+
+
+class BatchStream:
+    """Iterates over (rows, counts) of an epoch; the tensor of rows is overwritten by the next batch."""
+
+    def __init__(
+        self, data: TwoSets, plan: BatchPlan, shuffles: tuple[Tensor, Tensor], device: torch.device
+    ) -> None:
+        self.data, self.plan, self.device = data, plan, device
+        self.order = [data._locate(which, shuffles[which]).to(data.rows[which].device) for which in (0, 1)]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+        if self.device.type == "cuda" and any(rows.device.type == "cpu" for rows in self.data.rows):
+            return self._streamed()
+        return self._resident()
+
+    def _gather(self, batch: int, out: Tensor) -> tuple[int, int]:
+        n0, n1 = self.plan.counts(batch)
+        first, second = self.plan.bounds(batch)
+        self.data.rows[0].take(self.order[0][first], out[:n0])
+        self.data.rows[1].take(self.order[1][second], out[n0 : n0 + n1])
+        return n0, n1
+
+    def _resident(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+        buffer = torch.empty((self.plan.largest, *self.data.row_shape), device=self.device)
+        for batch in range(self.plan.n_batches):
+            counts = self._gather(batch, buffer)
+            yield buffer[: sum(counts)], counts
+
+    def _streamed(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+        """Host rows to an accelerator: two pinned buffers, so that a copy runs while the last batch is computed."""
+        narrow = self.data.rows[0].dtype if self.data.rows[0].dtype == self.data.rows[1].dtype else torch.float32
+        if narrow == torch.float64:
+            narrow = torch.float32
+        shape = (self.plan.largest, *self.data.row_shape)
+        host = [torch.empty(shape, dtype=narrow, pin_memory=True) for _ in range(2)]
+        there = [torch.empty(shape, dtype=narrow, device=self.device) for _ in range(2)]
+        copies = torch.cuda.Stream(self.device)
+        compute = torch.cuda.current_stream(self.device)
+        copied = [torch.cuda.Event() for _ in range(2)]
+        used = [torch.cuda.Event() for _ in range(2)]
+
+        def send(batch: int) -> tuple[int, int]:
+            slot = batch % 2
+            copied[slot].synchronize()
+            counts = self._gather(batch, host[slot])
+            with torch.cuda.stream(copies):
+                copies.wait_event(used[slot])
+                there[slot][: sum(counts)].copy_(host[slot][: sum(counts)], non_blocking=True)
+                copied[slot].record(copies)
+            return counts
+
+        counts = send(0)
+        for batch in range(self.plan.n_batches):
+            slot, here = batch % 2, counts
+            if batch + 1 < self.plan.n_batches:
+                counts = send(batch + 1)
+            compute.wait_event(copied[slot])
+            yield there[slot][: sum(here)].float(), here
+            used[slot].record(compute)

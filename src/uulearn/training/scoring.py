@@ -1,0 +1,46 @@
+"""Scores of many rows: chunks that stay in cache, no gradient, normalisation folded where the model offers it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from uulearn.training.rows import Rows
+
+CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
+
+
+@torch.no_grad()
+def score_rows(
+    model: nn.Module,
+    rows: Rows,
+    *,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float32,
+    scale: float = 1.0,
+) -> Tensor:
+    """g(x) of every row, a float32 tensor of shape (n,) on the CPU.
+
+    A model with a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`) is scored through what that
+    returns, with rows of that type; any other model under autocast. The model's mode is left as it was.
+    """
+    device = device or next((p.device for p in model.parameters()), torch.device("cpu"))
+    was_training = model.training
+    fold = getattr(model, "for_inference", None)
+    scorer: nn.Module = fold(dtype) if fold is not None else model.eval()
+    rows_dtype = dtype if fold is not None else torch.float32
+    per_row = max(1, torch.Size(rows.row_shape).numel()) * 4
+    chunk = max(256, CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) // per_row)
+    scores = torch.empty(rows.n_rows, device=device)
+    try:
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16):
+            for start in range(0, rows.n_rows, chunk):
+                stop = min(start + chunk, rows.n_rows)
+                x = rows.slice(start, stop).to(device)
+                if scale != 1.0:
+                    x = x.float() * scale
+                out = scorer(x.to(rows_dtype))
+                scores[start:stop] = out.reshape(stop - start)
+    finally:
+        model.train(was_training)
+    return scores.cpu()

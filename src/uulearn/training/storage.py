@@ -1,0 +1,106 @@
+"""Atomic files, and nested plain data with tensors in one safetensors file. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, flush it to disk, and move it into place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        # mkstemp makes private files; give the result the mode that a plain open() would have given it.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete temporary files that a killed process left beside ``path``."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; not every system can open a folder."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def save_tree(path: Path, tree: Any) -> None:
+    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
+    tensors: dict[str, Tensor] = {}
+    text = json.dumps(_encode(tree, tensors), allow_nan=False)
+    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata={"tree": text}))
+
+
+def load_tree(path: Path) -> Any:
+    """The inverse of `save_tree`; tensors arrive on the CPU. Raises ValueError when the file is damaged."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            text = (file.metadata() or {}).get("tree", "")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return _decode(json.loads(text), tensors)
+    except (SafetensorError, json.JSONDecodeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged or was not written by uulearn ({error}).") from error
+
+
+def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(node, Tensor):
+        name = str(len(tensors))
+        tensors[name] = node.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(node, dict):
+        return {"dict": [[_encode(key, tensors), _encode(value, tensors)] for key, value in node.items()]}
+    if isinstance(node, list | tuple):
+        return {type(node).__name__: [_encode(value, tensors) for value in node]}
+    if isinstance(node, float):
+        return {"float": node.hex()}  # exact, and covers infinities and NaN
+    if node is None or isinstance(node, bool | int | str):
+        return node
+    raise TypeError(f"{type(node).__name__} cannot be stored without pickle")
+
+
+def _decode(node: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(node, dict):
+        return node
+    ((kind, value),) = node.items()
+    if kind == "tensor":
+        return tensors[value]
+    if kind == "dict":
+        return {_decode(key, tensors): _decode(item, tensors) for key, item in value}
+    if kind == "float":
+        return float.fromhex(value)
+    items = [_decode(item, tensors) for item in value]
+    return tuple(items) if kind == "tuple" else items
+
+
+def module_device(module: torch.nn.Module) -> torch.device:
+    """The device of a module's first parameter, the CPU if it has none."""
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
