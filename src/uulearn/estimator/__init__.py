@@ -1,0 +1,5 @@
+"""`UUClassifier`: the scikit-learn estimator."""
+
+from uulearn.estimator.classifier import UUClassifier
+
+__all__ = ["UUClassifier"]

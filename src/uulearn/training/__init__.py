@@ -10,7 +10,7 @@
 ==================  ==================================================================================
 """
 
-from uulearn.training.batches import BatchPlan, default_batch_size
+from uulearn.training.batches import BatchPlan
 from uulearn.training.history import History
 from uulearn.training.loop import Trainer
 from uulearn.training.options import TrainingOptions
@@ -26,6 +26,5 @@ __all__ = [
     "Trainer",
     "TrainingOptions",
     "TwoSets",
-    "default_batch_size",
     "score_rows",
 ]

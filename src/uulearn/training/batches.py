@@ -13,11 +13,6 @@ from torch import Tensor
 from uulearn.exceptions import UnevenSetsWarning
 
 
-def default_batch_size(n_rows: int) -> int:
-    """About twenty batches an epoch, as in the paper's experiments, but never under 256 or over 3,000 rows."""
-    return min(3000, max(256, n_rows // 20))
-
-
 @dataclass(frozen=True)
 class BatchPlan:
     """How an epoch over two sets of the given sizes is cut into batches.

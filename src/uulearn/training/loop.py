@@ -25,6 +25,7 @@ from uulearn.training.progress import ProgressBar
 from uulearn.training.rows import Rows, TwoSets
 from uulearn.training.scoring import score_rows
 
+CALLBACK_STOP = "the callback asked to stop"
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 
 
@@ -97,23 +98,31 @@ class Trainer:
         self.plan.warn_if_grown()
         checkpoint = Checkpoint(self.options.checkpoint_dir) if self.options.checkpoint_dir else None
         identity = fingerprint(self.options, self.model, self.data, repr(self.risk)) if checkpoint else {}
-        with _own_randomness(self.options.seed, self.device):
-            if checkpoint and (state := checkpoint.resume(identity)):
-                self._restore(state)
-            with ProgressBar(self.options.epochs, self.options.progress) as bar:
-                while self.history.stop_reason is None and len(self.history) < self.options.epochs:
-                    record = self._epoch(len(self.history) + 1)
-                    bar.update(len(self.history), record)
-                    if self.callback and self.callback(record, self.final_model):
-                        self.history.stop_reason = "the callback asked to stop"
-                    done = len(self.history) == self.options.epochs or self.history.stop_reason is not None
-                    if checkpoint and (done or len(self.history) % self.options.checkpoint_every == 0):
-                        checkpoint.write(self._state(identity))
-        if self.history.stop_reason is None:
-            self.history.stop_reason = f"all {self.options.epochs} epochs done"
-        self.model.eval()
-        self.final_model.eval()
+        try:
+            with _own_randomness(self.options.seed, self.device):
+                if checkpoint and (state := checkpoint.resume(identity)):
+                    self._restore(state)
+                self._epochs(checkpoint, identity)
+        except KeyboardInterrupt:
+            self.history.stop_reason = f"interrupted after {len(self.history)} epochs"
+            raise
+        finally:
+            self.model.eval()
+            self.final_model.eval()
         return self.history
+
+    def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
+        with ProgressBar(self.options.epochs, self.options.progress) as bar:
+            while self.history.stop_reason is None:
+                record = self._epoch(len(self.history) + 1)
+                bar.update(len(self.history), record)
+                if self.callback and self.callback(record, self.final_model):
+                    self.history.stop_reason = CALLBACK_STOP
+                elif len(self.history) >= self.options.epochs:
+                    self.history.stop_reason = f"all {len(self.history)} epochs done"
+                finished = self.history.stop_reason is not None
+                if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
+                    checkpoint.write(self._state(identity))
 
     # ------------------------------------------------------------------------------------------ one epoch, one step
 
@@ -257,8 +266,6 @@ class Trainer:
         if self.average is not None:
             averaged = {k.removeprefix(prefix): v for k, v in self._good.items() if k.startswith(prefix)}
             self.average.load_state_dict(averaged)
-        self.model.eval()
-        self.final_model.eval()
         epoch = record["epoch"]
         kept = f"those after epoch {epoch - 1}" if epoch > 1 else "the initial ones"
         self.history.stop_reason = f"the risk was not finite in epoch {epoch}"
@@ -286,8 +293,8 @@ class Trainer:
     def _restore(self, state: dict[str, Any]) -> None:
         self.history = History.from_dict(state["history"])
         self.history.resumed_at.append(len(self.history))
-        if len(self.history) < self.options.epochs and not str(self.history.stop_reason).startswith("the callback"):
-            self.history.stop_reason = None
+        if len(self.history) < self.options.epochs and self.history.stop_reason != CALLBACK_STOP:
+            self.history.stop_reason = None  # more epochs are asked for than the stored run had
         self.model.load_state_dict(state["model"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])

@@ -26,7 +26,7 @@ FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 class TrainingOptions:
     """Options of `Trainer`; `uulearn.UUClassifier` documents each."""
 
-    epochs: int = 100
+    epochs: int = 200
     batch_size: int = 3000
     lr: float = 1e-3
     optimizer: OptimizerLike = "adam"

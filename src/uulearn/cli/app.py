@@ -1,0 +1,81 @@
+"""The command line: one clear sentence when something is wrong, a traceback only with ``--debug``.
+
+Each command imports what it needs when it runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="uulearn",
+    help="Train a binary classifier from two unlabeled datasets whose shares of positives differ.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+EXIT_BAD_INPUT = 2
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from uulearn._version import __version__
+
+        typer.echo(f"uulearn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure, the table and the model.")] = Path("uulearn-demo"),
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each run.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of sets, weights and shuffles.")] = 0,
+) -> None:
+    """All five methods on embedded data: a table, a figure and a saved model, in about a minute."""
+    from uulearn.cli.demo import run_demo
+
+    run_demo(out, epochs, seed)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Directory written by UUClassifier.save.")],
+    rows: Annotated[Path, typer.Argument(help="Rows to score: CSV of numbers, with or without a header, or .npy.")],
+    out: Annotated[Path | None, typer.Option(help="CSV to write; standard output if not given.")] = None,
+) -> None:
+    """Score rows with a saved model: score, probability and class of each."""
+    from uulearn.cli.predict import run_predict
+
+    run_predict(model, rows, out)
+
+
+def main() -> None:
+    """Entry point."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
+        if debug:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        raise SystemExit(EXIT_BAD_INPUT) from None
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        typer.echo("interrupted", err=True)
+        raise SystemExit(130) from None

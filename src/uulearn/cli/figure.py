@@ -1,0 +1,59 @@
+"""The demo's picture, in the manner of the paper's Figure 1."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from uulearn.training import History
+from uulearn.training.storage import write_atomically
+
+COLOURS = {"biased": "#8c8c8c", "unbiased": "#c0392b", "abs": "#2471a3", "relu": "#1e8449", "leaky_relu": "#7d3c98"}
+
+
+def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
+    """One row a dataset: on the left the unbiased method's risk and test error, on the right every method's error."""
+    figure, axes = plt.subplots(
+        len(histories), 2, figsize=(10.5, 3.6 * len(histories)), squeeze=False, layout="constrained"
+    )
+    for (left, right), (name, methods) in zip(axes, histories.items(), strict=True):
+        _draw_unbiased(left, methods["unbiased"], name)
+        for method, history in methods.items():
+            right.plot(
+                history.column("epoch"), _error(history), color=COLOURS[method], label=method.replace("_", " "), lw=1.6
+            )
+        right.set(title="the cure: test error of each method", xlabel="epoch", ylabel="test error", ylim=(0, None))
+        right.legend(fontsize=8, frameon=False, ncols=2)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format="png"))
+    plt.close(figure)
+
+
+def _draw_unbiased(axis: Any, history: History, name: str) -> None:
+    epochs = history.column("epoch")
+    risk = axis.plot(epochs, history.column("unbiased"), color="#2471a3", lw=1.6, label="training risk (unbiased)")
+    axis.axhline(0, color="black", lw=0.6)
+    axis.set(title=f"{name}, unbiased", xlabel="epoch")
+    axis.set_ylabel("training risk", color="#2471a3")
+    lines = [*risk]
+    if history.first_negative_epoch is not None:
+        lines.append(
+            axis.axvline(history.first_negative_epoch, color="#2471a3", ls="--", lw=1.2, label="risk goes negative")
+        )
+    other = axis.twinx()
+    error = _error(history)
+    lines += other.plot(epochs, error, color="#1e8449", lw=1.6, label="test error")
+    turn = epochs[error.index(min(error))]
+    lines.append(other.axvline(turn, color="#1e8449", ls="--", lw=1.2, label="test error turns"))
+    other.set_ylabel("test error", color="#1e8449")
+    other.set_ylim(0, None)
+    axis.legend(handles=lines, fontsize=8, frameon=False, loc="center right")
+
+
+def _error(history: History) -> list[float]:
+    return [1 - accuracy for accuracy in history.column("test_accuracy")]

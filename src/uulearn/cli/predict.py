@@ -1,0 +1,79 @@
+"""``uulearn predict``: rows of numbers in, scores out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uulearn.estimator import UUClassifier
+from uulearn.training.storage import write_atomically
+
+
+def run_predict(model: Path, rows: Path, out: Path | None) -> None:
+    """Score the rows of a file and write score, probability and class of each as CSV."""
+    classifier = UUClassifier.load(model)
+    X = read_numbers(rows, getattr(classifier, "feature_names_in_", None))
+    if hasattr(classifier, "feature_names_in_"):
+        del classifier.feature_names_in_  # read_numbers has put the columns in order
+    scores = classifier.decision_function(X)
+    probability = classifier.predict_proba(X)[:, 1]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["score", "probability", "class"])
+    writer.writerows(
+        [f"{s:.6g}", f"{p:.6g}", int(s > 0)] for s, p in zip(scores.tolist(), probability.tolist(), strict=True)
+    )
+    if out is None:
+        sys.stdout.write(text.getvalue())
+    else:
+        write_atomically(out, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+
+
+def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
+    """A table of numbers from ``.npy`` or CSV; with ``names``, the columns of a CSV with a header in that order."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; pass a CSV of numbers or a .npy array.")
+    if path.suffix == ".npy":
+        try:
+            array: NDArray[Any] = np.load(path, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
+        return array
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); save it as such, or as .npy.") from error
+    header = lines.pop(0) if lines and not all(map(_is_number, lines[0])) else None
+    if not lines:
+        raise ValueError(f"{path} holds no rows; pass at least one row of numbers.")
+    width = len(header or lines[0])
+    table = np.empty((len(lines), width))
+    for number, line in enumerate(lines):
+        if len(line) != width:
+            raise ValueError(f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; mend that row.")
+        for column, field in enumerate(line):
+            if not _is_number(field):
+                where = f"row {number + 1}, column {header[column] if header else column + 1}"
+                raise ValueError(f"{path}: {field!r} in {where} is not a number; replace or remove it.")
+            table[number, column] = float(field)
+    if names is not None and header is not None:
+        missing = [name for name in names if name not in header]
+        if missing:
+            raise ValueError(f"{path} lacks the column {missing[0]!r} that the model was trained on; add it.")
+        table = table[:, [header.index(name) for name in names]]
+    return table
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

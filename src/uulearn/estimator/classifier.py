@@ -1,0 +1,405 @@
+"""The scikit-learn estimator."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from uulearn.estimator import guards, inputs, persistence
+from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.summary import summarize
+from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
+from uulearn.models import ModelLike, build_model
+from uulearn.risk import UURisk, get_loss, uu_risk
+from uulearn.risk.coefficients import warn_if_close
+from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
+from uulearn.risk.losses import LossFunction
+from uulearn.training import Rows, Trainer, TrainingOptions, TwoSets, score_rows
+from uulearn.training.checkpoint import stored_seed
+from uulearn.training.loop import Callback
+from uulearn.training.options import OptimizerLike, SchedulerLike
+from uulearn.training.precision import multiplies_bfloat16
+from uulearn.training.storage import module_device
+
+
+class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Binary classifier trained from two unlabeled sets.
+
+    Rows need no label; known are only the shares of positives, θ in set 0 and θ′ in set 1. `fit` takes the rows and,
+    for each, the set it came from; `predict` gives classes, 1 for positive. `score` estimates the accuracy from two
+    unlabeled sets, so that ``cross_val_score`` and ``GridSearchCV`` work on (X, sets) as they are.
+
+    Which of two unlabeled sets is the richer cannot be read off the rows: priors given in the wrong order train a
+    classifier that is wrong where it should be right. `summary` states what was assumed; a few labelled rows passed
+    as ``test_data`` are checked against it before training starts.
+
+    Parameters
+    ----------
+    set_priors : (θ, θ′)
+        Share of positives in set 0 and in set 1; any order, but different.
+    target_prior : float
+        π, the share of positives where the classifier will be used.
+    method : str or pair
+        ``"biased"``, ``"unbiased"``, ``"abs"``, ``"relu"``, ``"leaky_relu"``, or a pair of correction functions; see
+        `UURisk`.
+    slope : float
+        λ ≤ 0 of ``"leaky_relu"``.
+    loss : str or callable
+        ``"logistic"``, ``"sigmoid"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or ℓ(z) of the margin.
+    model : str, nn.Module, class or factory
+        ``"mlp"``, ``"linear"``, or any module that gives one score a row. A class or factory is called with
+        ``model_params``, and with ``n_features`` if it takes that; an instance is copied.
+    model_params : dict, optional
+        Arguments for the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
+    epochs, batch_size, lr
+        ``batch_size`` counts rows of both sets together; data with fewer rows form one batch. Large batches suit
+        the corrections, which act on the brackets of a batch: in small ones noise alone drives brackets below zero.
+    optimizer, optimizer_params
+        ``"adam"``, ``"adamw"``, ``"sgd"``, any torch optimizer class, or a factory from parameters to optimizer.
+    scheduler, scheduler_interval
+        A function from optimizer to learning-rate scheduler, stepped every ``"epoch"`` or ``"batch"``.
+    weight_decay : float
+        Handed to the optimizer.
+    l2 : float
+        Keras-style regularisation, l2·‖W‖² on kernels only, as in the paper's experiments.
+    clip_norm : float, optional
+        Largest norm of the gradient.
+    ema : float, optional
+        Decay, per batch, of a moving average of the weights, which then makes the predictions.
+    precision : str
+        ``"auto"`` multiplies in bfloat16 where the device does so natively, the model is wide enough to gain and the
+        columns survive the rounding; ``"float32"`` and ``"bfloat16"`` force one.
+    compile : bool
+        Whether to ``torch.compile`` the model; worth it for long runs of large models only.
+    device : str
+        ``"auto"`` is the first CUDA device if there is one, else the CPU.
+    input_scale : float
+        Every value of X is multiplied by this on its way into the model (1/255 for images kept as uint8).
+    checkpoint_dir, checkpoint_every
+        Folder for a checkpoint every so many epochs. Calling `fit` again with the same arguments continues from it
+        and ends where the unbroken run would have ended.
+    progress : bool
+        Whether to show a progress bar, on a terminal, when training takes long.
+    random_state : int, RandomState or None
+        Seeds initial weights, shuffles and dropout.
+
+    Attributes
+    ----------
+    history_ : `uulearn.training.History`
+        One record an epoch: signed brackets, risks, learning rate, time; why training stopped.
+    model_ : nn.Module
+        The trained module.
+    classes_ : array([0, 1])
+        0 is negative, 1 is positive.
+    n_features_in_, feature_names_in_, row_shape_
+        What a row looks like.
+    set_sizes_ : (int, int)
+        Rows of each set in training.
+    precision_ : str
+        The type of the products, ``"bfloat16"`` or ``"float32"``.
+    seed_ : int
+        The seed that was used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y_a, y_b = rng.random(500) < 0.8, rng.random(500) < 0.2  # never shown to the classifier
+    >>> X_a, X_b = (rng.normal(size=(500, 2)) + 2 * y[:, None] - 1 for y in (y_a, y_b))
+    >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, random_state=0)
+    >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
+    array([1, 0])
+    """
+
+    history_: Any
+    model_: Any
+    classes_: NDArray[np.int64]
+    row_shape_: tuple[int, ...]
+    set_sizes_: tuple[int, int]
+    precision_: str
+    seed_: int
+
+    def __init__(
+        self,
+        set_priors: Sequence[float],
+        target_prior: float = 0.5,
+        *,
+        method: MethodLike = "leaky_relu",
+        slope: float = DEFAULT_SLOPE,
+        loss: str | LossFunction = "logistic",
+        model: ModelLike = "mlp",
+        model_params: Mapping[str, Any] | None = None,
+        epochs: int = 200,
+        batch_size: int = 3000,
+        lr: float = 1e-3,
+        optimizer: OptimizerLike = "adam",
+        optimizer_params: Mapping[str, Any] | None = None,
+        scheduler: SchedulerLike | None = None,
+        scheduler_interval: str = "epoch",
+        weight_decay: float = 0.0,
+        l2: float = 0.0,
+        clip_norm: float | None = None,
+        ema: float | None = None,
+        precision: str = "auto",
+        compile: bool = False,
+        device: str = "auto",
+        input_scale: float = 1.0,
+        checkpoint_dir: str | Path | None = None,
+        checkpoint_every: int = 10,
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.set_priors = set_priors
+        self.target_prior = target_prior
+        self.method = method
+        self.slope = slope
+        self.loss = loss
+        self.model = model
+        self.model_params = model_params
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.scheduler = scheduler
+        self.scheduler_interval = scheduler_interval
+        self.weight_decay = weight_decay
+        self.l2 = l2
+        self.clip_norm = clip_norm
+        self.ema = ema
+        self.precision = precision
+        self.compile = compile
+        self.device = device
+        self.input_scale = input_scale
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.progress = progress
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------------------------------------------- training
+
+    def fit(
+        self,
+        X: Any,
+        sets: Any,
+        *,
+        validation_data: tuple[Any, Any] | None = None,
+        test_data: tuple[Any, Any] | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Train on rows of both sets.
+
+        Parameters
+        ----------
+        X : array, DataFrame, sparse matrix or tensor of shape (n, …)
+            Rows of both sets, in any order.
+        sets : array of shape (n,)
+            The set that each row came from, 0 or 1.
+        validation_data : (X, sets), optional
+            Held-out rows of both sets, whose risk is recorded every epoch.
+        test_data : (X, y), optional
+            Rows with labels (1 positive, 0 negative). They are used to warn of swapped priors and to record the
+            accuracy every epoch, never for training; the history says that labels were used.
+        callback : callable, optional
+            Called with the record and the model after every epoch; return True to stop.
+        """
+        check_parameters(self.get_params(deep=False))
+        rows = inputs.read_rows(X, self, reset=True, any_shape=not isinstance(self.model, str))
+        membership = inputs.read_sets(sets, rows.n_rows)
+        return self._fit(TwoSets.from_membership(rows, membership), validation_data, test_data, callback)
+
+    def fit_sets(
+        self,
+        X0: Any,
+        X1: Any,
+        *,
+        validation_data: tuple[Any, Any] | None = None,
+        test_data: tuple[Any, Any] | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Train on set 0 and set 1, given apart; neither is copied. See `fit` for the rest."""
+        check_parameters(self.get_params(deep=False))
+        any_shape = not isinstance(self.model, str)
+        rows0 = inputs.read_rows(X0, self, reset=True, any_shape=any_shape, name="X0")
+        rows1 = inputs.read_rows(X1, self, reset=False, any_shape=any_shape, name="X1")
+        return self._fit(TwoSets((rows0, rows1)), validation_data, test_data, callback)
+
+    def _fit(
+        self,
+        data: TwoSets,
+        validation_data: tuple[Any, Any] | None,
+        test_data: tuple[Any, Any] | None,
+        callback: Callback | None,
+    ) -> Self:
+        inputs.check_set_sizes(data.sizes)
+        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
+        validation = self._read_held_out(validation_data, "validation_data", inputs.read_sets)
+        test = self._read_held_out(test_data, "test_data", inputs.read_labels)
+        warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
+        seed = self._choose_seed()
+        comparison = guards.compare_sets(data, seed)
+        guards.warn_if_indistinguishable(comparison)
+        if test is not None:
+            guards.warn_if_swapped(comparison, priors, *test)
+
+        options = self._options(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = build_model(self.model, data.row_shape, self.model_params)
+            self._check_output(model, data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClosePriorsWarning)  # given above, with the sizes at hand
+            risk = UURisk(priors, self.target_prior, self.loss, self.method, self.slope)
+        trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
+        try:
+            trainer.run()
+        except (NonFiniteRiskError, KeyboardInterrupt):
+            # What was learned is not thrown away: the estimator can predict with it, and save it.
+            self._adopt(trainer)
+            raise
+        self._adopt(trainer)
+        return self
+
+    def _adopt(self, trainer: Trainer) -> None:
+        self.history_ = trainer.history
+        self.model_ = trainer.final_model
+        self.classes_ = np.array([0, 1])
+        self.set_sizes_ = trainer.data.sizes
+        self.precision_ = str(trainer.dtype).removeprefix("torch.")
+        self.seed_ = trainer.options.seed
+
+    def _options(self, seed: int) -> TrainingOptions:
+        own = self.get_params(deep=False)
+        shared = {field.name: own[field.name] for field in dataclasses.fields(TrainingOptions) if field.name in own}
+        if self.device == "auto":
+            shared["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+        return TrainingOptions(**shared, seed=seed)
+
+    def _choose_seed(self) -> int:
+        if self.checkpoint_dir is not None and not isinstance(self.random_state, int | np.integer):
+            # A run without a fixed seed that was killed goes on with the seed it began with.
+            stored = stored_seed(self.checkpoint_dir)
+            if stored is not None:
+                return stored
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _read_held_out(
+        self, held_out: tuple[Any, Any] | None, name: str, read_targets: Callable[[Any, int], Tensor]
+    ) -> tuple[Rows, Tensor] | None:
+        if held_out is None:
+            return None
+        if not isinstance(held_out, tuple | list) or len(held_out) != 2:
+            raise ValueError(f"{name} must be a pair of rows and one value per row, got {type(held_out).__name__}.")
+        rows = self._read(held_out[0], name)
+        return rows, read_targets(held_out[1], rows.n_rows)
+
+    def _check_output(self, model: torch.nn.Module, data: TwoSets) -> None:
+        """One look at the scores of two rows, before any work, tells a model that does not fit the data."""
+        x = data.sample(0, 2) * self.input_scale
+        try:
+            with torch.no_grad():
+                scores = copy.deepcopy(model).cpu().eval()(x)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"the model cannot take rows of shape {data.row_shape}: {error}; change the model or reshape X."
+            ) from error
+        if not isinstance(scores, Tensor) or scores.shape not in ((2,), (2, 1)):
+            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ValueError(
+                f"the model must give one score a row, of shape (n,) or (n, 1), but gave {shape} for 2 rows; end it in "
+                "one output."
+            )
+
+    # ----------------------------------------------------------------------------------------------------- prediction
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Scores g(x) of shape (n,); above zero is positive."""
+        check_is_fitted(self, "model_")
+        return self._scores(self._read(X, "X")).numpy()
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        return (self.decision_function(X) > 0).astype(np.int64)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the negative and the positive class, shape (n, 2), at class prior π.
+
+        They are estimates of P(y | x) for the proper losses, ``"logistic"`` and ``"squared"``. For the others, and for
+        method ``"biased"``, they only rank the rows and cross ½ where `predict` changes.
+        """
+        check_is_fitted(self, "model_")
+        scores = self._scores(self._read(X, "X")).double()
+        positive = get_loss(self.loss).probability(scores).numpy()
+        return np.stack([1 - positive, positive], axis=1)
+
+    def score(self, X: Any, sets: Any) -> float:
+        """Accuracy at class prior π estimated without labels, from rows of both sets.
+
+        One minus the unbiased zero-one risk. It is unbiased for rows not used in training, but noisy: on few rows, or
+        with close priors, it may leave [0, 1].
+        """
+        check_is_fitted(self, "model_")
+        rows = self._read(X, "X")
+        membership = inputs.read_sets(sets, rows.n_rows)
+        inputs.check_both_sets(membership)
+        risk = uu_risk(
+            self._scores(rows), membership, self.set_priors, self.target_prior, loss="zero_one", method="unbiased"
+        )
+        return 1 - risk.unbiased.item()
+
+    def _read(self, X: Any, name: str) -> Rows:
+        return inputs.read_rows(X, self, reset=False, any_shape=len(self.row_shape_) > 1, name=name)
+
+    def _scores(self, rows: Rows) -> Tensor:
+        device = module_device(self.model_)
+        fast = self.precision_ == "bfloat16" and (self.precision == "bfloat16" or multiplies_bfloat16(device))
+        dtype = torch.bfloat16 if fast else torch.float32
+        return score_rows(self.model_, rows, device=device, dtype=dtype, scale=self.input_scale)
+
+    # ------------------------------------------------------------------------------------------- telling, and keeping
+
+    def summary(self) -> str:
+        """What was trained on what, in a few lines, with the assumption about which set is the richer."""
+        check_is_fitted(self, "model_")
+        return summarize(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted classifier to a directory of safetensors and JSON, replacing a model that is there."""
+        check_is_fitted(self, "model_")
+        persistence.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, **replaced: Any) -> Self:
+        """Read a directory written by `save`; no code in it is ever run.
+
+        Code of your own (a module, its class, a loss function, …) is not stored: pass it again by the parameter's
+        name, for example ``UUClassifier.load("model", model=MyNet)``.
+        """
+        return persistence.load(cls, Path(path), replaced)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        model = state.get("model_")
+        if model is not None and module_device(model).type != "cpu":
+            state["model_"] = copy.deepcopy(model).cpu()  # so that a machine without the accelerator can load it
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
+        return tags

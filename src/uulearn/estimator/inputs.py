@@ -1,0 +1,157 @@
+"""From what users hold (NumPy, pandas, SciPy sparse, torch, lists) to rows, sets and labels; copied only if it must be.
+
+Errors name the offending value and what to do about it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_feature_names, column_or_1d
+from torch import Tensor
+
+from uulearn.training import DenseRows, Rows, SparseRows
+
+CHECKED_BYTES = 16 * 2**20
+DIRECT = {np.dtype(name) for name in ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")}
+
+
+def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str = "X") -> Rows:
+    """Rows of X, finite and of the right shape.
+
+    With ``reset`` the estimator learns the number and names of the columns, otherwise they must agree with what it
+    learned. ``any_shape`` admits rows that are images or sequences.
+    """
+    if isinstance(X, Tensor):
+        rows = _from_tensor(X, any_shape, name)
+    else:
+        _check_feature_names(estimator, X, reset=reset)
+        array = check_array(
+            X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, allow_nd=any_shape, input_name=name
+        )
+        rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
+    _check_finite(rows, name)
+    if reset:
+        estimator.n_features_in_ = rows.row_shape[0]
+        estimator.row_shape_ = rows.row_shape
+    elif rows.row_shape != estimator.row_shape_:
+        expected = estimator.row_shape_
+        kind = type(estimator).__name__
+        if len(rows.row_shape) == len(expected) == 1:
+            raise ValueError(
+                f"{name} has {rows.row_shape[0]} features, but {kind} is expecting {expected[0]} features as input; "
+                "pass the same columns as in fit."
+            )
+        raise ValueError(f"{name} has rows of shape {rows.row_shape}, but {kind} was fitted on rows of shape {expected}.")
+    return rows
+
+
+def read_sets(sets: Any, n_rows: int) -> Tensor:
+    """Set memberships as a tensor of 0 and 1, one per row."""
+    if sets is None:
+        raise ValueError(
+            "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) that each row came from, "
+            "or use fit_sets(X0, X1)."
+        )
+    values = column_or_1d(sets.detach().cpu().numpy() if isinstance(sets, Tensor) else sets, warn=True)
+    check_classification_targets(values)
+    if len(values) != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows and sets {len(values)}."
+        )
+    unknown = [value for value in np.unique(values).tolist() if value not in (0, 1)]
+    if unknown:
+        raise ValueError(
+            f"sets must be 0 or 1, the set that each row came from, got {unknown[0]!r}; Unknown label type for two sets. "
+            "Only binary classification is supported: set 0 and set 1."
+        )
+    return torch.from_numpy(np.asarray(values).astype(np.int64))
+
+
+def read_labels(labels: Any, n_rows: int) -> Tensor:
+    """Labels for evaluation as a tensor of 0 and 1; accepts 0/1, −1/1 and booleans."""
+    values = column_or_1d(labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels)
+    if len(values) != n_rows:
+        raise ValueError(f"test_data has {n_rows} rows and {len(values)} labels; pass one label per row.")
+    found = set(np.unique(values).tolist())
+    if not (found <= {0, 1} or found <= {-1, 1}):
+        odd = sorted(found - {0, 1}, key=str)[0]
+        raise ValueError(f"labels must be 1 for positive and 0 (or -1) for negative, got {odd!r}.")
+    return torch.from_numpy(np.asarray(values == 1).astype(np.int64))
+
+
+def check_set_sizes(sizes: tuple[int, int]) -> None:
+    """Each set needs two rows at least."""
+    for which, size in enumerate(sizes):
+        if size == 0:
+            raise ValueError(
+                f"set {which} is empty: all rows are of one set (one class of sets), but learning needs rows of both; "
+                "pass rows with sets == 0 and rows with sets == 1."
+            )
+        if size == 1:
+            raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
+
+
+def check_both_sets(sets: Tensor) -> None:
+    """An estimate from two sets needs a row of each."""
+    for which in (0, 1):
+        if not (sets == which).any():
+            raise ValueError(
+                f"sets has no row of set {which}, but an accuracy without labels needs rows of both; for rows with "
+                "labels use sklearn.metrics.accuracy_score(y, clf.predict(X))."
+            )
+
+
+def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
+    if X.ndim < 2 or (X.ndim > 2 and not any_shape):
+        raise ValueError(
+            f"Expected 2D array, got a tensor of shape {tuple(X.shape)} for {name}; reshape it to (rows, columns), or "
+            "pass a model of your own for rows of another shape."
+        )
+    if X.is_complex():
+        raise ValueError(f"Complex data not supported: {name} is {X.dtype}; pass real numbers.")
+    if len(X) == 0:
+        raise ValueError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+    return DenseRows(X)
+
+
+def _as_tensor(array: Any) -> Tensor:
+    if array.dtype not in DIRECT or not array.dtype.isnative:
+        array = array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64)
+    if not array.flags.c_contiguous:
+        # Column-major tables, such as most DataFrames, would be gathered one element at a time.
+        array = np.ascontiguousarray(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)  # never written to
+
+
+def _check_finite(rows: Rows, name: str) -> None:
+    """Refuse NaN, infinities and what overflows float32, looking at a few megabytes at a time."""
+    if isinstance(rows, SparseRows):
+        values = rows.matrix.data
+        chunks = [torch.from_numpy(np.asarray(values, dtype=np.float32))] if len(values) else []
+    elif isinstance(rows, DenseRows):
+        if not rows.dtype.is_floating_point:
+            return
+        per_row = max(1, rows.n_bytes // max(1, rows.n_rows))
+        chunks = list(rows.tensor.split(max(1, CHECKED_BYTES // per_row)))
+    for number, chunk in enumerate(chunks):
+        if chunk.sum(dtype=torch.float32).isfinite():
+            continue  # a sum is finite only if every term is
+        bad = (~chunk.float().isfinite()).nonzero()
+        if len(bad):
+            where = bad[0].tolist()
+            value = chunk[tuple(where)].item()
+            row = where[0] + number * len(chunks[0])
+            at = f" (row {row}, column {where[1]})" if len(where) > 1 else ""
+            raise ValueError(
+                f"Input {name} contains NaN, infinity or a value too large for dtype('float32'): {value}{at}; remove "
+                "or impute such rows first."
+            )

@@ -1,0 +1,93 @@
+"""What each parameter of `UUClassifier` may be: one table, from which the tests of bad values are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from uulearn.risk import LOSSES, get_loss
+from uulearn.risk.coefficients import check_set_priors, check_target_prior
+from uulearn.risk.corrections import check_slope, get_method
+from uulearn.training.options import OPTIMIZERS
+from uulearn.training.precision import PRECISIONS
+
+
+class Rule(NamedTuple):
+    """A test of a value, the words for what is allowed, and a value that is not."""
+
+    allows: Callable[[Any], bool]
+    words: str
+    bad: Any
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
+def _mapping(value: Any) -> bool:
+    return value is None or (hasattr(value, "keys") and all(isinstance(key, str) for key in value))
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _device(value: Any) -> bool:
+    try:
+        return bool(torch.device("cpu" if value == "auto" else value))
+    except (RuntimeError, TypeError):
+        return False
+
+
+RULES: dict[str, Rule] = {
+    "model": Rule(lambda v: isinstance(v, str) or callable(v), "a name, an nn.Module, its class or a factory", 7),
+    "model_params": Rule(_mapping, "None or a dict of arguments for the model", "wide"),
+    "epochs": Rule(lambda v: _whole(v) and v >= 1, "a whole number of at least 1", 0),
+    "batch_size": Rule(lambda v: _whole(v) and v >= 2, "a whole number of rows, both sets together, of at least 2", 1),
+    "lr": Rule(lambda v: _number(v) and v > 0, "a number above 0", 0.0),
+    "optimizer": Rule(
+        lambda v: v in OPTIMIZERS if isinstance(v, str) else callable(v),
+        f"one of {', '.join(map(repr, OPTIMIZERS))}, a torch optimizer class or a factory",
+        "adagradd",
+    ),
+    "optimizer_params": Rule(_mapping, "None or a dict of arguments for the optimizer", 3),
+    "scheduler": Rule(lambda v: v is None or callable(v), "None or a function from optimizer to scheduler", "cosine"),
+    "scheduler_interval": Rule(lambda v: v in ("epoch", "batch"), "'epoch' or 'batch'", "step"),
+    "weight_decay": Rule(lambda v: _number(v) and v >= 0, "a number of at least 0", -1.0),
+    "l2": Rule(lambda v: _number(v) and v >= 0, "a number of at least 0", -1.0),
+    "clip_norm": Rule(lambda v: v is None or (_number(v) and v > 0), "None or a number above 0", 0.0),
+    "ema": Rule(lambda v: v is None or (_number(v) and 0 < v < 1), "None or a number between 0 and 1", 1.0),
+    "precision": Rule(lambda v: v in PRECISIONS, f"one of {', '.join(map(repr, PRECISIONS))}", "float16"),
+    "compile": Rule(_flag, "True or False", "yes"),
+    "device": Rule(_device, "'auto' or a torch device such as 'cpu' or 'cuda'", "gpu"),
+    "input_scale": Rule(lambda v: _number(v) and v != 0, "a finite number other than 0", 0.0),
+    "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
+    "checkpoint_every": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
+    "progress": Rule(_flag, "True or False", "bar"),
+}
+
+
+def check_parameters(parameters: dict[str, Any]) -> None:
+    """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
+    check_set_priors(parameters["set_priors"])
+    check_target_prior(parameters["target_prior"])
+    check_slope(parameters["slope"])
+    get_method(parameters["method"], parameters["slope"])
+    if not get_loss(parameters["loss"]).trainable:
+        trainable = ", ".join(repr(name) for name, loss in LOSSES.items() if loss.trainable)
+        raise ValueError(
+            f"loss={parameters['loss']!r} has no gradient and is for evaluation only; train with one of {trainable}."
+        )
+    for name, rule in RULES.items():
+        if not rule.allows(parameters[name]):
+            raise ValueError(f"{name} must be {rule.words}, got {parameters[name]!r}.")

@@ -1,0 +1,242 @@
+"""Model directories: safetensors and JSON, written atomically, read without running any code.
+
+``model.json`` is the manifest: format version, parameters, what was learned about the columns, and for each other file
+its name, size and SHA-256. The other files carry a part of their hash in their names, so a directory that is written
+again stays whole at every moment: new files first, then the manifest in one step, then the old files go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from uulearn._version import __version__
+from uulearn.estimator.parameters import check_parameters
+from uulearn.exceptions import ModelFormatError
+from uulearn.models import build_model
+from uulearn.training import History
+from uulearn.training.storage import write_atomically
+
+if TYPE_CHECKING:
+    from uulearn.estimator.classifier import UUClassifier
+
+Classifier = TypeVar("Classifier", bound="UUClassifier")
+
+MANIFEST = "model.json"
+FORMAT = "uulearn-model"
+FORMAT_VERSION = 1
+FILE_NAME = re.compile(r"(weights|history)-[0-9a-f]{16}\.(safetensors|json)")
+LARGEST_MANIFEST = 16 * 2**20
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def save(classifier: UUClassifier, folder: Path) -> None:
+    """Write a fitted classifier."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in classifier.model_.state_dict().items()}
+    history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
+    files = {
+        "weights": _write(folder, "weights", "safetensors", save_tensors(weights)),
+        "history": _write(folder, "history", "json", history),
+    }
+    names = getattr(classifier, "feature_names_in_", None)
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "uulearn_version": __version__,
+        "class": "UUClassifier",
+        "parameters": {name: _encode(value) for name, value in classifier.get_params(deep=False).items()}
+        | {"random_state": None if classifier.random_state is None else classifier.seed_},
+        "fitted": {
+            "row_shape": list(classifier.row_shape_),
+            "feature_names": None if names is None else [str(name) for name in names],
+            "set_sizes": list(classifier.set_sizes_),
+            "precision": classifier.precision_,
+            "seed": classifier.seed_,
+        },
+        "files": files,
+    }
+    text = json.dumps(manifest | {"checksum": _checksum(manifest)}, indent=1, ensure_ascii=False)
+    write_atomically(folder / MANIFEST, lambda path: _fill(path, text.encode()))
+    current = {entry["name"] for entry in files.values()}
+    for old in folder.iterdir():
+        if FILE_NAME.fullmatch(old.name) and old.name not in current:
+            old.unlink()
+
+
+def _write(folder: Path, stem: str, suffix: str, content: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{stem}-{digest[:16]}.{suffix}"
+    write_atomically(folder / name, lambda path: _fill(path, content))
+    return {"name": name, "bytes": len(content), "sha256": digest}
+
+
+def _fill(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _encode(value: Any) -> Any:
+    """A parameter as readable JSON; what is code becomes a note that it must be passed again."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path | torch.device):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [_encode(item) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _encode(item) for key, item in value.items()}}
+    if isinstance(value, type) and getattr(torch.optim, value.__name__, None) is value:
+        return {"torch.optim": value.__name__}
+    return {"code": getattr(value, "__qualname__", type(value).__qualname__)}
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Classifier:
+    """Read a classifier; parameters in ``replaced`` stand in for stored ones."""
+    manifest = _read_manifest(folder)
+    try:
+        parameters = _parameters(cls, manifest["parameters"], replaced, folder)
+        fitted, files = manifest["fitted"], manifest["files"]
+        weights = load_tensors(_read(folder, files["weights"]))
+        history = History.from_dict(json.loads(_read(folder, files["history"])))
+        classifier = cls(**parameters)
+        check_parameters(classifier.get_params(deep=False))
+        row_shape = tuple(int(size) for size in fitted["row_shape"])
+        classifier.model_ = _rebuild(classifier, row_shape, weights)
+        classifier.row_shape_ = row_shape
+        classifier.n_features_in_ = row_shape[0]
+        if fitted["feature_names"] is not None:
+            classifier.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
+        first, second = fitted["set_sizes"]
+        classifier.set_sizes_ = (int(first), int(second))
+        classifier.precision_ = str(fitted["precision"])
+        classifier.seed_ = int(fitted["seed"])
+    except ModelFormatError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+        raise ModelFormatError(f"{folder} is not a model that can be loaded: {error}") from error
+    classifier.history_ = history
+    classifier.classes_ = np.array([0, 1])
+    return classifier
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ModelFormatError(f"{folder} holds no {MANIFEST}; pass a directory written by UUClassifier.save.")
+    if path.is_symlink() or path.stat().st_size > LARGEST_MANIFEST:
+        raise ModelFormatError(f"{path} is a link or too large to be a manifest; pass a directory written by save.")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelFormatError(f"{path} is truncated or damaged ({error}); save the model again.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFormatError(f"{path} does not describe a uulearn model; pass a directory written by save.")
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ModelFormatError(
+            f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}; this version "
+            f"reads up to {FORMAT_VERSION}, so install a newer uulearn."
+        )
+    checksum = manifest.pop("checksum", None)
+    if checksum != _checksum(manifest):
+        raise ModelFormatError(f"{path} was altered after it was saved (its checksum does not match); save the model again.")
+    return manifest
+
+
+def _read(folder: Path, entry: dict[str, Any]) -> bytes:
+    name = entry["name"]
+    if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+        raise ModelFormatError(f"{folder / MANIFEST} names {name!r}, which is no file that save writes; save it again.")
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        raise ModelFormatError(f"{path} is missing or a link; save the model again.")
+    if path.stat().st_size != entry["bytes"]:
+        raise ModelFormatError(
+            f"{path} is {path.stat().st_size:,} bytes instead of {entry['bytes']:,}: it is truncated or was replaced; "
+            "save the model again."
+        )
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise ModelFormatError(f"{path} was altered after it was saved (its SHA-256 does not match); save the model again.")
+    return content
+
+
+def _parameters(
+    cls: type[UUClassifier], stored: dict[str, Any], replaced: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    known = set(inspect.signature(cls).parameters)
+    if unknown := sorted(replaced.keys() - known):
+        raise TypeError(f"load got unknown parameters: {', '.join(unknown)}.")
+    if unknown := sorted(stored.keys() - known):
+        raise ModelFormatError(f"{folder} has parameters this version does not know: {', '.join(unknown)}.")
+    parameters = dict(replaced)
+    for name, value in stored.items():
+        if name in replaced:
+            continue
+        missing: list[str] = []
+        parameters[name] = _decode(value, missing)
+        if missing:
+            raise ModelFormatError(
+                f"the model in {folder} was trained with {name}={missing[0]}, which is code and therefore not stored; "
+                f"pass it again: UUClassifier.load({str(folder)!r}, {name}=...)."
+            )
+    return parameters
+
+
+def _decode(value: Any, missing: list[str]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tuple":
+        return tuple(_decode(item, missing) for item in content)
+    if kind == "list":
+        return [_decode(item, missing) for item in content]
+    if kind == "dict":
+        return {key: _decode(item, missing) for key, item in content.items()}
+    if kind == "torch.optim":
+        found = getattr(torch.optim, content, None)
+        if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
+            raise ModelFormatError(f"torch.optim has no optimizer {content!r}; pass optimizer=... to load.")
+        return found
+    missing.append(str(content))
+    return None
+
+
+def _rebuild(classifier: UUClassifier, row_shape: tuple[int, ...], weights: dict[str, torch.Tensor]) -> nn.Module:
+    """The module with its weights; a named model is laid out without memory until the shapes are known to agree."""
+    named = isinstance(classifier.model, str)
+    with torch.device("meta" if named else "cpu"):
+        model = build_model(classifier.model, row_shape, classifier.model_params)
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in weights.items()}
+    if expected != found:
+        odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+        raise ModelFormatError(
+            f"the stored weights do not fit the model: {odd[0]} should be {expected.get(odd[0])} and is "
+            f"{found.get(odd[0])}; pass the model that was trained."
+        )
+    model.load_state_dict(weights, assign=named)
+    return model.eval()

@@ -1,0 +1,48 @@
+"""What was trained, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uulearn.risk import estimation_cost, get_loss, uu_coefficients
+from uulearn.risk.corrections import get_method
+
+if TYPE_CHECKING:
+    from uulearn.estimator.classifier import UUClassifier
+
+
+def summarize(classifier: UUClassifier) -> str:
+    """The lines that `UUClassifier.summary` gives."""
+    theta, theta_prime = classifier.set_priors
+    richer = 0 if theta > theta_prime else 1
+    n, n_prime = classifier.set_sizes_
+    a, b, c, d = uu_coefficients(classifier.set_priors, classifier.target_prior)
+    cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
+    method = get_method(classifier.method, classifier.slope)
+    slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
+    history = classifier.history_
+    lines = [
+        f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive",
+        f"set {richer} was taken as the richer in positives; the rows alone cannot tell, so check that it is",
+        f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, d = {d:.4g}; "
+        f"the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
+        f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}",
+    ]
+    if len(history):
+        last = history[-1]
+        lines.append(
+            f"stopped: {history.stop_reason}; last epoch: positive bracket {last['positive']:+.4f}, negative bracket "
+            f"{last['negative']:+.4f}, risk {last['unbiased']:+.4f} (unbiased), {last['corrected']:+.4f} (corrected)"
+        )
+        negative = history.first_negative_epoch
+        lines.append(
+            "the empirical risk never went negative"
+            if negative is None
+            else f"the empirical risk first went negative in epoch {negative}"
+        )
+    else:
+        lines.append(f"stopped: {history.stop_reason}; no epoch was finished")
+    lines.append(
+        "labels were passed for evaluation; training did not use them" if history.labels_used else "no label was used"
+    )
+    return "\n".join(lines)
