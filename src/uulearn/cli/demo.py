@@ -70,8 +70,8 @@ def demo_tasks(seed: int) -> list[Task]:
     cells, benign = load_breast_cancer(return_X_y=True)
     tasks = []
     for name, X, y, size, scale in (
-        ("digits: even / odd", digits, (classes % 2 == 0).astype(int), 600, 1 / 16),
-        ("breast cancer: benign / malignant", cells, benign, 180, 1.0),
+        ("digits", digits, (classes % 2 == 0).astype(int), 600, 1 / 16),
+        ("breast cancer", cells, benign, 180, 1.0),
     ):
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
         if scale == 1.0:
@@ -119,7 +119,7 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
         ticks = bar.add_task("training", total=len(tasks) * len(METHODS))
         for task in tasks:
             for method in METHODS:
-                bar.update(ticks, description=f"{task.name.split(':')[0]}, {method}")
+                bar.update(ticks, description=f"{task.name}, {method}")
                 classifier = train_task(task, method, epochs, seed)
                 histories[task.name][method] = classifier.history_
                 if task is tasks[0] and method == SAVED_METHOD:
@@ -128,9 +128,11 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
     assert saved is not None
     outcomes = [outcome(task, method, histories[task.name][method]) for task in tasks for method in METHODS]
     console.print(
-        f"Two unlabeled sets, {SET_PRIORS[0]:.0%} and {SET_PRIORS[1]:.0%} positive; {epochs} epochs of a "
-        f"{'-'.join(map(str, MODEL['hidden']))} perceptron, seed {seed}.",
+        f"Digits (even against odd) and breast cancer (benign against malignant), each as two\n"
+        f"unlabeled sets, {SET_PRIORS[0]:.0%} and {SET_PRIORS[1]:.0%} positive; {epochs} epochs of a "
+        f"{'-'.join(map(str, MODEL['hidden']))} perceptron, seed {seed}.\n"
         "Labels of the test part were used for the accuracies below and for nothing else.",
+        highlight=False,
     )
     console.print(_table(outcomes))
     _write_csv(out / "table.csv", outcomes)
@@ -156,9 +158,9 @@ def _table(outcomes: list[Outcome]) -> Any:
     from rich.table import Table
 
     table = Table()
-    table.add_column("dataset")
-    table.add_column("method")
-    for heading in ("last accuracy", "best", "drop Δ_A", "last risk", "negative from epoch"):
+    table.add_column("dataset", no_wrap=True)
+    table.add_column("method", no_wrap=True)
+    for heading in ("accuracy", "best", "drop Δ_A", "last risk", "negative"):
         table.add_column(heading, justify="right")
     for position, row in enumerate(outcomes):
         table.add_row(
@@ -168,7 +170,7 @@ def _table(outcomes: list[Outcome]) -> Any:
             f"{row.best:.1%}",
             f"{100 * row.drop:.1f}",
             f"{row.risk:+.3f}",
-            str(row.negative_epoch) if row.negative_epoch is not None else "never",
+            f"epoch {row.negative_epoch}" if row.negative_epoch is not None else "never",
             end_section=position % len(METHODS) == len(METHODS) - 1,
         )
     return table

@@ -20,7 +20,7 @@ COLOURS = {"biased": "#8c8c8c", "unbiased": "#c0392b", "abs": "#2471a3", "relu":
 def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
     """One row a dataset: on the left the unbiased method's risk and test error, on the right every method's error."""
     figure, axes = plt.subplots(
-        len(histories), 2, figsize=(10.5, 3.6 * len(histories)), squeeze=False, layout="constrained"
+        len(histories), 2, figsize=(11, 3.8 * len(histories)), squeeze=False, layout="constrained"
     )
     for (left, right), (name, methods) in zip(axes, histories.items(), strict=True):
         _draw_unbiased(left, methods["unbiased"], name)
@@ -28,17 +28,17 @@ def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
             right.plot(
                 history.column("epoch"), _error(history), color=COLOURS[method], label=method.replace("_", " "), lw=1.6
             )
-        right.set(title="the cure: test error of each method", xlabel="epoch", ylabel="test error", ylim=(0, None))
-        right.legend(fontsize=8, frameon=False, ncols=2)
+        right.set(title=f"{name}: every method", xlabel="epoch", ylabel="test error", ylim=(0, None))
+        _legend_below(right, right.get_lines())
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format="png"))
     plt.close(figure)
 
 
 def _draw_unbiased(axis: Any, history: History, name: str) -> None:
     epochs = history.column("epoch")
-    risk = axis.plot(epochs, history.column("unbiased"), color="#2471a3", lw=1.6, label="training risk (unbiased)")
+    risk = axis.plot(epochs, history.column("unbiased"), color="#2471a3", lw=1.6, label="training risk")
     axis.axhline(0, color="black", lw=0.6)
-    axis.set(title=f"{name}, unbiased", xlabel="epoch")
+    axis.set(title=f"{name}: unbiased", xlabel="epoch")
     axis.set_ylabel("training risk", color="#2471a3")
     lines = [*risk]
     if history.first_negative_epoch is not None:
@@ -52,7 +52,14 @@ def _draw_unbiased(axis: Any, history: History, name: str) -> None:
     lines.append(other.axvline(turn, color="#1e8449", ls="--", lw=1.2, label="test error turns"))
     other.set_ylabel("test error", color="#1e8449")
     other.set_ylim(0, None)
-    axis.legend(handles=lines, fontsize=8, frameon=False, loc="center right")
+    _legend_below(axis, lines)
+
+
+def _legend_below(axis: Any, lines: Any) -> None:
+    axis.legend(
+        handles=list(lines), loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, fontsize=8, frameon=False,
+        handlelength=1.6, columnspacing=1.2,
+    )  # fmt: skip
 
 
 def _error(history: History) -> list[float]:

@@ -60,6 +60,8 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
             "or use fit_sets(X0, X1)."
         )
     values = column_or_1d(sets.detach().cpu().numpy() if isinstance(sets, Tensor) else sets, warn=True)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError("Input y contains NaN or infinity: sets must be 0 or 1, the set that each row came from.")
     check_classification_targets(values)
     if len(values) != n_rows:
         raise ValueError(
@@ -68,8 +70,8 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
     unknown = [value for value in np.unique(values).tolist() if value not in (0, 1)]
     if unknown:
         raise ValueError(
-            f"sets must be 0 or 1, the set that each row came from, got {unknown[0]!r}; Unknown label type for two sets. "
-            "Only binary classification is supported: set 0 and set 1."
+            f"sets must be 0 or 1, the set that each row came from, got {unknown[0]!r}. "
+            "Only binary classification is supported: number the sets 0 and 1."
         )
     return torch.from_numpy(np.asarray(values).astype(np.int64))
 

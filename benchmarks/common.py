@@ -1,0 +1,212 @@
+"""What all benchmarks share: a description of the machine, interleaved timing, summaries, bars and stored results."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import uulearn
+from uulearn.training.precision import cpu_multiplies_bfloat16
+from uulearn.training.storage import write_atomically
+
+RESULTS = Path(__file__).resolve().parent / "results"
+FORMAT = 1
+
+SET_PRIORS = (0.7, 0.3)
+TARGET_PRIOR = 0.5
+LR = 5e-5
+BATCH_SIZE = 3000
+N_FEATURES = 784
+
+Seconds = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line asks for; a quick run uses tiny sizes, so that its figures mean nothing."""
+
+    rounds: int | None
+    quick: bool
+
+    def repeats(self, full: int, quick: int) -> int:
+        """Number of rounds: as asked for, else the default of the benchmark."""
+        return self.rounds or (quick if self.quick else full)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure that must reach, or must not pass, a limit; ``judged`` is false where the limit does not apply."""
+
+    name: str
+    value: float
+    limit: float
+    at_least: bool
+    judged: bool = True
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In one word."""
+        if not self.judged:
+            return "not judged"
+        return "pass" if (self.value >= self.limit) == self.at_least or self.value == self.limit else "FAIL"
+
+    def __str__(self) -> str:
+        sign = "≥" if self.at_least else "≤"
+        note = f"  ({self.note})" if self.note else ""
+        return f"{self.verdict:10}  {self.name}: {self.value:.2f}, bar {sign} {self.limit:g}{note}"
+
+
+@dataclass
+class Section:
+    """The outcome of one benchmark: its configuration, every raw figure, and the bars it is held against."""
+
+    configuration: dict[str, Any]
+    results: dict[str, Any]
+    bars: list[Bar] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """With the machine and the versions, since sections of one file may be measured at different times."""
+        return {
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "versions": versions(),
+            "machine": machine(),
+            "configuration": self.configuration,
+            "results": self.results,
+            "bars": [asdict(bar) | {"verdict": bar.verdict} for bar in self.bars],
+        }
+
+
+# ---------------------------------------------------------------------------------------------------------- the machine
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that is timed."""
+    packages = ("torch", "numpy", "scikit-learn", "skorch")
+    found = {name: importlib.metadata.version(name) for name in packages}
+    return {"python": platform.python_version(), **found, "uulearn": uulearn.__version__}
+
+
+def machine() -> dict[str, Any]:
+    """The processor, its cores and memory, and how many threads torch uses."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = (line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
+        name = next((value.strip() for key, value in lines if key.strip() == "model name"), name)
+    return {
+        "processor": name,
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "bfloat16_instructions": cpu_multiplies_bfloat16(),
+        "torch_threads": torch.get_num_threads(),
+        "system": platform.platform(terse=True),
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- timing
+
+
+def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int) -> Seconds:
+    """Seconds of each contender, one run of each a round, after one run of each that is not counted.
+
+    Noise of a shared machine comes in spells: within a round it hits all contenders alike, so that ratios within a
+    round stay meaningful. The order turns from round to round, so that nobody always follows the same neighbour.
+    """
+    names = list(contenders)
+    seconds: Seconds = {name: [] for name in names}
+    for name in names:
+        contenders[name]()
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            started = time.perf_counter()
+            contenders[name]()
+            seconds[name].append(time.perf_counter() - started)
+        print(f"  round {number + 1} of {rounds} done", file=sys.stderr, flush=True)
+    return seconds
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Smallest value, quartiles and largest value."""
+    low, middle, high = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    )
+    return {"min": min(values), "q1": low, "median": middle, "q3": high, "max": max(values)}
+
+
+def speedup(seconds: Seconds, fast: str, slow: str) -> float:
+    """How many times as fast one contender is as another: the median of the ratios within a round."""
+    return statistics.median(s / f for s, f in zip(seconds[slow], seconds[fast], strict=True))
+
+
+def summarize(seconds: Seconds, references: Sequence[str]) -> dict[str, Any]:
+    """Raw seconds, their spread, and how many times as fast each reference is as every contender."""
+    return {
+        "seconds": seconds,
+        "spread": {name: spread(values) for name, values in seconds.items()},
+        "speedup": {fast: {slow: speedup(seconds, fast, slow) for slow in seconds} for fast in references},
+    }
+
+
+def print_table(title: str, summary: dict[str, Any]) -> None:
+    """One line a contender."""
+    references = list(summary["speedup"])
+    print(f"\n{title}\n  {'seconds':32}{'median':>9}{'min':>9}{'q1':>9}{'q3':>9}", end="")
+    print("".join(f"{'vs ' + name:>24}" for name in references))
+    for name, row in summary["spread"].items():
+        figures = "".join(f"{row[key]:9.3f}" for key in ("median", "min", "q1", "q3"))
+        print(f"  {name:32}{figures}" + "".join(f"{summary['speedup'][r][name]:23.2f}x" for r in references))
+
+
+# ------------------------------------------------------------------------------------------------------- child processes
+
+
+def ask_child(script: str, *arguments: object) -> dict[str, Any]:
+    """What a fresh Python process running a sibling script with ``--child`` prints, as JSON."""
+    path = Path(__file__).resolve().parent / script
+    command = [sys.executable, str(path), "--child", *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def child_arguments() -> list[str]:
+    """The arguments that `ask_child` passed on."""
+    parser = argparse.ArgumentParser(description="run by benchmarks/run.py in a process of its own")
+    parser.add_argument("--child", nargs="+", required=True)
+    asked: list[str] = parser.parse_args().child
+    return asked
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Stored results, empty where there are none."""
+    stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return stored
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Replace stored results in one step."""
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(path, lambda temporary: _write_text(temporary, text))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

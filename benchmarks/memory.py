@@ -1,0 +1,117 @@
+"""Peak memory of a fit on 60,000 × 784 and of a prediction of 300,000 × 784 float32 rows, each in a fresh process.
+
+The figure is the growth of the peak resident size over the resident size before the data were made, so that the data
+themselves are in it, as a multiple of the data plus the weights of the model. Once by default, since it hardly varies.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import (
+    LR,
+    N_FEATURES,
+    SET_PRIORS,
+    TARGET_PRIOR,
+    Bar,
+    Section,
+    Settings,
+    ask_child,
+    child_arguments,
+)
+from pixels import fill_with_random_pixels
+
+from uulearn import UUClassifier
+from uulearn.exceptions import UUWarning
+
+MOST_TIMES_THE_DATA = 1.3
+
+
+def resident_bytes() -> tuple[int, int]:
+    """Resident size now and at its peak.
+
+    The peak of ``getrusage`` survives exec, so that a child starts with that of its parent; Linux's own VmHWM starts
+    anew. Elsewhere the peak has to stand for both.
+    """
+    try:
+        lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+        sizes = {
+            words[0]: int(words[1]) * 1024 for words in lines if words and words[0] in ("VmRSS:", "VmHWM:")
+        }
+        return sizes["VmRSS:"], sizes["VmHWM:"]
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return peak, peak
+
+
+def fit(rows: np.ndarray[Any, np.dtype[np.float32]], epochs: int) -> UUClassifier:
+    """The estimator with its default settings but for the learning rate, on the two halves of the rows."""
+    middle = len(rows) // 2
+    classifier = UUClassifier(SET_PRIORS, TARGET_PRIOR, lr=LR, epochs=epochs, device="cpu", random_state=0)
+    return classifier.fit_sets(rows[:middle], rows[middle:])
+
+
+def measure(task: str, n_rows: int) -> dict[str, Any]:
+    """What one task adds to the resident size of this process."""
+    warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
+    # A tiny fit and prediction come first, so that what libraries set up once (thread pools, kernels, late imports)
+    # is not charged to the data.
+    tiny = np.empty((600, N_FEATURES), dtype=np.float32)
+    fill_with_random_pixels(tiny)
+    classifier = fit(tiny, epochs=1)
+    classifier.predict(tiny)
+    before, _ = resident_bytes()
+    data = np.empty((n_rows, N_FEATURES), dtype=np.float32)
+    fill_with_random_pixels(data)
+    with_data, peak_with_data = resident_bytes()
+    if task == "fit":
+        classifier = fit(data, epochs=2)
+    else:
+        classifier.predict(data)
+    _, peak = resident_bytes()
+    model = sum(p.numel() * p.element_size() for p in classifier.model_.parameters())
+    return {
+        "before": before,
+        "with_data": with_data,
+        "peak_with_data": peak_with_data,
+        "peak": peak,
+        "data": data.nbytes,
+        "model": model,
+        "times_data": (peak - before) / data.nbytes,
+        "times_data_and_model": (peak - before) / (data.nbytes + model),
+    }
+
+
+def run(settings: Settings) -> Section:
+    """Measure, print, return."""
+    sizes = {"fit": 12_000, "predict": 20_000} if settings.quick else {"fit": 60_000, "predict": 300_000}
+    repeats = settings.repeats(full=1, quick=1)
+    section = Section({"rows": sizes, "columns": N_FEATURES, "repeats": repeats, "epochs": 2}, {})
+    print("\nmemory: growth of the peak resident size, the data included")
+    for task, n_rows in sizes.items():
+        runs = [ask_child("memory.py", task, n_rows) for _ in range(repeats)]
+        section.results[task] = runs
+        times = [run["times_data"] for run in runs]
+        grown = statistics.median(run["peak"] - run["before"] for run in runs)
+        print(
+            f"  {task}, {n_rows:,} rows: {grown / 2**20:,.0f} MiB for {runs[0]['data'] / 2**20:,.0f} MiB of data and "
+            f"{runs[0]['model'] / 2**20:.1f} MiB of weights, {statistics.median(times):.2f} times the data "
+            f"(min {min(times):.2f}, max {max(times):.2f})"
+        )
+        value = statistics.median(run["times_data_and_model"] for run in runs)
+        name = f"memory of {task}, times the data plus the model"
+        section.bars.append(Bar(name, value, MOST_TIMES_THE_DATA, False, not settings.quick))
+    return section
+
+
+if __name__ == "__main__":
+    asked_task, asked_rows = child_arguments()
+    print(json.dumps(measure(asked_task, int(asked_rows))))

@@ -1,0 +1,97 @@
+"""MNIST where a data folder has it, random pixels of the same shape and sparsity where not.
+
+The folder is named by the environment variable ``UULEARN_DATA``, or is ``shared/data`` beside the repository; it holds
+the IDX files as they are distributed, for example ``mnist/train-images-idx3-ubyte.gz``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from common import N_FEATURES, SET_PRIORS
+from numpy.typing import NDArray
+
+from uulearn.datasets import make_sets
+
+Floats = NDArray[np.float32]
+NONZERO_SHARE = 0.19
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class TwoSetsOfPixels:
+    """Both sets in one array, set 0 first, so that every contender can share the memory."""
+
+    X: Floats
+    n_first: int
+    source: str
+
+    @property
+    def first(self) -> Floats:
+        """Rows of set 0, a view."""
+        return self.X[: self.n_first]
+
+    @property
+    def second(self) -> Floats:
+        """Rows of set 1, a view."""
+        return self.X[self.n_first :]
+
+
+def data_folder() -> Path | None:
+    """Where MNIST is, None where it is not."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("UULEARN_DATA", beside))
+    return folder if (folder / "mnist" / "train-images-idx3-ubyte.gz").exists() else None
+
+
+def read_mnist(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Images, one a row, and digits of the part ``"train"`` or ``"t10k"``."""
+    arrays = []
+    for kind, header in (("images-idx3", 16), ("labels-idx1", 8)):
+        with gzip.open(folder / "mnist" / f"{part}-{kind}-ubyte.gz") as file:
+            arrays.append(np.frombuffer(file.read(), dtype=np.uint8, offset=header))
+    images, digits = arrays
+    return images.reshape(len(digits), N_FEATURES), digits
+
+
+def two_sets(n_each: int) -> TwoSetsOfPixels:
+    """Two sets of ``n_each`` rows: of MNIST, 70% and 30% even digits, or random pixels, alike in both sets."""
+    X = np.empty((2 * n_each, N_FEATURES), dtype=np.float32)
+    folder = data_folder()
+    if folder is None:
+        fill_with_random_pixels(X)
+        return TwoSetsOfPixels(X, n_each, "random pixels")
+    images, digits = read_mnist(folder, "train")
+    drawn = make_sets(images, digits % 2 == 0, SET_PRIORS, (n_each, n_each), random_state=0)
+    for rows, out in zip(drawn, (X[:n_each], X[n_each:]), strict=True):
+        np.multiply(rows, np.float32(1 / 255), out=out)
+    return TwoSetsOfPixels(X, n_each, "MNIST, even against odd")
+
+
+def many_rows(n_rows: int) -> tuple[Floats, str]:
+    """Rows to predict: MNIST over and over, or random pixels."""
+    X = np.empty((n_rows, N_FEATURES), dtype=np.float32)
+    folder = data_folder()
+    if folder is None:
+        fill_with_random_pixels(X)
+        return X, "random pixels"
+    images, _ = read_mnist(folder, "train")
+    for start in range(0, n_rows, len(images)):
+        out = X[start : start + len(images)]
+        np.multiply(images[: len(out)], np.float32(1 / 255), out=out)
+    return X, "MNIST, repeated"
+
+
+def fill_with_random_pixels(out: Floats, seed: int = 0) -> None:
+    """Values in [0, 1), most of them zero as in MNIST, written in place so that no large temporary is made."""
+    rng = np.random.default_rng(seed)
+    for start in range(0, len(out), CHUNK):
+        chunk = out[start : start + CHUNK]
+        rng.random(out=chunk, dtype=np.float32)
+        chunk -= 1 - NONZERO_SHARE
+        np.maximum(chunk, 0, out=chunk)
+        chunk /= NONZERO_SHARE

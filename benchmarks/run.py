@@ -1,0 +1,76 @@
+"""Run the benchmarks of uulearn and store what they measured.
+
+    python benchmarks/run.py                      everything, 10 to 20 minutes on two cores
+    python benchmarks/run.py --only epoch memory  some of it; stored results of the rest are kept
+    python benchmarks/run.py --quick              tiny sizes: does everything still run?
+
+Results go to ``benchmarks/results/speed.json`` (quick ones to ``quick.json``), written after every section. Each
+section of the file says on which machine, with which versions and when it was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import epoch
+import memory
+import prediction
+import startup
+from common import FORMAT, RESULTS, Bar, Section, Settings, machine, read_json, versions, write_json
+
+# Memory and start-up come first, in child processes, while this one is still small.
+SECTIONS: dict[str, Callable[[Settings], Section]] = {
+    "memory": memory.run,
+    "startup": startup.run,
+    "epoch": epoch.run,
+    "predict": prediction.run,
+}
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not above zero")
+    return number
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), help="sections to run"
+    )
+    parser.add_argument(
+        "--rounds", type=positive, help="rounds of every section (default: 7 epochs, 3 predictions, …)"
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, no verdicts")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
+    asked = parser.parse_args()
+    settings = Settings(asked.rounds, asked.quick)
+    out = asked.out or RESULTS / ("quick.json" if asked.quick else "speed.json")
+
+    print(", ".join(f"{name} {version}" for name, version in versions().items()))
+    print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in machine().items()))
+    stored = read_json(out)
+    sections = stored.get("sections", {}) if stored.get("format") == FORMAT else {}
+    bars: list[Bar] = []
+    for name, run in SECTIONS.items():
+        if name not in asked.only:
+            continue
+        section = run(settings)
+        bars += section.bars
+        sections[name] = section.as_json()
+        write_json(out, {"format": FORMAT, "sections": sections})
+    print("\nbars")
+    for bar in bars:
+        print(f"  {bar}")
+    print(f"\nstored in {out}")
+
+
+if __name__ == "__main__":
+    main()

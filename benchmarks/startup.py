@@ -1,0 +1,120 @@
+"""What uulearn costs before any real work: importing it, and a first small fit.
+
+Imports: fresh interpreters, one of each statement a round, 5 rounds by default after one that is not counted. Small
+fit: 1,000 × 20 rows, 20 epochs of the default model, the first fit of a fresh process with imports done before the
+clock starts, against the same training by a plain `DataLoader` loop; the same number of rounds. Medians and quartiles.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from common import (
+    SET_PRIORS,
+    TARGET_PRIOR,
+    Bar,
+    Seconds,
+    Section,
+    Settings,
+    ask_child,
+    child_arguments,
+    interleave,
+    print_table,
+    summarize,
+)
+
+IMPORTS = {
+    "import torch": "import torch",
+    "import uulearn": "import uulearn",
+    "import UUClassifier": "from uulearn import UUClassifier",
+    "import skorch.NeuralNet": "from skorch import NeuralNet",
+}
+MOST_TIMES_TORCH = 1.1
+ROWS, COLUMNS, EPOCHS = 1_000, 20, 20
+
+
+def start_interpreter(statement: str) -> None:
+    """Run one statement in an interpreter of its own."""
+    subprocess.run([sys.executable, "-c", statement], check=True)
+
+
+def small_sets() -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+    """Two sets of 500 rows of two normal classes."""
+    rng = np.random.default_rng(0)
+    sets = []
+    for prior in SET_PRIORS:
+        positive = rng.random(ROWS // 2) < prior
+        sets.append(
+            (rng.normal(size=(ROWS // 2, COLUMNS)) + 0.5 * (2 * positive[:, None] - 1)).astype(np.float32)
+        )
+    return sets
+
+
+def small_fit(way: str) -> dict[str, float]:
+    """Seconds from rows to a trained model, imports not counted."""
+    first, second = small_sets()
+    if way == "uulearn":
+        from uulearn import UUClassifier
+
+        started = time.perf_counter()
+        UUClassifier(SET_PRIORS, TARGET_PRIOR, epochs=EPOCHS, device="cpu").fit_sets(first, second)
+    else:
+        from baselines import DataLoaderLoop, mlp
+
+        started = time.perf_counter()
+        loop = DataLoaderLoop(mlp(COLUMNS), first, second, lr=1e-3)
+        for _ in range(EPOCHS):
+            loop.epoch()
+    return {"seconds": time.perf_counter() - started}
+
+
+def first_fits(rounds: int) -> Seconds:
+    """The children time themselves, so that imports stay out."""
+    seconds: Seconds = {"uulearn": [], "DataLoader loop": []}
+    for number in range(rounds):
+        ways = list(seconds) if number % 2 == 0 else list(seconds)[::-1]
+        for way in ways:
+            seconds[way].append(ask_child("startup.py", way)["seconds"])
+    return seconds
+
+
+def run(settings: Settings) -> Section:
+    """Measure, print, return."""
+    rounds = settings.repeats(full=5, quick=1)
+    imports = interleave({name: partial(start_interpreter, code) for name, code in IMPORTS.items()}, rounds)
+    imported = summarize(imports, ["import torch"])
+    print_table("start-up, whole interpreter", imported)
+    added = {
+        name: statistics.median(a - b for a, b in zip(values, imports["import torch"], strict=True))
+        for name, values in imports.items()
+    }
+    print(
+        "  added to import torch: "
+        + ", ".join(f"{name} {1000 * value:+.0f} ms" for name, value in added.items())
+    )
+    fits = summarize(first_fits(rounds), ["uulearn"])
+    print_table(f"first fit of a process, {ROWS:,} × {COLUMNS}, {EPOCHS} epochs", fits)
+    times_torch = imported["speedup"]["import torch"]["import uulearn"]
+    return Section(
+        {
+            "rounds": rounds,
+            "rows": ROWS,
+            "columns": COLUMNS,
+            "epochs": EPOCHS,
+            "torch_threads": torch.get_num_threads(),
+        },
+        {"imports": imported, "added_to_torch": added, "first_fit": fits},
+        [Bar("import uulearn, times import torch", times_torch, MOST_TIMES_TORCH, False, not settings.quick)],
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(small_fit(child_arguments()[0])))

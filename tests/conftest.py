@@ -1,0 +1,59 @@
+"""Shared data for the tests, made once."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+# The same examples on every run, and no limit on their time: machines differ.
+settings.register_profile("deterministic", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("deterministic")
+
+torch.set_num_threads(1)  # pytest-xdist runs two workers on two cores
+
+
+def data_folder() -> Path:
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("UULEARN_DATA", default))
+
+
+def read_idx(path: Path) -> np.ndarray:
+    raw = gzip.decompress(path.read_bytes())
+    n_dimensions = raw[3]
+    shape = np.frombuffer(raw, ">u4", n_dimensions, 4).astype(int)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * n_dimensions).reshape(shape)
+
+
+@pytest.fixture(scope="session")
+def gaussians():
+    """Two Gaussian classes as two unlabeled sets at (0.8, 0.2), with a labelled test part."""
+    rng = np.random.default_rng(0)
+
+    def draw(n, prior):
+        y = (rng.random(n) < prior).astype(int)
+        return rng.normal(size=(n, 3)) + 1.5 * (2 * y[:, None] - 1), y
+
+    (X0, _), (X1, _), (X_test, y_test) = draw(400, 0.8), draw(400, 0.2), draw(1000, 0.5)
+    X = np.concatenate([X0, X1])
+    sets = np.repeat([0, 1], 400)
+    order = rng.permutation(800)
+    return {"X0": X0, "X1": X1, "X": X[order], "sets": sets[order], "X_test": X_test, "y_test": y_test}
+
+
+@pytest.fixture
+def quick():
+    """Arguments of a small, fast, deterministic classifier."""
+    return {
+        "set_priors": (0.8, 0.2),
+        "target_prior": 0.5,
+        "model_params": {"hidden": (16,)},
+        "epochs": 15,
+        "lr": 0.01,
+        "random_state": 0,
+    }
