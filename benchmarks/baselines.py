@@ -1,4 +1,4 @@
-"""What people would write without uulearn: the models, the corrected risk and three training loops, all in float32."""
+"""What people would write without uulearn: models, the corrected risk and training loops, in float32."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import BATCH_SIZE, LR, N_FEATURES, SET_PRIORS, TARGET_PRIOR
 from numpy.typing import NDArray
-from skorch import NeuralNet
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from common import BATCH_SIZE, LR, N_FEATURES, SET_PRIORS, TARGET_PRIOR
 from uulearn import uu_risk
 
 SLOPE = -0.1
@@ -36,7 +35,7 @@ MODELS = {"mlp": mlp, "linear": linear}
 
 
 def corrected_risk(first: Tensor, second: Tensor) -> Tensor:
-    """The UU risk with the logistic loss and leaky-ReLU correction, from scores of rows of set 0 and of set 1."""
+    """The UU risk, logistic loss and leaky-ReLU correction, from the scores of set 0 and of set 1."""
     theta, theta_prime = SET_PRIORS
     gap = theta - theta_prime
     a, b = (1 - theta_prime) * TARGET_PRIOR / gap, theta_prime * (1 - TARGET_PRIOR) / gap
@@ -107,7 +106,7 @@ class TightLoop:
             self.optimizer.step()
 
     def _batches(self) -> Iterator[tuple[Tensor, int]]:
-        orders = [torch.randperm(len(rows)).split(BATCH_SIZE // 2) for rows in self.rows]
+        orders = [torch.split(torch.randperm(len(rows)), BATCH_SIZE // 2) for rows in self.rows]
         for i0, i1 in zip(*orders, strict=True):
             n_first, n = len(i0), len(i0) + len(i1)
             torch.index_select(self.rows[0], 0, i0, out=self.buffer[:n_first])
@@ -117,6 +116,8 @@ class TightLoop:
 
 def skorch_net(model: nn.Module, **settings: Any) -> Any:
     """A skorch net that trains one epoch on each call of ``partial_fit(X, sets)``."""
+    from skorch import NeuralNet  # here, so that child processes that do not use it do not wait for it
+
     return NeuralNet(
         model,
         criterion=MembershipCriterion,

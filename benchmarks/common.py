@@ -1,8 +1,7 @@
-"""What all benchmarks share: a description of the machine, interleaved timing, summaries, bars and stored results."""
+"""What all benchmarks share: the machine described, interleaved timing, summaries, bars, stored results."""
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import json
 import os
@@ -48,7 +47,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure that must reach, or must not pass, a limit; ``judged`` is false where the limit does not apply."""
+    """A figure that must reach, or must not pass, a limit; not ``judged`` where that does not apply."""
 
     name: str
     value: float
@@ -79,7 +78,7 @@ class Section:
     bars: list[Bar] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """With the machine and the versions, since sections of one file may be measured at different times."""
+        """With machine and versions, since sections of one file may be measured at different times."""
         return {
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "versions": versions(),
@@ -90,7 +89,7 @@ class Section:
         }
 
 
-# ---------------------------------------------------------------------------------------------------------- the machine
+# ------------------------------------------------------------------------------------------------ the machine
 
 
 def versions() -> dict[str, str]:
@@ -118,25 +117,27 @@ def machine() -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------------------------------------- timing
+# ----------------------------------------------------------------------------------------------------- timing
 
 
-def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int) -> Seconds:
+def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> Seconds:
     """Seconds of each contender, one run of each a round, after one run of each that is not counted.
 
-    Noise of a shared machine comes in spells: within a round it hits all contenders alike, so that ratios within a
-    round stay meaningful. The order turns from round to round, so that nobody always follows the same neighbour.
+    Noise of a shared machine comes in spells: within a round it hits all contenders alike, so that ratios
+    within a round stay meaningful. The order turns from round to round, so that nobody always follows the
+    same neighbour. A contender that returns a float has timed itself.
     """
     names = list(contenders)
     seconds: Seconds = {name: [] for name in names}
-    for name in names:
-        contenders[name]()
+    if warm_up:
+        for name in names:
+            contenders[name]()
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             started = time.perf_counter()
-            contenders[name]()
-            seconds[name].append(time.perf_counter() - started)
+            own = contenders[name]()
+            seconds[name].append(own if isinstance(own, float) else time.perf_counter() - started)
         print(f"  round {number + 1} of {rounds} done", file=sys.stderr, flush=True)
     return seconds
 
@@ -173,7 +174,7 @@ def print_table(title: str, summary: dict[str, Any]) -> None:
         print(f"  {name:32}{figures}" + "".join(f"{summary['speedup'][r][name]:23.2f}x" for r in references))
 
 
-# ------------------------------------------------------------------------------------------------------- child processes
+# -------------------------------------------------------------------------------------------- child processes
 
 
 def ask_child(script: str, *arguments: object) -> dict[str, Any]:
@@ -187,13 +188,12 @@ def ask_child(script: str, *arguments: object) -> dict[str, Any]:
 
 def child_arguments() -> list[str]:
     """The arguments that `ask_child` passed on."""
-    parser = argparse.ArgumentParser(description="run by benchmarks/run.py in a process of its own")
-    parser.add_argument("--child", nargs="+", required=True)
-    asked: list[str] = parser.parse_args().child
-    return asked
+    if sys.argv[1:2] != ["--child"]:
+        sys.exit("this part is run by benchmarks/run.py; see its --only")
+    return sys.argv[2:]
 
 
-# -------------------------------------------------------------------------------------------------------------- results
+# ---------------------------------------------------------------------------------------------------- results
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """One training epoch of the paper's MLP (784-300-300-300-300-1, batch normalisation) and of the linear model.
 
-Data: 60,000 × 784 float32, two sets of 30,000 (MNIST, or random pixels of the same sparsity), batches of 3,000, Adam.
-Five contenders, by default 7 rounds of one epoch each after one warm-up epoch each; medians and quartiles of the
-seconds, and medians of the ratios within a round:
+Data: 60,000 × 784 float32, two sets of 30,000 (MNIST, or random pixels of the same sparsity), batches of
+3,000, Adam. Five contenders, by default 7 rounds of one epoch each after one warm-up epoch each; medians and
+quartiles of the seconds, and medians of the ratios within a round:
 
-* ``uulearn``: the loop of `UUClassifier` with its default settings but for the learning rate (``precision="auto"``)
+* ``uulearn``: the loop of `UUClassifier`, default settings (``precision="auto"``) but for the learning rate
 * ``uulearn float32``: the same with ``precision="float32"``
 * ``DataLoader loop``: two shuffled `DataLoader`s side by side, one joint forward pass
 * ``skorch``: `NeuralNet` with the risk as a custom criterion of scores and set memberships
-* ``tight loop``: resident tensors, index permutations, fused Adam; what careful hand-written float32 code reaches
+* ``tight loop``: resident tensors, index permutations, fused Adam; what careful float32 code reaches
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from baselines import MODELS, DataLoaderLoop, TightLoop, check_risk, skorch_net
 from common import (
     BATCH_SIZE,
@@ -34,7 +35,6 @@ from common import (
     summarize,
 )
 from pixels import TwoSetsOfPixels, two_sets
-
 from uulearn import UUClassifier, UURisk
 from uulearn.exceptions import UUWarning
 from uulearn.models import build_model
@@ -67,7 +67,7 @@ def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer
 def check_against_estimator(
     model: str, precision: str, data: TwoSetsOfPixels, trainer: Trainer
 ) -> dict[str, Any]:
-    """Fit the estimator itself for one epoch: same precision, same kind of model; and what a fit costs beside epochs."""
+    """Fit the estimator itself for one epoch: is it the same work, and what does a fit cost beside epochs?"""
     classifier = UUClassifier(
         SET_PRIORS,
         TARGET_PRIOR,
@@ -115,7 +115,7 @@ def compare(model: str, data: TwoSetsOfPixels, rounds: int) -> dict[str, Any]:
 def run(settings: Settings) -> Section:
     """Measure, print, return."""
     check_risk()
-    n_each = 6_000 if settings.quick else 30_000
+    n_each = 3_000 if settings.quick else 30_000
     rounds = settings.repeats(full=7, quick=2)
     data = two_sets(n_each)
     section = Section(

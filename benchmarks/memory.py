@@ -1,7 +1,8 @@
-"""Peak memory of a fit on 60,000 × 784 and of a prediction of 300,000 × 784 float32 rows, each in a fresh process.
+"""Peak memory of a fit on 60,000 × 784 and of a prediction of 300,000 × 784 float32 rows.
 
-The figure is the growth of the peak resident size over the resident size before the data were made, so that the data
-themselves are in it, as a multiple of the data plus the weights of the model. Once by default, since it hardly varies.
+Each in a fresh process, 3 times by default. The figure is the growth of the peak resident size over the
+resident size before the data were made, so that the data themselves are in it, as a multiple of the data plus
+the weights of the model; median, smallest and largest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from common import (
     LR,
     N_FEATURES,
@@ -27,7 +29,6 @@ from common import (
     child_arguments,
 )
 from pixels import fill_with_random_pixels
-
 from uulearn import UUClassifier
 from uulearn.exceptions import UUWarning
 
@@ -37,8 +38,8 @@ MOST_TIMES_THE_DATA = 1.3
 def resident_bytes() -> tuple[int, int]:
     """Resident size now and at its peak.
 
-    The peak of ``getrusage`` survives exec, so that a child starts with that of its parent; Linux's own VmHWM starts
-    anew. Elsewhere the peak has to stand for both.
+    The peak of ``getrusage`` survives exec, so that a child starts with that of its parent; Linux's VmHWM
+    starts anew. Elsewhere the peak has to stand for both.
     """
     try:
         lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
@@ -62,8 +63,8 @@ def fit(rows: np.ndarray[Any, np.dtype[np.float32]], epochs: int) -> UUClassifie
 def measure(task: str, n_rows: int) -> dict[str, Any]:
     """What one task adds to the resident size of this process."""
     warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
-    # A tiny fit and prediction come first, so that what libraries set up once (thread pools, kernels, late imports)
-    # is not charged to the data.
+    # A tiny fit and prediction come first, so that what libraries set up once (thread pools, kernels, late
+    # imports) is not charged to the data.
     tiny = np.empty((600, N_FEATURES), dtype=np.float32)
     fill_with_random_pixels(tiny)
     classifier = fit(tiny, epochs=1)
@@ -92,19 +93,19 @@ def measure(task: str, n_rows: int) -> dict[str, Any]:
 
 def run(settings: Settings) -> Section:
     """Measure, print, return."""
-    sizes = {"fit": 12_000, "predict": 20_000} if settings.quick else {"fit": 60_000, "predict": 300_000}
-    repeats = settings.repeats(full=1, quick=1)
+    sizes = {"fit": 6_000, "predict": 20_000} if settings.quick else {"fit": 60_000, "predict": 300_000}
+    repeats = settings.repeats(full=3, quick=1)
     section = Section({"rows": sizes, "columns": N_FEATURES, "repeats": repeats, "epochs": 2}, {})
     print("\nmemory: growth of the peak resident size, the data included")
     for task, n_rows in sizes.items():
         runs = [ask_child("memory.py", task, n_rows) for _ in range(repeats)]
         section.results[task] = runs
         times = [run["times_data"] for run in runs]
-        grown = statistics.median(run["peak"] - run["before"] for run in runs)
+        grown = statistics.median(run["peak"] - run["before"] for run in runs) / 2**20
+        data, model = (runs[0][name] / 2**20 for name in ("data", "model"))
         print(
-            f"  {task}, {n_rows:,} rows: {grown / 2**20:,.0f} MiB for {runs[0]['data'] / 2**20:,.0f} MiB of data and "
-            f"{runs[0]['model'] / 2**20:.1f} MiB of weights, {statistics.median(times):.2f} times the data "
-            f"(min {min(times):.2f}, max {max(times):.2f})"
+            f"  {task}, {n_rows:,} rows: {grown:,.0f} MiB for {data:,.0f} MiB of data and {model:.1f} MiB of "
+            f"weights, {statistics.median(times):.2f} times the data (min {min(times):.2f}, max {max(times):.2f})"
         )
         value = statistics.median(run["times_data_and_model"] for run in runs)
         name = f"memory of {task}, times the data plus the model"

@@ -1,7 +1,7 @@
 """MNIST where a data folder has it, random pixels of the same shape and sparsity where not.
 
-The folder is named by the environment variable ``UULEARN_DATA``, or is ``shared/data`` beside the repository; it holds
-the IDX files as they are distributed, for example ``mnist/train-images-idx3-ubyte.gz``.
+The folder is named by the environment variable ``UULEARN_DATA``, or is ``shared/data`` beside the repository;
+it holds the IDX files as they are distributed, for example ``mnist/train-images-idx3-ubyte.gz``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import N_FEATURES, SET_PRIORS
 from numpy.typing import NDArray
 
+from common import N_FEATURES, SET_PRIORS
 from uulearn.datasets import make_sets
 
 Floats = NDArray[np.float32]
@@ -59,7 +59,7 @@ def read_mnist(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.u
 
 
 def two_sets(n_each: int) -> TwoSetsOfPixels:
-    """Two sets of ``n_each`` rows: of MNIST, 70% and 30% even digits, or random pixels, alike in both sets."""
+    """Two sets of ``n_each`` rows: MNIST with 70% and 30% even digits, or random pixels, alike in both."""
     X = np.empty((2 * n_each, N_FEATURES), dtype=np.float32)
     folder = data_folder()
     if folder is None:
@@ -87,7 +87,7 @@ def many_rows(n_rows: int) -> tuple[Floats, str]:
 
 
 def fill_with_random_pixels(out: Floats, seed: int = 0) -> None:
-    """Values in [0, 1), most of them zero as in MNIST, written in place so that no large temporary is made."""
+    """Values in [0, 1), most of them zero as in MNIST, written in place: no large temporary is made."""
     rng = np.random.default_rng(seed)
     for start in range(0, len(out), CHUNK):
         chunk = out[start : start + CHUNK]

@@ -1,7 +1,7 @@
 """Scores of 1,000,000 × 784 float32 rows (MNIST repeated, or random pixels) by the paper's MLP.
 
-Six contenders with the same weights, by default 3 rounds after one warm-up run each; medians and quartiles of the
-seconds, and medians of the ratios within a round:
+Six contenders with the same weights, by default 3 rounds after one warm-up run each; medians and quartiles of
+the seconds, and medians of the ratios within a round:
 
 * ``uulearn``, ``uulearn float32``: `UUClassifier.decision_function`, input checks included
 * ``DataLoader``: a `TensorDataset` in batches of 1,024
@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from baselines import mlp, skorch_net
-from common import LR, SET_PRIORS, TARGET_PRIOR, Bar, Section, Settings, interleave, print_table, summarize
 from numpy.typing import NDArray
-from pixels import many_rows, two_sets
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from baselines import mlp, skorch_net
+from common import LR, SET_PRIORS, TARGET_PRIOR, Bar, Section, Settings, interleave, print_table, summarize
+from pixels import many_rows, two_sets
 from uulearn import UUClassifier
 from uulearn.exceptions import UUWarning
 
@@ -36,9 +36,9 @@ PRECISIONS = {"uulearn": "auto", "uulearn float32": "float32"}
 Floats = NDArray[np.float32]
 
 
-def fitted(precision: str) -> UUClassifier:
+def fitted(precision: str, n_each: int) -> UUClassifier:
     """A classifier trained briefly, so that the statistics of its normalisation are those of data."""
-    data = two_sets(6_000)
+    data = two_sets(n_each)
     classifier = UUClassifier(
         SET_PRIORS, TARGET_PRIOR, lr=LR, precision=precision, epochs=3, device="cpu", random_state=0
     )
@@ -68,7 +68,7 @@ def by_chunks(model: nn.Module, X: Floats) -> Floats:
     """Slices of a tensor that shares the memory of the array."""
     model.eval()
     with torch.no_grad():
-        scores: Floats = torch.cat([model(x) for x in torch.from_numpy(X).split(CHUNK)]).numpy()
+        scores: Floats = torch.cat([model(x) for x in torch.split(torch.from_numpy(X), CHUNK)]).numpy()
     return scores
 
 
@@ -88,7 +88,9 @@ def run(settings: Settings) -> Section:
     """Measure, print, return."""
     n_rows = 20_000 if settings.quick else 1_000_000
     rounds = settings.repeats(full=3, quick=1)
-    automatic, forced = (fitted(precision) for precision in PRECISIONS.values())
+    automatic, forced = (
+        fitted(precision, 1_500 if settings.quick else 6_000) for precision in PRECISIONS.values()
+    )
     forced.model_.load_state_dict(automatic.model_.state_dict())  # one set of weights for all
     plain = same_weights(automatic)
     X, source = many_rows(n_rows)

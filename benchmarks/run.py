@@ -4,8 +4,8 @@
     python benchmarks/run.py --only epoch memory  some of it; stored results of the rest are kept
     python benchmarks/run.py --quick              tiny sizes: does everything still run?
 
-Results go to ``benchmarks/results/speed.json`` (quick ones to ``quick.json``), written after every section. Each
-section of the file says on which machine, with which versions and when it was measured.
+Results go to ``benchmarks/results/speed.json`` (quick ones to ``quick.json``), written after every section.
+Each section of the file says on which machine, with which versions and when it was measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What uulearn costs before any real work: importing it, and a first small fit.
 
-Imports: fresh interpreters, one of each statement a round, 5 rounds by default after one that is not counted. Small
-fit: 1,000 × 20 rows, 20 epochs of the default model, the first fit of a fresh process with imports done before the
-clock starts, against the same training by a plain `DataLoader` loop; the same number of rounds. Medians and quartiles.
+Imports: fresh interpreters, one of each statement a round, 5 rounds by default after one that is not counted.
+Small fit: 1,000 × 20 rows, 20 epochs of the default model, the first fit of a fresh process with imports done
+before the clock starts, against the same training by a plain `DataLoader` loop; as many rounds. Medians
+and quartiles.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from common import (
     SET_PRIORS,
     TARGET_PRIOR,
     Bar,
-    Seconds,
     Section,
     Settings,
     ask_child,
@@ -76,20 +77,17 @@ def small_fit(way: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - started}
 
 
-def first_fits(rounds: int) -> Seconds:
-    """The children time themselves, so that imports stay out."""
-    seconds: Seconds = {"uulearn": [], "DataLoader loop": []}
-    for number in range(rounds):
-        ways = list(seconds) if number % 2 == 0 else list(seconds)[::-1]
-        for way in ways:
-            seconds[way].append(ask_child("startup.py", way)["seconds"])
-    return seconds
+def first_fit(way: str) -> float:
+    """A child times itself, so that its imports stay out."""
+    return float(ask_child("startup.py", way)["seconds"])
 
 
 def run(settings: Settings) -> Section:
     """Measure, print, return."""
     rounds = settings.repeats(full=5, quick=1)
-    imports = interleave({name: partial(start_interpreter, code) for name, code in IMPORTS.items()}, rounds)
+    warm_up = not settings.quick
+    statements = {name: partial(start_interpreter, code) for name, code in IMPORTS.items()}
+    imports = interleave(statements, rounds, warm_up)
     imported = summarize(imports, ["import torch"])
     print_table("start-up, whole interpreter", imported)
     added = {
@@ -100,7 +98,8 @@ def run(settings: Settings) -> Section:
         "  added to import torch: "
         + ", ".join(f"{name} {1000 * value:+.0f} ms" for name, value in added.items())
     )
-    fits = summarize(first_fits(rounds), ["uulearn"])
+    ways = {way: partial(first_fit, way) for way in ("uulearn", "DataLoader loop")}
+    fits = summarize(interleave(ways, rounds, warm_up), ["uulearn"])
     print_table(f"first fit of a process, {ROWS:,} × {COLUMNS}, {EPOCHS} epochs", fits)
     times_torch = imported["speedup"]["import torch"]["import uulearn"]
     return Section(

@@ -211,7 +211,7 @@ class Trainer:
     def _record(self, epoch: int, figures: Tensor, rows: Tensor) -> dict[str, Any]:
         figures = figures.cpu().double()
         figures[:, 5:] = (figures[:, 5:] < 0).double()
-        means = (figures * (rows / rows.sum())[:, None]).sum(0).tolist()
+        means = (figures * (rows.double() / rows.sum())[:, None]).sum(0).tolist()
         positive, negative, corrected, objective, zero_one, positive_below, negative_below = means
         return {
             "epoch": epoch,

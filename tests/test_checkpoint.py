@@ -1,0 +1,187 @@
+"""A run that is killed continues and ends, to the bit, as if it had not been."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from uulearn import UUClassifier
+from uulearn.exceptions import CheckpointError
+from uulearn.training.checkpoint import FILE_NAME
+from uulearn.training.storage import load_tree, save_tree, write_atomically
+
+RUN = """
+    import sys, numpy as np, torch
+    from uulearn import UUClassifier
+
+    torch.set_num_threads(1)
+    folder, out, pause = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    rng = np.random.default_rng(0)
+    X0, X1 = rng.normal(size=(300, 6)) + 0.5, rng.normal(size=(200, 6)) - 0.5
+
+    def slow(record, model):
+        print(record["epoch"], flush=True)
+        if pause:
+            import time
+            time.sleep(pause)
+
+    classifier = UUClassifier(
+        (0.8, 0.2), 0.5, model_params={"hidden": (16, 16), "dropout": 0.3}, epochs=30, batch_size=100, lr=0.01, ema=0.9,
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30),
+        checkpoint_dir=folder or None, checkpoint_every=1, random_state=3,
+    )
+    classifier.fit_sets(X0, X1, validation_data=(np.concatenate([X0, X1])[::5], np.repeat([0, 1], [300, 200])[::5]),
+                        callback=slow)
+    from safetensors.torch import save_file
+    save_file(dict(classifier.model_.state_dict()), out)
+    import json, pathlib
+    records = [{k: v for k, v in r.items() if k != "seconds"} for r in classifier.history_]
+    pathlib.Path(out + ".json").write_text(json.dumps([records, classifier.history_.resumed_at]))
+"""
+
+
+def start(script, folder, out, pause):
+    return subprocess.Popen(
+        [sys.executable, script, str(folder), str(out), str(pause)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    process.communicate(timeout=120)
+    return process.returncode
+
+
+def test_sigkill_and_resume_end_bit_identical(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(textwrap.dedent(RUN))
+    assert finish(start(script, "", tmp_path / "unbroken", 0)) == 0
+
+    rng = np.random.default_rng(1)
+    folder, out = tmp_path / "checkpoints", tmp_path / "resumed"
+    kills = 0
+    for _ in range(4):  # each time killed at another moment, once in the middle of whatever it does then
+        process = start(script, folder, out, 0.02)
+        assert process.stdout.readline()  # it is past its start
+        time.sleep(float(rng.uniform(0.02, 0.12)))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        finish(process)
+    assert kills >= 3
+    assert finish(start(script, folder, out, 0)) == 0
+
+    expected, resumed = load_file(tmp_path / "unbroken"), load_file(out)
+    assert expected.keys() == resumed.keys()
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+    expected_records, _ = json.loads((tmp_path / "unbroken.json").read_text())
+    records, resumed_at = json.loads((tmp_path / "resumed.json").read_text())
+    assert records == expected_records
+    assert len(resumed_at) >= 1
+    assert max(resumed_at) > 0
+
+
+def fit(folder, gaussians, **changes):
+    arguments = {"epochs": 6, "checkpoint_every": 2, "random_state": 0, "model_params": {"hidden": (8,)}} | changes
+    classifier = UUClassifier((0.8, 0.2), 0.5, checkpoint_dir=folder, **arguments)
+    return classifier.fit_sets(gaussians["X0"], gaussians["X1"])
+
+
+def test_a_finished_run_is_not_trained_again_and_more_epochs_continue_it(tmp_path, gaussians):
+    first = fit(tmp_path / "a", gaussians)
+    again = fit(tmp_path / "a", gaussians)
+    assert again.history_.resumed_at == [6]
+    assert again.history_.stop_reason == "all 6 epochs done"
+    np.testing.assert_array_equal(first.decision_function(gaussians["X"]), again.decision_function(gaussians["X"]))
+    longer = fit(tmp_path / "a", gaussians, epochs=9)
+    straight = fit(tmp_path / "b", gaussians, epochs=9)
+    np.testing.assert_array_equal(longer.decision_function(gaussians["X"]), straight.decision_function(gaussians["X"]))
+
+
+def test_without_a_seed_the_resumed_run_keeps_the_one_it_began_with(tmp_path, gaussians):
+    first = fit(tmp_path, gaussians, random_state=None)
+    again = fit(tmp_path, gaussians, random_state=None)
+    assert first.seed_ == again.seed_
+    np.testing.assert_array_equal(first.decision_function(gaussians["X"]), again.decision_function(gaussians["X"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"lr": 0.5}, "lr"),
+        ({"method": "abs"}, "risk"),
+        ({"model_params": {"hidden": (9,)}}, "model"),
+        ({"random_state": 1}, "model, seed"),
+    ],
+)
+def test_another_runs_checkpoint_is_refused(tmp_path, gaussians, changes, named):
+    fit(tmp_path, gaussians)
+    with pytest.raises(CheckpointError, match=rf"another run \(different: {named}\)"):
+        fit(tmp_path, gaussians, **changes)
+
+
+def test_other_data_are_refused(tmp_path, gaussians):
+    fit(tmp_path, gaussians)
+    with pytest.raises(CheckpointError, match="different: data"):
+        fit(tmp_path, gaussians | {"X0": gaussians["X0"] + 0.1})
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b)])
+def test_damaged_checkpoints_are_refused(tmp_path, gaussians, damage):
+    fit(tmp_path, gaussians)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"damaged.*Delete it"):
+        fit(tmp_path, gaussians)
+
+
+def test_newer_checkpoints_are_refused(tmp_path, gaussians):
+    save_tree(tmp_path / FILE_NAME, {"format": 99})
+    with pytest.raises(CheckpointError, match="format 99"):
+        fit(tmp_path, gaussians)
+
+
+def test_a_state_that_needs_pickle_is_refused(tmp_path, gaussians):
+    class Odd(torch.optim.SGD):
+        def state_dict(self):
+            return super().state_dict() | {"odd": object()}
+
+    with pytest.raises(CheckpointError, match="object cannot be stored without pickle"):
+        fit(tmp_path, gaussians, optimizer=Odd)
+
+
+def test_trees_round_trip_exactly(tmp_path):
+    tree = {
+        "numbers": [0.1, float("inf"), -0.0, 1 / 3, 7, True, None, "text"],
+        3: (torch.arange(4), torch.tensor(2.5, dtype=torch.float64), {"empty": torch.zeros(0, 3)}),
+    }
+    save_tree(tmp_path / "tree", tree)
+    back = load_tree(tmp_path / "tree")
+    assert back["numbers"] == tree["numbers"]
+    assert str(back["numbers"][2]) == "-0.0"
+    assert isinstance(back[3], tuple)
+    for one, other in zip(back[3][:2], tree[3][:2], strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    assert back[3][2]["empty"].shape == (0, 3)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fails(temporary):
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, fails)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
