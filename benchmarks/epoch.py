@@ -115,7 +115,7 @@ def compare(model: str, data: TwoSetsOfPixels, rounds: int) -> dict[str, Any]:
 def run(settings: Settings) -> Section:
     """Measure, print, return."""
     check_risk()
-    n_each = 3_000 if settings.quick else 30_000
+    n_each = 600 if settings.quick else 30_000
     rounds = settings.repeats(full=7, quick=2)
     data = two_sets(n_each)
     section = Section(

@@ -65,7 +65,7 @@ def measure(task: str, n_rows: int) -> dict[str, Any]:
     warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
     # A tiny fit and prediction come first, so that what libraries set up once (thread pools, kernels, late
     # imports) is not charged to the data.
-    tiny = np.empty((600, N_FEATURES), dtype=np.float32)
+    tiny = np.empty((200, N_FEATURES), dtype=np.float32)
     fill_with_random_pixels(tiny)
     classifier = fit(tiny, epochs=1)
     classifier.predict(tiny)
@@ -93,7 +93,7 @@ def measure(task: str, n_rows: int) -> dict[str, Any]:
 
 def run(settings: Settings) -> Section:
     """Measure, print, return."""
-    sizes = {"fit": 6_000, "predict": 20_000} if settings.quick else {"fit": 60_000, "predict": 300_000}
+    sizes = {"fit": 600, "predict": 2_000} if settings.quick else {"fit": 60_000, "predict": 300_000}
     repeats = settings.repeats(full=3, quick=1)
     section = Section({"rows": sizes, "columns": N_FEATURES, "repeats": repeats, "epochs": 2}, {})
     print("\nmemory: growth of the peak resident size, the data included")
@@ -105,7 +105,7 @@ def run(settings: Settings) -> Section:
         data, model = (runs[0][name] / 2**20 for name in ("data", "model"))
         print(
             f"  {task}, {n_rows:,} rows: {grown:,.0f} MiB for {data:,.0f} MiB of data and {model:.1f} MiB of "
-            f"weights, {statistics.median(times):.2f} times the data (min {min(times):.2f}, max {max(times):.2f})"
+            f"weights, {statistics.median(times):.2f} times the data ({min(times):.2f} to {max(times):.2f})"
         )
         value = statistics.median(run["times_data_and_model"] for run in runs)
         name = f"memory of {task}, times the data plus the model"

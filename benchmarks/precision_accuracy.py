@@ -2,10 +2,10 @@
 
 Sets of 30,000 with 70% and 30% positives, leaky-ReLU correction, Adam, learning rate 5e-5, l2 5e-3; by
 default 30 epochs and 3 seeds. Float32 and bfloat16 of a seed share sets, initial weights and shuffles, so
-that differences are paired: their mean and standard error are printed for the last and the best test accuracy.
-Each model trained in bfloat16 is also scored in both precisions. Results go to
-``benchmarks/results/precision_accuracy.json``; runs found there are not repeated, so that a stopped benchmark
-goes on where it was.
+that differences are paired: their mean and standard error are printed for the last and the best test
+accuracy. Each model trained in bfloat16 is also scored in both precisions. Results go to
+``benchmarks/results/precision_accuracy.json``; runs found there are not repeated, so that a stopped
+benchmark goes on where it was.
 """
 
 from __future__ import annotations

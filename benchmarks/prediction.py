@@ -89,7 +89,7 @@ def run(settings: Settings) -> Section:
     n_rows = 20_000 if settings.quick else 1_000_000
     rounds = settings.repeats(full=3, quick=1)
     automatic, forced = (
-        fitted(precision, 1_500 if settings.quick else 6_000) for precision in PRECISIONS.values()
+        fitted(precision, 300 if settings.quick else 6_000) for precision in PRECISIONS.values()
     )
     forced.model_.load_state_dict(automatic.model_.state_dict())  # one set of weights for all
     plain = same_weights(automatic)

@@ -5,20 +5,19 @@
 UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 
 `UURisk` is the criterion for your own loop, `UUClassifier` the scikit-learn estimator, `datasets.make_sets` draws two
-unlabeled sets from labelled data. The estimator is imported on first use, so that those who want only the loss do
-not wait for scikit-learn.
+unlabeled sets from labelled data. Every name is imported on first use, so that those who want only the loss do not
+wait for scikit-learn, and the command line answers ``--help`` without waiting for torch.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from uulearn import exceptions, risk
 from uulearn._version import __version__
-from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, uu_coefficients, uu_risk
 
 if TYPE_CHECKING:
-    from uulearn import datasets, models, training
+    from uulearn import datasets, exceptions, models, risk, training
     from uulearn.estimator import UUClassifier
+    from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, uu_coefficients, uu_risk
 
 __all__ = [
     "UUClassifier",
@@ -36,14 +35,15 @@ __all__ = [
     "uu_risk",
 ]
 
-_LAZY_MODULES = {"datasets", "estimator", "models", "training"}
+_MODULES = {"datasets", "exceptions", "models", "risk", "training"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "UUClassifier":
-        return importlib.import_module("uulearn.estimator").UUClassifier
-    if name in _LAZY_MODULES:
+    if name in _MODULES:
         return importlib.import_module(f"uulearn.{name}")
+    if name in __all__:
+        home = "uulearn.estimator" if name == "UUClassifier" else "uulearn.risk"
+        return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'uulearn' has no attribute {name!r}")
 
 

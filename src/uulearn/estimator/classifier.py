@@ -392,7 +392,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return persistence.load(cls, Path(path), replaced)
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
+        state: dict[str, Any] = dict(super().__getstate__())
         model = state.get("model_")
         if model is not None and module_device(model).type != "cpu":
             state["model_"] = copy.deepcopy(model).cpu()  # so that a machine without the accelerator can load it

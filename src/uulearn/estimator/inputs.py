@@ -137,8 +137,8 @@ def _as_tensor(array: Any) -> Tensor:
 def _check_finite(rows: Rows, name: str) -> None:
     """Refuse NaN, infinities and what overflows float32, looking at a few megabytes at a time."""
     if isinstance(rows, SparseRows):
-        values = rows.matrix.data
-        chunks = [torch.from_numpy(np.asarray(values, dtype=np.float32))] if len(values) else []
+        with np.errstate(over="ignore"):  # what overflows is reported below
+            chunks = [torch.from_numpy(rows.matrix.data.astype(np.float32))]
     elif isinstance(rows, DenseRows):
         if not rows.dtype.is_floating_point:
             return

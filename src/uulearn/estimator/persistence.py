@@ -116,6 +116,8 @@ def _checksum(manifest: dict[str, Any]) -> str:
 def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Classifier:
     """Read a classifier; parameters in ``replaced`` stand in for stored ones."""
     manifest = _read_manifest(folder)
+    if unknown := sorted(replaced.keys() - set(inspect.signature(cls).parameters)):
+        raise TypeError(f"load got unknown parameters: {', '.join(unknown)}.")
     try:
         parameters = _parameters(cls, manifest["parameters"], replaced, folder)
         fitted, files = manifest["fitted"], manifest["files"]
@@ -188,8 +190,6 @@ def _parameters(
     cls: type[UUClassifier], stored: dict[str, Any], replaced: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
     known = set(inspect.signature(cls).parameters)
-    if unknown := sorted(replaced.keys() - known):
-        raise TypeError(f"load got unknown parameters: {', '.join(unknown)}.")
     if unknown := sorted(stored.keys() - known):
         raise ModelFormatError(f"{folder} has parameters this version does not know: {', '.join(unknown)}.")
     parameters = dict(replaced)

@@ -1,0 +1,86 @@
+"""Warnings that come before the work."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from uulearn import UUClassifier
+from uulearn.exceptions import (
+    ClosePriorsWarning,
+    IndistinguishableSetsWarning,
+    SwappedPriorsWarning,
+    UnevenSetsWarning,
+    UUWarning,
+)
+
+
+def fit(X0, X1, set_priors=(0.8, 0.2), **data):
+    return UUClassifier(set_priors, 0.5, model="linear", epochs=1, random_state=0).fit_sets(X0, X1, **data)
+
+
+def test_sets_that_look_alike():
+    rng = np.random.default_rng(0)
+    with pytest.warns(IndistinguishableSetsWarning, match=r"AUC 0\.\d+, no better than chance.*collect"):
+        fit(rng.normal(size=(300, 5)), rng.normal(size=(300, 5)))
+
+
+def test_how_often_alike_sets_are_noticed_and_different_ones_are_not():
+    """At least 9 of 10 pairs of equal distribution are noticed; of 10 pairs that differ none is."""
+    noticed = {True: 0, False: 0}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        for alike in noticed:
+            shift = 0.0 if alike else 0.5
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                fit(rng.normal(size=(200, 4)) + shift, rng.normal(size=(200, 4)))
+            noticed[alike] += any(w.category is IndistinguishableSetsWarning for w in caught)
+    assert noticed[True] >= 9
+    assert noticed[False] == 0
+
+
+def test_sets_that_differ_in_no_linear_way_are_told_apart_by_the_forest():
+    """Set 0 mostly inside a ring, set 1 mostly outside: every linear score is at chance."""
+    rng = np.random.default_rng(0)
+
+    def ring(n, share_inside):
+        angle = rng.uniform(0, 2 * np.pi, n)
+        radius = np.where(rng.random(n) < share_inside, 1.0, 2.0) + 0.1 * rng.normal(size=n)
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UUWarning)
+        fit(ring(400, 0.8), ring(400, 0.2))
+
+
+def test_close_priors_tell_the_cost_for_the_sizes_at_hand(gaussians):
+    with pytest.warns(ClosePriorsWarning, match=r"these 400 \+ 400 rows fix the accuracy to ±.* points") as caught:
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.52, 0.48))
+    assert len(caught) == 1
+
+
+def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
+    labelled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
+    with pytest.warns(SwappedPriorsWarning, match=r"set 1, declared the richer.*try set_priors=\(0\.8, 0\.2\)"):
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labelled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UUWarning)
+        fit(gaussians["X0"], gaussians["X1"], test_data=labelled)
+        one_class = gaussians["y_test"] == 1
+        fit(gaussians["X0"], gaussians["X1"], test_data=(gaussians["X_test"][one_class], gaussians["y_test"][one_class]))
+
+
+def test_very_uneven_sets(gaussians):
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(7000, 3)) - 1.5
+    with pytest.warns(UnevenSetsWarning, match="batches grew from 100 to 3,501"):
+        UUClassifier((0.8, 0.2), 0.5, model="linear", epochs=1, batch_size=100).fit_sets(gaussians["X0"][:2], many)
+
+
+def test_warnings_share_a_base_that_can_be_filtered():
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UUWarning)
+        fit(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), set_priors=(0.5, 0.49))

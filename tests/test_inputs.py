@@ -1,0 +1,168 @@
+"""Every kind of input, without needless copies; every bad input with one clear sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+
+from uulearn import UUClassifier
+from uulearn.estimator.inputs import read_rows
+
+FORMATS = {
+    "float64": lambda X: X.astype(np.float64),
+    "float32": lambda X: X.astype(np.float32),
+    "float16": lambda X: X.astype(np.float16),
+    "uint8": lambda X: X.astype(np.uint8),
+    "uint16": lambda X: X.astype(np.uint16),
+    "int64": lambda X: X.astype(np.int64),
+    "big-endian": lambda X: X.astype(">f4"),
+    "column-major": lambda X: np.asfortranarray(X, dtype=np.float32),
+    "reversed view": lambda X: np.ascontiguousarray(X[::-1], dtype=np.float32)[::-1],
+    "list": lambda X: X.tolist(),
+    "DataFrame": lambda X: pd.DataFrame(X, columns=["a", "b", "c"]),
+    "mixed DataFrame": lambda X: pd.DataFrame(X, columns=["a", "b", "c"]).astype({"a": "uint8", "b": "float32"}),
+    "csr_matrix": sparse.csr_matrix,
+    "csr_array": sparse.csr_array,
+    "csc_matrix": sparse.csc_matrix,
+    "torch float32": lambda X: torch.tensor(X, dtype=torch.float32),
+    "torch float64": lambda X: torch.tensor(X, dtype=torch.float64),
+    "torch bfloat16": lambda X: torch.tensor(X, dtype=torch.bfloat16),
+    "torch uint8": lambda X: torch.tensor(X, dtype=torch.uint8),
+}
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Small whole numbers, exact in every type."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.random(150) < 0.8, rng.random(150) < 0.2])
+    return rng.poisson(np.where(y, 9, 3)[:, None], (300, 3)).astype(float), np.repeat([0, 1], 150)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_classifier(kind, counts, quick):
+    X, sets = counts
+    arguments = quick | {"epochs": 4, "input_scale": 0.1}
+    expected = UUClassifier(**arguments).fit(X.astype(np.float32), sets).decision_function(X.astype(np.float32))
+    given = FORMATS[kind](X)
+    classifier = UUClassifier(**arguments).fit(given, torch.from_numpy(sets) if "torch" in kind else sets)
+    np.testing.assert_allclose(classifier.decision_function(given), expected, rtol=1e-5, atol=1e-6)
+    apart = UUClassifier(**arguments).fit_sets(FORMATS[kind](X[:150]), FORMATS[kind](X[150:]))
+    np.testing.assert_allclose(apart.decision_function(given), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
+def test_arrays_and_tensors_are_not_copied(dtype):
+    class Estimator:
+        pass
+
+    array = np.ones((50, 3), dtype=dtype)
+    rows = read_rows(array, Estimator(), reset=True, any_shape=False)
+    assert rows.tensor.data_ptr() == array.ctypes.data
+    tensor = torch.from_numpy(array)
+    assert read_rows(tensor, Estimator(), reset=True, any_shape=False).tensor.data_ptr() == tensor.data_ptr()
+
+
+def test_column_names_are_learned_and_checked(counts, quick):
+    X, sets = counts
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    classifier = UUClassifier(**quick | {"epochs": 2}).fit(frame, sets)
+    assert classifier.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names"):
+        classifier.predict(frame[["b", "a", "c"]])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("kind", ["numpy", "pandas", "sparse", "torch"])
+def test_values_that_are_not_finite_are_refused(value, kind, counts, quick):
+    X, sets = counts[0].copy(), counts[1]
+    X[260, 2] = value
+    given = {"numpy": lambda x: x, "pandas": pd.DataFrame, "sparse": sparse.csr_matrix, "torch": torch.tensor}[kind](X)
+    with pytest.raises(ValueError, match="contains NaN, infinity or a value too large") as caught:
+        UUClassifier(**quick).fit(given, sets)
+    if kind != "sparse":
+        assert "row 260, column 2" in str(caught.value)
+    classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
+    with pytest.raises(ValueError, match="contains NaN"):
+        classifier.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("sets", "text"),
+    [
+        (np.repeat([1, 2], 150), "sets must be 0 or 1.*got 2"),
+        (np.repeat([-1, 1], 150), "sets must be 0 or 1.*got -1"),
+        (np.repeat(["a", "b"], 150), "sets must be 0 or 1.*got 'a'"),
+        (np.repeat([0, 1, 2], 100), "sets must be 0 or 1.*got 2"),
+        (np.linspace(0, 1, 300), "Unknown label type"),
+        (np.full(300, np.nan), "NaN"),
+        (np.zeros(300, int), "set 1 is empty.*needs rows of both"),
+        (np.ones(300, int), "set 0 is empty.*needs rows of both"),
+        (np.arange(300) == 5, "set 1 has only 1 sample.*at least 2"),
+        (np.repeat([0, 1], 100), "inconsistent numbers of samples"),
+        (None, "pass sets"),
+    ],
+)
+def test_bad_sets_are_refused(sets, text, counts, quick):
+    with pytest.raises(ValueError, match=text):
+        UUClassifier(**quick).fit(counts[0], sets)
+
+
+@pytest.mark.parametrize(
+    ("X0", "X1", "text"),
+    [
+        (np.zeros((0, 3)), np.zeros((5, 3)), r"0 sample\(s\)"),
+        (np.zeros((5, 3)), np.zeros((1, 3)), "set 1 has only 1 sample"),
+        (np.zeros((5, 3)), np.zeros((5, 4)), "X1 has 4 features, but UUClassifier is expecting 3"),
+        (np.zeros(5), np.zeros((5, 3)), "Expected 2D array"),
+        (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
+        (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),
+        (torch.zeros(0, 3), torch.zeros(5, 3), r"0 sample\(s\)"),
+        (torch.zeros(5, 3, dtype=torch.complex64), torch.zeros(5, 3), "Complex data not supported"),
+        (np.array([["a"], ["b"]]), np.zeros((5, 1)), r"could not convert|numeric|dtype"),
+    ],
+)
+def test_bad_pairs_are_refused(X0, X1, text, quick):
+    with pytest.raises(ValueError, match=text):
+        UUClassifier(**quick).fit_sets(X0, X1)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, pd.DataFrame, sparse.csr_matrix])
+def test_wrong_feature_count_is_refused(method, kind, counts, quick):
+    classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
+    with pytest.raises(ValueError, match="X has 2 features, but UUClassifier is expecting 3 features as input"):
+        getattr(classifier, method)(kind(counts[0][:, :2]))
+    with pytest.raises(ValueError, match="X has 2 features, but UUClassifier is expecting 3"):
+        classifier.score(counts[0][:, :2], counts[1])
+
+
+def test_score_needs_both_sets_and_says_what_to_use_for_labels(counts, quick):
+    classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
+    with pytest.raises(ValueError, match=r"no row of set 1.*accuracy_score"):
+        classifier.score(counts[0][:10], np.zeros(10, int))
+
+
+@pytest.mark.parametrize(
+    ("held_out", "text"),
+    [
+        ({"test_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, "labels must be 1 for positive.*got 2"),
+        ({"test_data": (np.zeros((4, 3)), [0, 1])}, "4 rows and 2 labels"),
+        ({"test_data": np.zeros((4, 3))}, "must be a pair"),
+        ({"test_data": (np.zeros((4, 2)), [0, 1, 1, 1])}, "test_data has 2 features"),
+        ({"validation_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, "sets must be 0 or 1"),
+        ({"validation_data": (np.full((4, 3), np.nan), [0, 1, 0, 1])}, "Input validation_data contains NaN"),
+    ],
+)
+def test_bad_held_out_data_are_refused(held_out, text, counts, quick):
+    with pytest.raises(ValueError, match=text):
+        UUClassifier(**quick).fit(*counts, **held_out)
+
+
+def test_unfitted(counts, quick):
+    from sklearn.exceptions import NotFittedError
+
+    for call in ("predict", "predict_proba", "decision_function", "summary", "save"):
+        with pytest.raises(NotFittedError):
+            getattr(UUClassifier(**quick), call)(*([] if call == "summary" else [counts[0]]))

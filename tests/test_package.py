@@ -1,0 +1,37 @@
+"""What `import uulearn` offers, and what it leaves alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+import uulearn
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_importing_the_package_does_not_wait_for_torch():
+    done = python("import sys, uulearn, uulearn.cli; print('torch' in sys.modules)")
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_importing_the_loss_loads_neither_scikit_learn_nor_the_command_line():
+    heavy = "sklearn", "scipy", "pandas", "matplotlib", "typer", "rich", "torch._dynamo", "torch._inductor"
+    done = python(
+        f"import sys, uulearn; uulearn.UURisk((0.8, 0.2), 0.5); print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_estimator_loads_on_first_use():
+    assert python("import uulearn; print(uulearn.UUClassifier.__name__)").stdout.strip() == "UUClassifier"
+
+
+def test_public_names_exist():
+    for name in uulearn.__all__:
+        assert getattr(uulearn, name) is not None
+    assert set(uulearn.__all__) <= set(dir(uulearn))
+    with pytest.raises(AttributeError, match="no attribute 'UUClasifier'"):
+        _ = uulearn.UUClasifier

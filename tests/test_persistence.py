@@ -1,0 +1,196 @@
+"""Model directories: exact, atomic, and never code."""
+
+import hashlib
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from uulearn import UUClassifier
+from uulearn.estimator import persistence
+from uulearn.exceptions import ModelFormatError
+
+
+@pytest.fixture(scope="module")
+def fitted(gaussians):
+    frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
+    return UUClassifier(
+        (0.8, 0.2), 0.4, model_params={"hidden": (8, 8)}, epochs=3, ema=0.9, random_state=0, optimizer=torch.optim.RAdam
+    ).fit(frame, gaussians["sets"])
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def frame(gaussians):
+    return pd.DataFrame(gaussians["X_test"], columns=["a", "b", "c"])
+
+
+def test_round_trip_is_bit_identical(fitted, saved, frame, gaussians):
+    loaded = UUClassifier.load(saved)
+    np.testing.assert_array_equal(loaded.decision_function(frame), fitted.decision_function(frame))
+    np.testing.assert_array_equal(loaded.predict_proba(frame), fitted.predict_proba(frame))
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.history_ == fitted.history_
+    assert loaded.summary() == fitted.summary()
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
+    for name, value in fitted.model_.state_dict().items():
+        assert torch.equal(loaded.model_.state_dict()[name], value)
+    loaded.set_params(epochs=1).fit(gaussians["X"], gaussians["sets"])  # a loaded model is a full estimator
+
+
+def test_directory_holds_safetensors_and_json_only(saved):
+    assert sorted(path.suffix for path in saved.iterdir()) == [".json", ".json", ".safetensors"]
+    json.loads((saved / "model.json").read_text())
+
+
+def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, frame, gaussians):
+    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(gaussians["X"], gaussians["sets"])
+    other.save(saved)
+    assert len(list(saved.iterdir())) == 3
+    np.testing.assert_array_equal(
+        UUClassifier.load(saved).decision_function(gaussians["X"]), other.decision_function(gaussians["X"])
+    )
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
+def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
+    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(gaussians["X"], gaussians["sets"])
+    write = persistence._fill
+
+    def fails(path, content):
+        if failing_file in path.name:
+            raise OSError("no space left")
+        write(path, content)
+
+    monkeypatch.setattr(persistence, "_fill", fails)
+    with pytest.raises(OSError, match="no space"):
+        other.save(saved)
+    np.testing.assert_array_equal(UUClassifier.load(saved).decision_function(frame), fitted.decision_function(frame))
+
+
+def test_saving_to_a_file_is_refused(fitted, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("mine")
+    with pytest.raises(ValueError, match="is a file"):
+        fitted.save(path)
+    assert path.read_text() == "mine"
+
+
+def rewrite(folder, change):
+    """Change the manifest and give it a valid checksum again, as someone with ill intent would."""
+    manifest = json.loads((folder / "model.json").read_text())
+    manifest.pop("checksum")
+    change(manifest)
+    manifest["checksum"] = persistence._checksum(manifest)
+    (folder / "model.json").write_text(json.dumps(manifest))
+
+
+def put(*keys):
+    *path, last, value = keys
+
+    def change(manifest):
+        for key in path:
+            manifest = manifest[key]
+        manifest[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (put("format_version", 2), "format 2.*install a newer uulearn"),
+        (put("format_version", "new"), "format 'new'"),
+        (put("format", "other"), "does not describe a uulearn model"),
+        (put("files", "weights", "name", "../../etc/passwd"), "no file that save writes"),
+        (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or a link"),
+        (put("files", "weights", "bytes", 10), "truncated or was replaced"),
+        (put("files", "weights", "sha256", "0" * 64), "SHA-256 does not match"),
+        (put("parameters", "model_params", {"dict": {"hidden": {"tuple": [10**7, 10**7]}}}), "weights do not fit the model"),
+        (put("parameters", "model", {"code": "os.system"}), "code and therefore not stored"),
+        (put("parameters", "optimizer", {"torch.optim": "__builtins__"}), "no optimizer"),
+        (put("parameters", "epochs", -1), "epochs must be"),
+        (put("parameters", "set_priors", {"tuple": [0.5, 0.5]}), "must differ"),
+        (put("parameters", "shell", "rm"), "does not know: shell"),
+        (put("fitted", "row_shape", [4]), "weights do not fit the model"),
+        (put("fitted", {}), "not a model that can be loaded"),
+        (put("files", None), "not a model that can be loaded"),
+    ],
+)
+def test_tampered_manifests_are_refused(saved, change, text):
+    rewrite(saved, change)
+    with pytest.raises(ModelFormatError, match=text):
+        UUClassifier.load(saved)
+
+
+def test_an_edited_manifest_is_noticed(saved):
+    path = saved / "model.json"
+    path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 4'))
+    with pytest.raises(ModelFormatError, match="altered after it was saved"):
+        UUClassifier.load(saved)
+
+
+@pytest.mark.parametrize("name", ["model", "weights", "history"])
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1])])
+def test_damaged_files_are_refused(saved, name, damage):
+    (path,) = saved.glob(f"{name}*")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelFormatError, match=str(saved)):
+        UUClassifier.load(saved)
+
+
+def test_a_pickle_in_place_of_the_weights_is_not_run(saved, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    content = pickle.dumps(Bomb())
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"weights-{digest[:16]}.safetensors"
+    (saved / name).write_bytes(content)
+    rewrite(saved, put("files", "weights", {"name": name, "bytes": len(content), "sha256": digest}))
+    with pytest.raises(ModelFormatError, match="not a model that can be loaded"):
+        UUClassifier.load(saved)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_links_and_missing_folders_are_refused(saved, tmp_path):
+    (weights,) = saved.glob("weights*")
+    shutil.move(weights, tmp_path / "elsewhere")
+    weights.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelFormatError, match="missing or a link"):
+        UUClassifier.load(saved)
+    with pytest.raises(ModelFormatError, match=r"holds no model\.json"):
+        UUClassifier.load(tmp_path / "nowhere")
+
+
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_code_of_ones_own_is_passed_again(tmp_path, gaussians):
+    classifier = UUClassifier((0.8, 0.2), model=Net, model_params={"width": 5}, epochs=2, loss=lambda z: torch.exp(-z))
+    classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path)
+    with pytest.raises(ModelFormatError, match=r"loss=.*<lambda>.*code.*loss=\.\.\."):
+        UUClassifier.load(tmp_path, model=Net)
+    loaded = UUClassifier.load(tmp_path, model=Net, loss="logistic")
+    np.testing.assert_array_equal(loaded.decision_function(gaussians["X"]), classifier.decision_function(gaussians["X"]))
+    with pytest.raises(ModelFormatError, match="weights do not fit the model"):
+        UUClassifier.load(tmp_path, model=nn.Linear(3, 1), model_params=None, loss="logistic")
+    with pytest.raises(TypeError, match="unknown parameters: modle"):
+        UUClassifier.load(tmp_path, modle=Net)

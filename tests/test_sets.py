@@ -1,0 +1,106 @@
+"""Two unlabeled sets from labelled data."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse, stats
+
+from uulearn.datasets import make_sets
+
+Y = np.array([1] * 120 + [0] * 80)
+X = np.arange(200)[:, None]
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 80), st.integers(1, 80), st.integers(0, 10**6))
+def test_without_replacement_is_exact(theta, theta_prime, n, n_prime, seed):
+    if abs(theta - theta_prime) < 1e-3:
+        return
+    drawn = make_sets(X, Y, (theta, theta_prime), (n, n_prime), random_state=seed)
+    for which, (size, prior) in enumerate(((n, theta), (n_prime, theta_prime))):
+        index = drawn.indices[which]
+        assert len(index) == size == len(np.unique(index))
+        assert Y[index].sum() == round(size * prior)
+        assert drawn.realised_priors[which] == pytest.approx(Y[index].mean())
+    for label in (0, 1):
+        wanted = [int((Y[index] == label).sum()) for index in drawn.indices]
+        shared = np.intersect1d(*(index[Y[index] == label] for index in drawn.indices))
+        # rows are re-used only where the class runs out, and then no more than needed
+        assert len(shared) == max(0, sum(wanted) - int((Y == label).sum()))
+    assert drawn.overlap == len(np.intersect1d(*drawn.indices))
+
+
+def test_independent_draws_vary_around_the_prior():
+    shares = [
+        make_sets(X, Y, (0.7, 0.3), (100, 500), scheme="independent", random_state=seed).realised_priors
+        for seed in range(400)
+    ]
+    first, second = np.array(shares).T
+    assert abs(first.mean() - 0.7) < 4 * np.sqrt(0.21 / 100 / 400)
+    assert first.std() == pytest.approx(np.sqrt(0.21 / 100), rel=0.15)
+    assert second.std() == pytest.approx(np.sqrt(0.21 / 500), rel=0.15)
+
+
+def test_independent_draws_take_every_row_of_a_class_alike():
+    drawn = make_sets(X, Y, (0.5, 0.2), (40_000, 10), scheme="independent", random_state=0)
+    counts = np.bincount(drawn.indices[0], minlength=200)
+    assert stats.chisquare(counts[Y == 1]).pvalue > 1e-3
+    assert stats.chisquare(counts[Y == 0]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, lambda x: pd.DataFrame(x, columns=["row"]), sparse.csr_matrix, torch.as_tensor, np.ndarray.tolist]
+)
+def test_containers(kind):
+    X0, X1 = make_sets(kind(X), Y, (0.8, 0.2), (10, 20), random_state=0)
+    drawn = make_sets(kind(X), torch.as_tensor(Y) if kind is torch.as_tensor else Y, (0.8, 0.2), (10, 20), random_state=0)
+    if kind is not np.ndarray.tolist:
+        assert type(drawn.X0) is type(kind(X))
+        assert drawn.X1.shape == (20, 1)
+    dense = X0.toarray() if sparse.issparse(X0) else np.asarray(X0)
+    np.testing.assert_array_equal(dense.ravel(), drawn.indices[0])
+    assert drawn.sets.tolist() == [0] * 10 + [1] * 20
+    assert drawn.sizes == (10, 20)
+
+
+@pytest.mark.parametrize("y", [Y, 2 * Y - 1, Y.astype(bool), Y.astype(float)])
+def test_labels_of_any_common_kind(y):
+    drawn = make_sets(X, y, (0.8, 0.2), (20, 20), random_state=0)
+    assert drawn.realised_priors == (0.8, 0.2)
+
+
+def test_random_state():
+    one, again, other = (make_sets(X, Y, (0.8, 0.2), (20, 20), random_state=seed).indices[0] for seed in (1, 1, 2))
+    assert (one == again).all()
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"sizes": (160, 10)}, "set 0 needs 128 positive rows but the data have 120.*scheme='independent'"),
+        ({"sizes": (10, 110)}, "set 1 needs 88 negative rows but the data have 80"),
+        ({"sizes": (100, 100), "allow_overlap": False}, r"need 20 \+ 80 negative rows but the data have 80.*forbids"),
+        ({"sizes": (0, 10)}, "at least 1 each"),
+        ({"sizes": 10}, "two whole numbers"),
+        ({"sizes": (10.5, 10)}, "two whole numbers"),
+        ({"scheme": "bootstrap"}, "scheme must be one of"),
+        ({"set_priors": (0.5, 0.5)}, "must differ"),
+        ({"y": Y * 3}, r"both classes.*\[0, 3\]"),
+        ({"y": np.ones(200)}, "both classes"),
+        ({"y": Y[:50]}, "50 labels for 200 rows"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(changes, text):
+    arguments = {"X": X, "y": Y, "set_priors": (0.8, 0.2), "sizes": (20, 20)} | changes
+    with pytest.raises(ValueError, match=text):
+        make_sets(**arguments, random_state=0)
+
+
+def test_the_papers_mnist_overlap():
+    """MNIST has 30,508 odd and 29,492 even training digits; at n = n′ = 30,000 the sets share 508 rows."""
+    y = np.array([1] * 29_492 + [0] * 30_508)
+    drawn = make_sets(np.zeros((60_000, 1), np.uint8), y, (0.8, 0.2), (30_000, 30_000), random_state=0)
+    assert drawn.overlap == 508
