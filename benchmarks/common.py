@@ -95,7 +95,8 @@ class Section:
 def versions() -> dict[str, str]:
     """Versions of everything that is timed."""
     packages = ("torch", "numpy", "scikit-learn", "skorch")
-    found = {name: importlib.metadata.version(name) for name in packages}
+    installed = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions()}
+    found = {name: installed[name] for name in packages if name in installed}
     return {"python": platform.python_version(), **found, "uulearn": uulearn.__version__}
 
 
@@ -144,9 +145,7 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Smallest value, quartiles and largest value."""
-    low, middle, high = (
-        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-    )
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return {"min": min(values), "q1": low, "median": middle, "q3": high, "max": max(values)}
 
 

@@ -64,9 +64,7 @@ def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer
     )
 
 
-def check_against_estimator(
-    model: str, precision: str, data: TwoSetsOfPixels, trainer: Trainer
-) -> dict[str, Any]:
+def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, trainer: Trainer) -> dict[str, Any]:
     """Fit the estimator itself for one epoch: is it the same work, and what does a fit cost beside epochs?"""
     classifier = UUClassifier(
         SET_PRIORS,
@@ -79,9 +77,7 @@ def check_against_estimator(
         random_state=0,
     )
     if classifier.batch_size != BATCH_SIZE:
-        raise AssertionError(
-            f"the estimator's default batch size is {classifier.batch_size}, not {BATCH_SIZE}"
-        )
+        raise AssertionError(f"the estimator's default batch size is {classifier.batch_size}, not {BATCH_SIZE}")
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
@@ -126,9 +122,7 @@ def run(settings: Settings) -> Section:
     for model, limits in BARS.items():
         result = section.results[model] = compare(model, data, rounds)
         precision = result["estimator"]["uulearn"]["precision"]
-        print_table(
-            f"one epoch, {model}, {2 * n_each:,} rows of {data.source} ('auto' is {precision})", result
-        )
+        print_table(f"one epoch, {model}, {2 * n_each:,} rows of {data.source} ('auto' is {precision})", result)
         for rival, limit in limits.items():
             # The bars for the MLP were set for processors with bfloat16 instructions.
             applies = model != "mlp" or cpu_multiplies_bfloat16()

@@ -43,9 +43,7 @@ def resident_bytes() -> tuple[int, int]:
     """
     try:
         lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-        sizes = {
-            words[0]: int(words[1]) * 1024 for words in lines if words and words[0] in ("VmRSS:", "VmHWM:")
-        }
+        sizes = {words[0]: int(words[1]) * 1024 for words in lines if words and words[0] in ("VmRSS:", "VmHWM:")}
         return sizes["VmRSS:"], sizes["VmHWM:"]
     except OSError:
         unit = 1 if sys.platform == "darwin" else 1024

@@ -85,9 +85,7 @@ def train(settings: dict[str, Any], train_part: Part, test_part: Part) -> dict[s
     }
     if settings["precision"] == "bfloat16":
         rows = DenseRows(torch.from_numpy(X_test))
-        scores = {
-            name: score_rows(classifier.model_, rows, dtype=getattr(torch, name)) for name in PRECISIONS
-        }
+        scores = {name: score_rows(classifier.model_, rows, dtype=getattr(torch, name)) for name in PRECISIONS}
         classes = {name: (values > 0).numpy() for name, values in scores.items()}
         outcome["scored_in"] = {name: float((classes[name] == y_test).mean()) for name in PRECISIONS}
         outcome["share_of_other_classes"] = float((classes["float32"] != classes["bfloat16"]).mean())
@@ -96,9 +94,7 @@ def train(settings: dict[str, Any], train_part: Part, test_part: Part) -> dict[s
 
 def report(results: dict[tuple[int, str], dict[str, Any]], seeds: list[int]) -> None:
     """Accuracies by seed, and paired differences."""
-    print(
-        f"\n{'seed':>6}{'last f32':>10}{'last bf16':>10}{'best f32':>10}{'best bf16':>10}{'bf16 scored':>18}"
-    )
+    print(f"\n{'seed':>6}{'last f32':>10}{'last bf16':>10}{'best f32':>10}{'best bf16':>10}{'bf16 scored':>18}")
     for seed in seeds:
         full, half = results[seed, "float32"], results[seed, "bfloat16"]
         figures = "".join(f"{run[key]:10.4f}" for key in ("last", "best") for run in (full, half))
@@ -107,20 +103,14 @@ def report(results: dict[tuple[int, str], dict[str, Any]], seeds: list[int]) -> 
         print(f"   f32 {scored['float32']:.4f}, bf16 {scored['bfloat16']:.4f}, {share:.2%} of classes differ")
     for key in ("last", "best"):
         gaps = [100 * (results[seed, "bfloat16"][key] - results[seed, "float32"][key]) for seed in seeds]
-        error = (
-            f"± {statistics.stdev(gaps) / math.sqrt(len(gaps)):.3f}"
-            if len(gaps) > 1
-            else "(one seed, no error)"
-        )
+        error = f"± {statistics.stdev(gaps) / math.sqrt(len(gaps)):.3f}" if len(gaps) > 1 else "(one seed, no error)"
         mean = statistics.mean(gaps)
         print(f"{key} accuracy, bfloat16 − float32: {mean:+.3f} {error} points, {len(gaps)} seeds")
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     parser.add_argument("--out", type=Path, default=RESULTS / "precision_accuracy.json")
@@ -129,9 +119,7 @@ def main() -> None:
         parser.error("--epochs and --seeds must be 1 or more")
     folder = data_folder()
     if folder is None:
-        sys.exit(
-            "MNIST was not found: set UULEARN_DATA to a folder with mnist/train-images-idx3-ubyte.gz etc."
-        )
+        sys.exit("MNIST was not found: set UULEARN_DATA to a folder with mnist/train-images-idx3-ubyte.gz etc.")
     train_part, test_part = read_part(folder, "train"), read_part(folder, "t10k")
     stored = read_json(asked.out)
     runs: list[dict[str, Any]] = stored.get("runs", []) if stored.get("format") == FORMAT else []

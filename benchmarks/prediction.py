@@ -88,9 +88,7 @@ def run(settings: Settings) -> Section:
     """Measure, print, return."""
     n_rows = 20_000 if settings.quick else 1_000_000
     rounds = settings.repeats(full=3, quick=1)
-    automatic, forced = (
-        fitted(precision, 300 if settings.quick else 6_000) for precision in PRECISIONS.values()
-    )
+    automatic, forced = (fitted(precision, 300 if settings.quick else 6_000) for precision in PRECISIONS.values())
     forced.model_.load_state_dict(automatic.model_.state_dict())  # one set of weights for all
     plain = same_weights(automatic)
     X, source = many_rows(n_rows)
@@ -120,9 +118,7 @@ def run(settings: Settings) -> Section:
     }
     print_table(f"prediction, mlp, {n_rows:,} rows of {source} ('auto' is {precision})", result)
     largest, share = checks["uulearn"].values()
-    print(
-        f"  'auto' against direct chunks: scores differ by at most {largest:.2g}, {share:.3%} of the classes"
-    )
+    print(f"  'auto' against direct chunks: scores differ by at most {largest:.2g}, {share:.3%} of the classes")
     value = result["speedup"]["uulearn"]["DataLoader"]
     name = "prediction, times as fast as the DataLoader way"
     return Section(

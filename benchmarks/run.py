@@ -1,6 +1,6 @@
 """Run the benchmarks of uulearn and store what they measured.
 
-    python benchmarks/run.py                      everything, 10 to 20 minutes on two cores
+    python benchmarks/run.py                      everything, about 10 minutes on two cores
     python benchmarks/run.py --only epoch memory  some of it; stored results of the rest are kept
     python benchmarks/run.py --quick              tiny sizes: does everything still run?
 
@@ -39,15 +39,9 @@ def positive(text: str) -> int:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), help="sections to run"
-    )
-    parser.add_argument(
-        "--rounds", type=positive, help="rounds of every section (default: 7 epochs, 3 predictions, …)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), help="sections to run")
+    parser.add_argument("--rounds", type=positive, help="rounds of every section (default: 7 epochs, 3 predictions, …)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, no verdicts")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     asked = parser.parse_args()

@@ -53,9 +53,7 @@ def small_sets() -> list[np.ndarray[Any, np.dtype[np.float32]]]:
     sets = []
     for prior in SET_PRIORS:
         positive = rng.random(ROWS // 2) < prior
-        sets.append(
-            (rng.normal(size=(ROWS // 2, COLUMNS)) + 0.5 * (2 * positive[:, None] - 1)).astype(np.float32)
-        )
+        sets.append((rng.normal(size=(ROWS // 2, COLUMNS)) + 0.5 * (2 * positive[:, None] - 1)).astype(np.float32))
     return sets
 
 
@@ -95,10 +93,7 @@ def run(settings: Settings) -> Section:
         name: statistics.median(a - b for a, b in zip(values, imports["import torch"], strict=True))
         for name, values in imports.items()
     }
-    print(
-        "  added to import torch: "
-        + ", ".join(f"{name} {1000 * value:+.0f} ms" for name, value in added.items())
-    )
+    print("  added to import torch: " + ", ".join(f"{name} {1000 * value:+.0f} ms" for name, value in added.items()))
     ways = {way: partial(first_fit, way) for way in ("uulearn", "DataLoader loop")}
     fits = summarize(interleave(ways, rounds, warm_up), ["uulearn"])
     print_table(f"first fit of a process, {ROWS:,} × {COLUMNS}, {EPOCHS} epochs", fits)

@@ -14,7 +14,12 @@ def coefficients(theta, theta_prime, pi):
     """
     mixing = np.array([[theta, 1 - theta], [theta_prime, 1 - theta_prime]])
     positive_class, negative_class = np.linalg.inv(mixing)
-    return pi * positive_class[0], -(1 - pi) * negative_class[0], -pi * positive_class[1], (1 - pi) * negative_class[1]
+    return (
+        pi * positive_class[0],
+        -(1 - pi) * negative_class[0],
+        -pi * positive_class[1],
+        (1 - pi) * negative_class[1],
+    )
 
 
 def loss(name, z):
@@ -49,9 +54,7 @@ def uu_risk(scores, sets, set_priors, pi, loss_name, method, slope):
     negative = d * means[1, -1] - b * means[0, -1]
     if method == "biased":
         richer = 0 if set_priors[0] > set_priors[1] else 1
-        objective = np.mean(
-            [loss(loss_name, g if s == richer else -g) for g, s in zip(scores, sets, strict=True)]
-        )
+        objective = np.mean([loss(loss_name, g if s == richer else -g) for g, s in zip(scores, sets, strict=True)])
     else:
         objective = correct(method, positive, slope) + correct(method, negative, slope)
     return {

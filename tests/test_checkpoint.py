@@ -89,7 +89,12 @@ def test_sigkill_and_resume_end_bit_identical(tmp_path):
 
 
 def fit(folder, gaussians, **changes):
-    arguments = {"epochs": 6, "checkpoint_every": 2, "random_state": 0, "model_params": {"hidden": (8,)}} | changes
+    arguments = {
+        "epochs": 6,
+        "checkpoint_every": 2,
+        "random_state": 0,
+        "model_params": {"hidden": (8,)},
+    } | changes
     classifier = UUClassifier((0.8, 0.2), 0.5, checkpoint_dir=folder, **arguments)
     return classifier.fit_sets(gaussians["X0"], gaussians["X1"])
 

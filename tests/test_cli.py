@@ -14,15 +14,21 @@ from uulearn import UUClassifier, __version__
 def uulearn(*arguments, cwd=None):
     return subprocess.run(
         [sys.executable, "-m", "uulearn", *map(str, arguments)],
-        capture_output=True, text=True, cwd=cwd, env=os.environ | {"COLUMNS": "120", "OMP_NUM_THREADS": "1"}, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "120", "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, gaussians):
     folder = tmp_path_factory.mktemp("cli") / "model"
     frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
-    UUClassifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0).fit(frame, gaussians["sets"]).save(folder)
+    UUClassifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0).fit(frame, gaussians["sets"]).save(
+        folder
+    )
     return folder
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reference
 from uulearn import uu_coefficients
 from uulearn.exceptions import ClosePriorsWarning
 from uulearn.risk import UURisk, estimation_cost
@@ -21,7 +21,9 @@ priors = st.tuples(probability, probability).filter(different)
 
 @given(priors, inner)
 def test_agree_with_the_inverse_of_the_mixing_matrix(set_priors, pi):
-    np.testing.assert_allclose(uu_coefficients(set_priors, pi), reference.coefficients(*set_priors, pi), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(
+        uu_coefficients(set_priors, pi), reference.coefficients(*set_priors, pi), rtol=1e-8, atol=1e-9
+    )
 
 
 @given(priors, inner)

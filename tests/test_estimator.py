@@ -24,9 +24,11 @@ METHODS = ["biased", "unbiased", "abs", "relu", "leaky_relu"]
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_every_method_learns(method, model, gaussians, quick):
-    classifier = UUClassifier(**quick | {"method": method, "model": model, "epochs": 60, "lr": 0.03} | (
-        {"model_params": None} if model == "linear" else {}
-    ))
+    classifier = UUClassifier(
+        **quick
+        | {"method": method, "model": model, "epochs": 60, "lr": 0.03}
+        | ({"model_params": None} if model == "linear" else {})
+    )
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert accuracy_score(gaussians["y_test"], classifier.predict(gaussians["X_test"])) > 0.93
 
@@ -40,12 +42,16 @@ def test_every_loss_learns(loss, gaussians, quick):
 def test_fit_and_fit_sets_agree(gaussians, quick):
     apart = UUClassifier(**quick).fit_sets(gaussians["X0"], gaussians["X1"])
     together = UUClassifier(**quick).fit(np.concatenate([gaussians["X0"], gaussians["X1"]]), np.repeat([0, 1], 400))
-    np.testing.assert_array_equal(apart.decision_function(gaussians["X_test"]), together.decision_function(gaussians["X_test"]))
+    np.testing.assert_array_equal(
+        apart.decision_function(gaussians["X_test"]), together.decision_function(gaussians["X_test"])
+    )
 
 
 def test_swapping_sets_and_priors_gives_the_same_classifier_up_to_shuffles(gaussians, quick):
     one = UUClassifier(**quick | {"batch_size": 800}).fit_sets(gaussians["X0"], gaussians["X1"])
-    other = UUClassifier(**quick | {"batch_size": 800, "set_priors": (0.2, 0.8)}).fit_sets(gaussians["X1"], gaussians["X0"])
+    other = UUClassifier(**quick | {"batch_size": 800, "set_priors": (0.2, 0.8)}).fit_sets(
+        gaussians["X1"], gaussians["X0"]
+    )
     np.testing.assert_allclose(
         one.decision_function(gaussians["X_test"]), other.decision_function(gaussians["X_test"]), atol=0.02
     )
@@ -115,7 +121,9 @@ class Convolution(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1))
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 1)
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -138,7 +146,10 @@ def test_rows_of_any_shape_with_a_model_of_ones_own(as_type):
     [
         (nn.Linear(3, 2), r"one score a row.*gave \(2, 2\)"),
         (nn.Linear(5, 1), r"cannot take rows of shape \(3,\)"),
-        (nn.Sequential(nn.Linear(3, 1), nn.Flatten(0), nn.Softmax(0), nn.Unflatten(0, (1, -1))), "one score a row"),
+        (
+            nn.Sequential(nn.Linear(3, 1), nn.Flatten(0), nn.Softmax(0), nn.Unflatten(0, (1, -1))),
+            "one score a row",
+        ),
     ],
 )
 def test_models_that_do_not_fit_are_refused_before_work(model, text, gaussians, quick):

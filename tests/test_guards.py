@@ -68,7 +68,11 @@ def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
         warnings.simplefilter("error", UUWarning)
         fit(gaussians["X0"], gaussians["X1"], test_data=labelled)
         one_class = gaussians["y_test"] == 1
-        fit(gaussians["X0"], gaussians["X1"], test_data=(gaussians["X_test"][one_class], gaussians["y_test"][one_class]))
+        fit(
+            gaussians["X0"],
+            gaussians["X1"],
+            test_data=(gaussians["X_test"][one_class], gaussians["y_test"][one_class]),
+        )
 
 
 def test_very_uneven_sets(gaussians):

@@ -78,7 +78,12 @@ def test_column_names_are_learned_and_checked(counts, quick):
 def test_values_that_are_not_finite_are_refused(value, kind, counts, quick):
     X, sets = counts[0].copy(), counts[1]
     X[260, 2] = value
-    given = {"numpy": lambda x: x, "pandas": pd.DataFrame, "sparse": sparse.csr_matrix, "torch": torch.tensor}[kind](X)
+    given = {
+        "numpy": lambda x: x,
+        "pandas": pd.DataFrame,
+        "sparse": sparse.csr_matrix,
+        "torch": torch.tensor,
+    }[kind](X)
     with pytest.raises(ValueError, match="contains NaN, infinity or a value too large") as caught:
         UUClassifier(**quick).fit(given, sets)
     if kind != "sparse":

@@ -1,9 +1,9 @@
 import pytest
-import reference
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reference
 from uulearn.risk import LOSSES, get_loss
 
 TRAINABLE = [name for name, loss in LOSSES.items() if loss.trainable]

@@ -20,7 +20,13 @@ from uulearn.exceptions import ModelFormatError
 def fitted(gaussians):
     frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
     return UUClassifier(
-        (0.8, 0.2), 0.4, model_params={"hidden": (8, 8)}, epochs=3, ema=0.9, random_state=0, optimizer=torch.optim.RAdam
+        (0.8, 0.2),
+        0.4,
+        model_params={"hidden": (8, 8)},
+        epochs=3,
+        ema=0.9,
+        random_state=0,
+        optimizer=torch.optim.RAdam,
     ).fit(frame, gaussians["sets"])
 
 
@@ -54,7 +60,9 @@ def test_directory_holds_safetensors_and_json_only(saved):
 
 
 def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, frame, gaussians):
-    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(gaussians["X"], gaussians["sets"])
+    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
     other.save(saved)
     assert len(list(saved.iterdir())) == 3
     np.testing.assert_array_equal(
@@ -64,7 +72,9 @@ def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, fra
 
 @pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
 def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
-    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(gaussians["X"], gaussians["sets"])
+    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
     write = persistence._fill
 
     def fails(path, content):
@@ -116,7 +126,10 @@ def put(*keys):
         (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or a link"),
         (put("files", "weights", "bytes", 10), "truncated or was replaced"),
         (put("files", "weights", "sha256", "0" * 64), "SHA-256 does not match"),
-        (put("parameters", "model_params", {"dict": {"hidden": {"tuple": [10**7, 10**7]}}}), "weights do not fit the model"),
+        (
+            put("parameters", "model_params", {"dict": {"hidden": {"tuple": [10**7, 10**7]}}}),
+            "weights do not fit the model",
+        ),
         (put("parameters", "model", {"code": "os.system"}), "code and therefore not stored"),
         (put("parameters", "optimizer", {"torch.optim": "__builtins__"}), "no optimizer"),
         (put("parameters", "epochs", -1), "epochs must be"),
@@ -189,7 +202,9 @@ def test_code_of_ones_own_is_passed_again(tmp_path, gaussians):
     with pytest.raises(ModelFormatError, match=r"loss=.*<lambda>.*code.*loss=\.\.\."):
         UUClassifier.load(tmp_path, model=Net)
     loaded = UUClassifier.load(tmp_path, model=Net, loss="logistic")
-    np.testing.assert_array_equal(loaded.decision_function(gaussians["X"]), classifier.decision_function(gaussians["X"]))
+    np.testing.assert_array_equal(
+        loaded.decision_function(gaussians["X"]), classifier.decision_function(gaussians["X"])
+    )
     with pytest.raises(ModelFormatError, match="weights do not fit the model"):
         UUClassifier.load(tmp_path, model=nn.Linear(3, 1), model_params=None, loss="logistic")
     with pytest.raises(TypeError, match="unknown parameters: modle"):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from conftest import data_folder, read_idx
 
+from conftest import data_folder, read_idx
 from uulearn import UUClassifier
 from uulearn.datasets import make_sets
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import reference
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import reference
 from uulearn import pn_risk, uu_risk
 from uulearn.risk import LOSSES
 
@@ -92,7 +92,9 @@ def test_pu_limit_is_the_non_negative_pu_risk(batch, pi):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(("set_priors", "pi"), [((0.8, 0.2), 0.5), ((0.6, 0.4), 0.3), ((0.1, 0.7), 0.6), ((1.0, 0.3), 0.3)])
+@pytest.mark.parametrize(
+    ("set_priors", "pi"), [((0.8, 0.2), 0.5), ((0.6, 0.4), 0.3), ((0.1, 0.7), 0.6), ((1.0, 0.3), 0.3)]
+)
 def test_unbiased_by_monte_carlo(loss, set_priors, pi):
     """Mean of the UU risk over many draws of two sets against the PN risk on many labelled rows: a z-test."""
     rng = np.random.default_rng(20)
@@ -104,9 +106,9 @@ def test_unbiased_by_monte_carlo(loss, set_priors, pi):
     repeats, n0, n1 = 1500, 60, 40
     sets = torch.tensor([0] * n0 + [1] * n1)
     scores = torch.cat([draw(set_priors[0], (repeats, n0))[0], draw(set_priors[1], (repeats, n1))[0]], dim=1)
-    estimates = torch.func.vmap(
-        lambda g: uu_risk(g, sets, set_priors, pi, loss=loss, method="unbiased").unbiased
-    )(scores)
+    estimates = torch.func.vmap(lambda g: uu_risk(g, sets, set_priors, pi, loss=loss, method="unbiased").unbiased)(
+        scores
+    )
     n_labelled = 200_000
     labelled, y = draw(pi, n_labelled)
     truth = pn_risk(labelled, y, pi, loss=loss).total.item()
@@ -159,7 +161,9 @@ def test_pn_risk_by_hand():
     scores, labels = torch.tensor([2.0, -1.0, 1.0, -3.0]), torch.tensor([1, 1, -1, -1])
     parts = pn_risk(scores, labels, 0.25, loss="zero_one")
     assert [part.item() for part in parts] == pytest.approx([0.25 * 0.5, 0.75 * 0.5, 0.5])
-    assert pn_risk(scores, labels, 0.25).total.item() == pytest.approx(pn_risk(scores, (labels + 1) // 2, 0.25).total.item())
+    assert pn_risk(scores, labels, 0.25).total.item() == pytest.approx(
+        pn_risk(scores, (labels + 1) // 2, 0.25).total.item()
+    )
 
 
 def test_different_corrections_for_the_two_brackets():

@@ -14,21 +14,27 @@ Y = np.array([1] * 120 + [0] * 80)
 X = np.arange(200)[:, None]
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 80), st.integers(1, 80), st.integers(0, 10**6))
-def test_without_replacement_is_exact(theta, theta_prime, n, n_prime, seed):
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 300), st.integers(1, 300), st.integers(0, 10**6))
+def test_without_replacement_is_exact_and_uses_rows_again_only_where_it_must(theta, theta_prime, n, n_prime, seed):
     if abs(theta - theta_prime) < 1e-3:
         return
     drawn = make_sets(X, Y, (theta, theta_prime), (n, n_prime), random_state=seed)
     for which, (size, prior) in enumerate(((n, theta), (n_prime, theta_prime))):
         index = drawn.indices[which]
-        assert len(index) == size == len(np.unique(index))
+        assert len(index) == size
         assert Y[index].sum() == round(size * prior)
         assert drawn.realised_priors[which] == pytest.approx(Y[index].mean())
+        assert drawn.repeats[which] == size - len(np.unique(index))
     for label in (0, 1):
-        wanted = [int((Y[index] == label).sum()) for index in drawn.indices]
-        shared = np.intersect1d(*(index[Y[index] == label] for index in drawn.indices))
-        # rows are re-used only where the class runs out, and then no more than needed
-        assert len(shared) == max(0, sum(wanted) - int((Y == label).sum()))
+        members = int((Y == label).sum())
+        used = [np.bincount(index[Y[index] == label], minlength=200)[Y == label] for index in drawn.indices]
+        for count in (*used, used[0] + used[1]):
+            assert count.max() - count.min() <= 1 or len(count) == 0  # nobody twice while somebody is left out
+        wanted = [int(count.sum()) for count in used]
+        if max(wanted) <= members:
+            assert max(count.max() for count in used) <= 1
+            shared = int(((used[0] > 0) & (used[1] > 0)).sum())
+            assert shared == max(0, sum(wanted) - members)
     assert drawn.overlap == len(np.intersect1d(*drawn.indices))
 
 
@@ -51,11 +57,20 @@ def test_independent_draws_take_every_row_of_a_class_alike():
 
 
 @pytest.mark.parametrize(
-    "kind", [np.asarray, lambda x: pd.DataFrame(x, columns=["row"]), sparse.csr_matrix, torch.as_tensor, np.ndarray.tolist]
+    "kind",
+    [
+        np.asarray,
+        lambda x: pd.DataFrame(x, columns=["row"]),
+        sparse.csr_matrix,
+        torch.as_tensor,
+        np.ndarray.tolist,
+    ],
 )
 def test_containers(kind):
-    X0, X1 = make_sets(kind(X), Y, (0.8, 0.2), (10, 20), random_state=0)
-    drawn = make_sets(kind(X), torch.as_tensor(Y) if kind is torch.as_tensor else Y, (0.8, 0.2), (10, 20), random_state=0)
+    X0, _ = make_sets(kind(X), Y, (0.8, 0.2), (10, 20), random_state=0)
+    drawn = make_sets(
+        kind(X), torch.as_tensor(Y) if kind is torch.as_tensor else Y, (0.8, 0.2), (10, 20), random_state=0
+    )
     if kind is not np.ndarray.tolist:
         assert type(drawn.X0) is type(kind(X))
         assert drawn.X1.shape == (20, 1)
@@ -80,9 +95,8 @@ def test_random_state():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"sizes": (160, 10)}, "set 0 needs 128 positive rows but the data have 120.*scheme='independent'"),
-        ({"sizes": (10, 110)}, "set 1 needs 88 negative rows but the data have 80"),
-        ({"sizes": (100, 100), "allow_overlap": False}, r"need 20 \+ 80 negative rows but the data have 80.*forbids"),
+        ({"sizes": (160, 10), "allow_reuse": False}, r"need 128 \+ 2 positive rows but the data have 120.*forbids"),
+        ({"sizes": (100, 101), "allow_reuse": False}, r"need 20 \+ 81 negative rows but the data have 80.*forbids"),
         ({"sizes": (0, 10)}, "at least 1 each"),
         ({"sizes": 10}, "two whole numbers"),
         ({"sizes": (10.5, 10)}, "two whole numbers"),
@@ -104,3 +118,11 @@ def test_the_papers_mnist_overlap():
     y = np.array([1] * 29_492 + [0] * 30_508)
     drawn = make_sets(np.zeros((60_000, 1), np.uint8), y, (0.8, 0.2), (30_000, 30_000), random_state=0)
     assert drawn.overlap == 508
+
+
+def test_kuzushiji_mnist_has_too_few_positives_for_one_set():
+    y = np.array([1] * 18_000 + [0] * 42_000)
+    drawn = make_sets(np.zeros((60_000, 1), np.uint8), y, (0.8, 0.2), (30_000, 30_000), random_state=0)
+    assert drawn.realised_priors == (0.8, 0.2)
+    assert drawn.repeats == (6_000, 0)
+    assert drawn.overlap == 6_000  # all positives of set 1; the negatives do not run out

@@ -157,7 +157,9 @@ def test_clipping_bounds_the_step():
     before = [p.detach().clone() for p in start.model.parameters()]
     clipped = trainer(optimizer="sgd", lr=1.0, clip_norm=1e-3, epochs=1, batch_size=200)
     clipped.run()
-    moved = math.sqrt(sum((p - q).square().sum().item() for p, q in zip(clipped.model.parameters(), before, strict=True)))
+    moved = math.sqrt(
+        sum((p - q).square().sum().item() for p, q in zip(clipped.model.parameters(), before, strict=True))
+    )
     assert moved == pytest.approx(1e-3, rel=1e-3)
 
 
@@ -184,7 +186,14 @@ def test_moving_average_is_the_average():
 
 @pytest.mark.parametrize(
     "optimizer",
-    ["adam", "adamw", "sgd", torch.optim.RMSprop, torch.optim.LBFGS, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)],
+    [
+        "adam",
+        "adamw",
+        "sgd",
+        torch.optim.RMSprop,
+        torch.optim.LBFGS,
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    ],
 )
 def test_any_optimizer(optimizer):
     history = trainer(optimizer=optimizer, epochs=10, batch_size=200, lr=0.05).run()
@@ -276,9 +285,7 @@ def test_bfloat16_products_stay_close_to_float32():
     X, sets = table(columns=20)
     history = {}
     for precision in ("float32", "bfloat16"):
-        history[precision] = trainer(
-            mlp(32), data=(X, sets), precision=precision, epochs=5, lr=1e-3
-        ).run()
+        history[precision] = trainer(mlp(32), data=(X, sets), precision=precision, epochs=5, lr=1e-3).run()
     np.testing.assert_allclose(history["bfloat16"].column("unbiased"), history["float32"].column("unbiased"), atol=0.02)
 
 

@@ -181,14 +181,10 @@ def _write_csv(path: Path, outcomes: list[Outcome]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["dataset", "method", "accuracy", "best", "drop", "risk", "negative_epoch"])
     for row in outcomes:
-        writer.writerow(
-            [row.dataset, row.method, row.accuracy, row.best, row.drop, row.risk, row.negative_epoch or ""]
-        )
+        writer.writerow([row.dataset, row.method, row.accuracy, row.best, row.drop, row.risk, row.negative_epoch or ""])
     write_atomically(path, lambda temporary: temporary.write_text(text.getvalue(), encoding="utf-8"))
 
 
 def _write_rows(path: Path, X: NDArray[Any]) -> None:
     names = ",".join(f"pixel_{i // 8}_{i % 8}" for i in range(X.shape[1]))
     write_atomically(path, lambda temporary: np.savetxt(temporary, X, "%g", ",", header=names, comments=""))
-
-

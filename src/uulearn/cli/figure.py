@@ -14,7 +14,13 @@ import matplotlib.pyplot as plt
 from uulearn.training import History
 from uulearn.training.storage import write_atomically
 
-COLOURS = {"biased": "#8c8c8c", "unbiased": "#c0392b", "abs": "#2471a3", "relu": "#1e8449", "leaky_relu": "#7d3c98"}
+COLOURS = {
+    "biased": "#8c8c8c",
+    "unbiased": "#c0392b",
+    "abs": "#2471a3",
+    "relu": "#1e8449",
+    "leaky_relu": "#7d3c98",
+}
 
 
 def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
@@ -26,7 +32,11 @@ def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
         _draw_unbiased(left, methods["unbiased"], name)
         for method, history in methods.items():
             right.plot(
-                history.column("epoch"), _error(history), color=COLOURS[method], label=method.replace("_", " "), lw=1.6
+                history.column("epoch"),
+                _error(history),
+                color=COLOURS[method],
+                label=method.replace("_", " "),
+                lw=1.6,
             )
         right.set(title=f"{name}: every method", xlabel="epoch", ylabel="test error", ylim=(0, None))
         _legend_below(right, right.get_lines())

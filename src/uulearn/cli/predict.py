@@ -57,7 +57,9 @@ def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
     table = np.empty((len(lines), width))
     for number, line in enumerate(lines):
         if len(line) != width:
-            raise ValueError(f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; mend that row.")
+            raise ValueError(
+                f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; mend that row."
+            )
         for column, field in enumerate(line):
             if not _is_number(field):
                 where = f"row {number + 1}, column {header[column] if header else column + 1}"

@@ -357,7 +357,12 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         membership = inputs.read_sets(sets, rows.n_rows)
         inputs.check_both_sets(membership)
         risk = uu_risk(
-            self._scores(rows), membership, self.set_priors, self.target_prior, loss="zero_one", method="unbiased"
+            self._scores(rows),
+            membership,
+            self.set_priors,
+            self.target_prior,
+            loss="zero_one",
+            method="unbiased",
         )
         return 1 - risk.unbiased.item()
 

@@ -20,6 +20,7 @@ from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarnin
 from uulearn.training import Rows, TwoSets
 
 SAMPLED_ROWS = 2500
+SAMPLED_VALUES = 2**20  # of each set: a check should not need memory that training does not
 TELLING = 2.0
 CONTRADICTING = -3.0
 
@@ -41,7 +42,9 @@ class SetComparison:
 
 def compare_sets(data: TwoSets, seed: int) -> SetComparison:
     """Tell the sets apart by logistic regression and, only if that fails, by a small forest; two-fold held out."""
-    samples = [data.sample(which, SAMPLED_ROWS).flatten(1).numpy() for which in (0, 1)]
+    n_columns = max(1, math.prod(data.row_shape))
+    n_rows = max(200, min(SAMPLED_ROWS, SAMPLED_VALUES // n_columns))
+    samples = [data.sample(which, n_rows).flatten(1).numpy() for which in (0, 1)]
     X = np.concatenate(samples)
     membership = np.repeat([0, 1], [len(sample) for sample in samples])
     fold = np.concatenate([np.arange(len(sample)) % 2 for sample in samples])
@@ -87,9 +90,7 @@ def warn_if_indistinguishable(comparison: SetComparison) -> None:
         )
 
 
-def warn_if_swapped(
-    comparison: SetComparison, set_priors: tuple[float, float], rows: Rows, labels: Tensor
-) -> None:
+def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], rows: Rows, labels: Tensor) -> None:
     """Warn when labelled rows say that the set declared richer in positives is the poorer one."""
     n = len(labels)
     n_positive = int(labels.sum())
@@ -106,11 +107,9 @@ def warn_if_swapped(
     z = (auc - 0.5) / math.sqrt((n0 + n1 + 1) / (12 * n0 * n1))
     if z <= CONTRADICTING:
         warnings.warn(
-            f"the labelled rows contradict set_priors={set_priors}: rows like those of set {richer}, declared the richer "
-            f"in positives, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably swapped, try "
-            f"set_priors={set_priors[::-1]}.",
+            f"the labelled rows contradict set_priors={set_priors}: rows like those of set {richer}, declared the "
+            f"richer in positives, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "
+            f"swapped, try set_priors={set_priors[::-1]}.",
             SwappedPriorsWarning,
             stacklevel=4,
         )
-
-

@@ -19,7 +19,9 @@ from torch import Tensor
 from uulearn.training import DenseRows, Rows, SparseRows
 
 CHECKED_BYTES = 16 * 2**20
-DIRECT = {np.dtype(name) for name in ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")}
+DIRECT = {
+    np.dtype(name) for name in ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
+}
 
 
 def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str = "X") -> Rows:
@@ -29,11 +31,16 @@ def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str
     learned. ``any_shape`` admits rows that are images or sequences.
     """
     if isinstance(X, Tensor):
-        rows = _from_tensor(X, any_shape, name)
+        rows: Rows = _from_tensor(X, any_shape, name)
     else:
         _check_feature_names(estimator, X, reset=reset)
         array = check_array(
-            X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, allow_nd=any_shape, input_name=name
+            X,
+            accept_sparse="csr",
+            dtype="numeric",
+            ensure_all_finite=False,
+            allow_nd=any_shape,
+            input_name=name,
         )
         rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
     _check_finite(rows, name)
@@ -48,7 +55,9 @@ def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str
                 f"{name} has {rows.row_shape[0]} features, but {kind} is expecting {expected[0]} features as input; "
                 "pass the same columns as in fit."
             )
-        raise ValueError(f"{name} has rows of shape {rows.row_shape}, but {kind} was fitted on rows of shape {expected}.")
+        raise ValueError(
+            f"{name} has rows of shape {rows.row_shape}, but {kind} was fitted on rows of shape {expected}."
+        )
     return rows
 
 
@@ -143,7 +152,7 @@ def _check_finite(rows: Rows, name: str) -> None:
         if not rows.dtype.is_floating_point:
             return
         per_row = max(1, rows.n_bytes // max(1, rows.n_rows))
-        chunks = list(rows.tensor.split(max(1, CHECKED_BYTES // per_row)))
+        chunks = list(torch.split(rows.tensor, max(1, CHECKED_BYTES // per_row)))
     for number, chunk in enumerate(chunks):
         if chunk.sum(dtype=torch.float32).isfinite():
             continue  # a sum is finite only if every term is

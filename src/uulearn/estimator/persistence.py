@@ -47,7 +47,9 @@ def save(classifier: UUClassifier, folder: Path) -> None:
     """Write a fitted classifier."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
-    weights = {name: value.detach().cpu().contiguous().clone() for name, value in classifier.model_.state_dict().items()}
+    weights = {
+        name: value.detach().cpu().contiguous().clone() for name, value in classifier.model_.state_dict().items()
+    }
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     files = {
         "weights": _write(folder, "weights", "safetensors", save_tensors(weights)),
@@ -101,9 +103,10 @@ def _encode(value: Any) -> Any:
         return {type(value).__name__: [_encode(item) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: _encode(item) for key, item in value.items()}}
-    if isinstance(value, type) and getattr(torch.optim, value.__name__, None) is value:
-        return {"torch.optim": value.__name__}
-    return {"code": getattr(value, "__qualname__", type(value).__qualname__)}
+    name = str(getattr(value, "__qualname__", type(value).__qualname__))
+    if getattr(torch.optim, name, None) is value:
+        return {"torch.optim": name}
+    return {"code": name}
 
 
 def _checksum(manifest: dict[str, Any]) -> str:
@@ -159,12 +162,14 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     version = manifest.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise ModelFormatError(
-            f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}; this version "
-            f"reads up to {FORMAT_VERSION}, so install a newer uulearn."
+            f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}; this "
+            f"version reads up to {FORMAT_VERSION}, so install a newer uulearn."
         )
     checksum = manifest.pop("checksum", None)
     if checksum != _checksum(manifest):
-        raise ModelFormatError(f"{path} was altered after it was saved (its checksum does not match); save the model again.")
+        raise ModelFormatError(
+            f"{path} was altered after it was saved (its checksum does not match); save the model again."
+        )
     return manifest
 
 
@@ -182,7 +187,9 @@ def _read(folder: Path, entry: dict[str, Any]) -> bytes:
         )
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-        raise ModelFormatError(f"{path} was altered after it was saved (its SHA-256 does not match); save the model again.")
+        raise ModelFormatError(
+            f"{path} was altered after it was saved (its SHA-256 does not match); save the model again."
+        )
     return content
 
 

@@ -24,8 +24,8 @@ def summarize(classifier: UUClassifier) -> str:
     lines = [
         f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive",
         f"set {richer} was taken as the richer in positives; the rows alone cannot tell, so check that it is",
-        f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, d = {d:.4g}; "
-        f"the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
+        f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
+        f"d = {d:.4g}; the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
         f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}",
     ]
     if len(history):

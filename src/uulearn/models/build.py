@@ -16,9 +16,7 @@ ModelLike = str | nn.Module | type[nn.Module] | Callable[..., nn.Module]
 MODELS: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP}
 
 
-def build_model(
-    model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None
-) -> nn.Module:
+def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None) -> nn.Module:
     """A fresh module for rows of the given shape.
 
     A name or a class or a factory is called with ``params``, and with ``n_features`` where it takes an argument of

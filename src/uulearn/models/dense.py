@@ -37,7 +37,7 @@ class Linear(nn.Module):
         scores: Tensor = self.output(x)
         return scores.squeeze(1)
 
-    def kernels(self) -> list[nn.Parameter]:
+    def kernels(self) -> list[Tensor]:
         """The weights that Keras-style L2 acts on."""
         return [self.output.weight]
 
@@ -88,7 +88,7 @@ class MLP(nn.Module):
                 layers.append(nn.BatchNorm1d(size, eps=eps, momentum=momentum))
             else:
                 nn.init.zeros_(product.bias)
-            layers.append(nn.ReLU())
+            layers.append(nn.ReLU(inplace=True))
             if dropout:
                 layers.append(nn.Dropout(dropout))
             width = size
@@ -104,7 +104,7 @@ class MLP(nn.Module):
             scores: Tensor = self.output(x.to(self.output.weight.dtype))
         return scores.squeeze(1)
 
-    def kernels(self) -> list[nn.Parameter]:
+    def kernels(self) -> list[Tensor]:
         """The weights that Keras-style L2 acts on: the kernels of the hidden layers."""
         return [layer.weight for layer in self.hidden if isinstance(layer, nn.Linear)]
 

@@ -105,9 +105,7 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
     )
 
 
-def estimation_cost(
-    set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
-) -> EstimationCost:
+def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
     """Worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
     A row of set 0 moves the estimate by a or by −b, a row of set 1 by d or by −c, each divided by the size of its
@@ -131,7 +129,10 @@ def estimation_cost(
 
 
 def warn_if_close(
-    set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int] | None = None, stacklevel: int = 3
+    set_priors: Sequence[float],
+    target_prior: float,
+    sizes: tuple[int, int] | None = None,
+    stacklevel: int = 3,
 ) -> None:
     """Warn when |θ − θ′| is small: how large the coefficients get and what accuracy that costs."""
     theta, theta_prime = check_set_priors(set_priors)

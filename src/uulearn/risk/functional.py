@@ -83,9 +83,7 @@ def weighted_risk(scores: Tensor, weights: RowWeights, loss: MarginLoss, method:
     if method.objective == "membership":
         taken_positive = weights.membership > 0
         per_row = torch.where(taken_positive, if_positive, if_negative)
-        return UURiskParts(
-            positive, negative, unbiased, unbiased, (weights.membership.abs() * per_row).sum()
-        )
+        return UURiskParts(positive, negative, unbiased, unbiased, (weights.membership.abs() * per_row).sum())
     f1, f2 = method.corrections
     corrected = f1(positive) + f2(negative)
     return UURiskParts(positive, negative, unbiased, corrected, corrected)
@@ -129,9 +127,7 @@ def uu_risk(
     >>> parts.positive.item(), parts.negative.item(), parts.unbiased.item()
     (0.25, 0.25, 0.5)
     """
-    return estimate(
-        scores, sets, uu_coefficients(set_priors, target_prior), get_loss(loss), get_method(method, slope)
-    )
+    return estimate(scores, sets, uu_coefficients(set_priors, target_prior), get_loss(loss), get_method(method, slope))
 
 
 def estimate(

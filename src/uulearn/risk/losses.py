@@ -71,6 +71,7 @@ class MarginLoss:
     probability: Callable[[Tensor], Tensor] = torch.sigmoid
 
     def __call__(self, z: Tensor) -> Tensor:
+        """ℓ(z), elementwise."""
         return self.function(z)
 
 
@@ -101,7 +102,9 @@ def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
         return loss
     if isinstance(loss, str):
         if loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))} or a function of the margin, got {loss!r}.")
+            raise ValueError(
+                f"loss must be one of {', '.join(map(repr, LOSSES))} or a function of the margin, got {loss!r}."
+            )
         return LOSSES[loss]
     if not callable(loss):
         raise TypeError(

@@ -75,7 +75,10 @@ class Trainer:
         self.plan = BatchPlan(data.sizes, options.batch_size)
         self.history = History(labels_used=test is not None)
         self.dtype = resolve_precision(
-            options.precision, self.model, self.device, torch.cat([data.sample(which, 1024) for which in (0, 1)])
+            options.precision,
+            self.model,
+            self.device,
+            torch.cat([data.sample(which, 256) for which in (0, 1)]),
         )
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
         self.scheduler = options.scheduler(self.optimizer) if options.scheduler else None
@@ -178,9 +181,9 @@ class Trainer:
 
     def _regularize(self) -> None:
         """Add the gradient of l2·‖W‖² (so that it is coupled with the optimizer, as in Keras), then clip."""
-        if self.kernels:
-            held = [kernel for kernel in self.kernels if kernel.grad is not None]
-            torch._foreach_add_([k.grad for k in held], [k.detach() for k in held], alpha=2 * self.options.l2)
+        gradients = [(kernel.grad, kernel.detach()) for kernel in self.kernels if kernel.grad is not None]
+        if gradients:
+            torch._foreach_add_(*map(list, zip(*gradients, strict=True)), alpha=2 * self.options.l2)
         if self.options.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
 
@@ -205,7 +208,15 @@ class Trainer:
         wrong = LOSSES["zero_one"]
         zero_one = (weights.positive * wrong(scores)).sum() + (weights.negative * wrong(-scores)).sum()
         return torch.stack(
-            (parts.positive, parts.negative, parts.corrected, parts.objective, zero_one, parts.positive, parts.negative)
+            (
+                parts.positive,
+                parts.negative,
+                parts.corrected,
+                parts.objective,
+                zero_one,
+                parts.positive,
+                parts.negative,
+            )
         )
 
     def _record(self, epoch: int, figures: Tensor, rows: Tensor) -> dict[str, Any]:
@@ -232,9 +243,7 @@ class Trainer:
             rows, sets = self.validation
             scores = self._score(rows)
             arguments = (scores, sets, self.risk.set_priors, self.risk.target_prior)
-            parts = weighted_risk(
-                scores, row_weights(sets, self.risk.coefficients), self.risk.loss, self.risk.method
-            )
+            parts = weighted_risk(scores, row_weights(sets, self.risk.coefficients), self.risk.loss, self.risk.method)
             for name in ("positive", "negative", "unbiased", "corrected"):
                 figures[f"validation_{name}"] = getattr(parts, name).item()
             zero_one = uu_risk(*arguments, loss="zero_one", method="unbiased")
@@ -245,9 +254,7 @@ class Trainer:
         return figures
 
     def _score(self, rows: Rows) -> Tensor:
-        return score_rows(
-            self.final_model, rows, device=self.device, dtype=self.dtype, scale=self.options.input_scale
-        )
+        return score_rows(self.final_model, rows, device=self.device, dtype=self.dtype, scale=self.options.input_scale)
 
     # ------------------------------------------------------------------------------------- surviving what goes wrong
 

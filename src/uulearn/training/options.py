@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
@@ -68,13 +68,15 @@ def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]
         built = optimizer(parameters, **arguments)
     except TypeError as error:
         name = getattr(optimizer, "__name__", str(optimizer))
-        raise ValueError(f"optimizer {name} cannot be built with {arguments}: {error}; correct optimizer_params.") from error
+        raise ValueError(
+            f"optimizer {name} cannot be built with {arguments}: {error}; correct optimizer_params."
+        ) from error
     if not isinstance(built, torch.optim.Optimizer):
         raise TypeError(f"the optimizer factory must return a torch optimizer, got {type(built).__name__}.")
     return built
 
 
-def kernel_parameters(model: nn.Module) -> list[nn.Parameter]:
+def kernel_parameters(model: nn.Module) -> list[Tensor]:
     """The weights that Keras-style L2 acts on: what ``model.kernels()`` names, else all products and convolutions."""
     named = getattr(model, "kernels", None)
     if callable(named):

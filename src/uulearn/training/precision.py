@@ -36,7 +36,7 @@ def cpu_multiplies_bfloat16() -> bool:
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 natively."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and cpu_multiplies_bfloat16()
 
 

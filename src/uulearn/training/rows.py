@@ -150,9 +150,7 @@ class TwoSets:
 class BatchStream:
     """Iterates over (rows, counts) of an epoch; the tensor of rows is overwritten by the next batch."""
 
-    def __init__(
-        self, data: TwoSets, plan: BatchPlan, shuffles: tuple[Tensor, Tensor], device: torch.device
-    ) -> None:
+    def __init__(self, data: TwoSets, plan: BatchPlan, shuffles: tuple[Tensor, Tensor], device: torch.device) -> None:
         self.data, self.plan, self.device = data, plan, device
         self.order = [data._locate(which, shuffles[which]).to(data.rows[which].device) for which in (0, 1)]
 
@@ -182,10 +180,10 @@ class BatchStream:
         shape = (self.plan.largest, *self.data.row_shape)
         host = [torch.empty(shape, dtype=narrow, pin_memory=True) for _ in range(2)]
         there = [torch.empty(shape, dtype=narrow, device=self.device) for _ in range(2)]
-        copies = torch.cuda.Stream(self.device)
+        copies = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         compute = torch.cuda.current_stream(self.device)
-        copied = [torch.cuda.Event() for _ in range(2)]
-        used = [torch.cuda.Event() for _ in range(2)]
+        copied = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
+        used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
 
         def send(batch: int) -> tuple[int, int]:
             slot = batch % 2
