@@ -77,7 +77,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     clip_norm : float, optional
         Largest norm of the gradient.
     ema : float, optional
-        Decay, per batch, of a moving average of the weights, which then makes the predictions.
+        Decay, per batch, of a moving average of the weights, which then makes the predictions; None for none.
     precision : str
         ``"auto"`` multiplies in bfloat16 where the device does so natively, the model is wide enough to gain and the
         columns survive the rounding; ``"float32"`` and ``"bfloat16"`` force one.
@@ -151,7 +151,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 0.0,
         l2: float = 0.0,
         clip_norm: float | None = None,
-        ema: float | None = None,
+        ema: float | None = 0.999,
         precision: str = "auto",
         compile: bool = False,
         device: str = "auto",

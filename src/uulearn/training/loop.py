@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -11,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.optim.swa_utils import AveragedModel
 
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import LOSSES, UURisk, UURiskParts
 from uulearn.risk.functional import RowWeights, flat_scores, row_weights, uu_risk, weighted_risk
+from uulearn.training.averaging import MovingAverage
 from uulearn.training.batches import BatchPlan
 from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.history import History
@@ -82,19 +83,16 @@ class Trainer:
         )
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
         self.scheduler = options.scheduler(self.optimizer) if options.scheduler else None
-        self.average = _moving_average(self.model, options.ema) if options.ema else None
+        self.average = MovingAverage(self.model, options.ema) if options.ema else None
         self.kernels = kernel_parameters(self.model) if options.l2 else []
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
         self._weights: dict[tuple[int, int], RowWeights] = {}
-        self._good: dict[str, Tensor] = {}
+        self._good: list[dict[str, Any]] = []
 
     @property
     def final_model(self) -> nn.Module:
         """The module to predict with."""
-        if self.average is None:
-            return self.model
-        averaged: nn.Module = self.average.module
-        return averaged
+        return self.model if self.average is None else self.average.module
 
     def run(self) -> History:
         """Train to the last epoch, from a checkpoint of this run if there is one."""
@@ -174,7 +172,7 @@ class Trainer:
             closure()
             self.optimizer.step()
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            self.average.update()
         if self.scheduler is not None and self.options.scheduler_interval == "batch":
             self.scheduler.step()
         return taken[0]
@@ -258,21 +256,19 @@ class Trainer:
 
     # ------------------------------------------------------------------------------------- surviving what goes wrong
 
+    def _trained_modules(self) -> list[nn.Module]:
+        return [self.model] if self.average is None else [self.model, self.average.module]
+
     def _keep_good_weights(self) -> None:
-        self._good = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        if self.average is not None:
-            self._good |= {f"average.{name}": value.clone() for name, value in self.average.state_dict().items()}
+        self._good = [copy.deepcopy(module.state_dict()) for module in self._trained_modules()]
 
     def _check_finite(self, record: dict[str, Any]) -> None:
         parts = [record[name] for name in ("positive", "negative", "objective")]
         weights_finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
         if all(map(math.isfinite, parts)) and weights_finite:
             return
-        prefix = "average."
-        self.model.load_state_dict({k: v for k, v in self._good.items() if not k.startswith(prefix)})
-        if self.average is not None:
-            averaged = {k.removeprefix(prefix): v for k, v in self._good.items() if k.startswith(prefix)}
-            self.average.load_state_dict(averaged)
+        for module, good in zip(self._trained_modules(), self._good, strict=True):
+            module.load_state_dict(good)
         epoch = record["epoch"]
         kept = f"those after epoch {epoch - 1}" if epoch > 1 else "the initial ones"
         self.history.stop_reason = f"the risk was not finite in epoch {epoch}"
@@ -290,7 +286,7 @@ class Trainer:
             "seed": self.options.seed,
             "history": self.history.to_dict(),
             "model": dict(self.model.state_dict()),
-            "average": dict(self.average.state_dict()) if self.average is not None else None,
+            "average": self.average.state_dict() if self.average is not None else None,
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
             "random": torch.get_rng_state(),
@@ -319,18 +315,3 @@ def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
-
-
-def _moving_average(model: nn.Module, decay: float) -> AveragedModel:
-    """Exponential moving average of weights and buffers, with a warm-up so that short runs forget the start."""
-
-    @torch.no_grad()
-    def update(averaged: Any, current: Any, n_averaged: Any) -> None:
-        n = int(n_averaged)
-        share = 1 - min(decay, (1 + n) / (10 + n))
-        if averaged[0].is_floating_point():
-            torch._foreach_lerp_(averaged, current, share)
-        else:
-            torch._foreach_copy_(averaged, current)
-
-    return AveragedModel(model, multi_avg_fn=update, use_buffers=True)

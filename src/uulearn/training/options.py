@@ -36,7 +36,7 @@ class TrainingOptions:
     weight_decay: float = 0.0
     l2: float = 0.0
     clip_norm: float | None = None
-    ema: float | None = None
+    ema: float | None = 0.999
     precision: str = "auto"
     compile: bool = False
     device: str | torch.device = "cpu"
