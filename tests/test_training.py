@@ -110,7 +110,7 @@ def test_validation_and_test_figures():
     labels = 1 - sets
     run = trainer(validation=(DenseRows(X), sets), test=(DenseRows(X), labels), epochs=2)
     record = run.run()[-1]
-    scores = run.model(X).detach()
+    scores = run.final_model(X).detach()
     risk = uu_risk(scores, sets, PRIORS, PI)
     assert record["validation_unbiased"] == pytest.approx(risk.unbiased.item(), rel=1e-5)
     assert record["validation_corrected"] == pytest.approx(risk.corrected.item(), rel=1e-5)
