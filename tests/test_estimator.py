@@ -292,3 +292,9 @@ def test_small_fits_raise_no_warning(gaussians, quick):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         UUClassifier(**quick).fit(gaussians["X"][:100], gaussians["sets"][:100])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_refused(gaussians, quick):
+    with pytest.raises(ValueError, match=r"device='cuda' is asked for.*use device='auto'"):
+        UUClassifier(**quick | {"device": "cuda"}).fit(gaussians["X"], gaussians["sets"])

@@ -26,8 +26,8 @@ def test_without_replacement_is_exact_and_uses_rows_again_only_where_it_must(the
         assert drawn.realised_priors[which] == pytest.approx(Y[index].mean())
         assert drawn.repeats[which] == size - len(np.unique(index))
     for label in (0, 1):
-        members = int((Y == label).sum())
-        used = [np.bincount(index[Y[index] == label], minlength=200)[Y == label] for index in drawn.indices]
+        members = int((label == Y).sum())
+        used = [np.bincount(index[Y[index] == label], minlength=200)[label == Y] for index in drawn.indices]
         for count in (*used, used[0] + used[1]):
             assert count.max() - count.min() <= 1 or len(count) == 0  # nobody twice while somebody is left out
         wanted = [int(count.sum()) for count in used]

@@ -285,6 +285,8 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shared = {field.name: own[field.name] for field in dataclasses.fields(TrainingOptions) if field.name in own}
         if self.device == "auto":
             shared["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+        elif torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
         return TrainingOptions(**shared, seed=seed)
 
     def _choose_seed(self) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -19,10 +22,15 @@ from torch import Tensor
 from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarning
 from uulearn.training import Rows, TwoSets
 
-SAMPLED_ROWS = 2500
+MOST_ROWS = 20_000
+CHUNK_VALUES = 2**19
+SAMPLED_ROWS = 2_500
 SAMPLED_VALUES = 2**20  # of each set: a check should not need memory that training does not
 TELLING = 2.0
 CONTRADICTING = -3.0
+
+Floats = NDArray[np.float64]
+Scorer = Callable[[Tensor], Floats]
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,10 @@ class SetComparison:
 
     auc: float
     z: float
+    """Distance of the AUC from ½ in its standard errors under no difference (Mann–Whitney)."""
     rows: int
-    classifier: Any
+    toward_set1: Scorer
+    """Score of float32 rows of shape (n, columns); higher for rows that look like those of set 1."""
 
     @property
     def distinguishable(self) -> bool:
@@ -41,41 +51,86 @@ class SetComparison:
 
 
 def compare_sets(data: TwoSets, seed: int) -> SetComparison:
-    """Tell the sets apart by logistic regression and, only if that fails, by a small forest; two-fold held out."""
-    n_columns = max(1, math.prod(data.row_shape))
-    n_rows = max(200, min(SAMPLED_ROWS, SAMPLED_VALUES // n_columns))
+    """Tell the sets apart, two-fold held out: by the difference of their means and, only while that fails, by logistic
+    regression and by a small forest.
+    """
+    best = _by_means(data)
+    if best.distinguishable:
+        return best
+    n_rows = max(200, min(SAMPLED_ROWS, SAMPLED_VALUES // max(1, math.prod(data.row_shape))))
     samples = [data.sample(which, n_rows).flatten(1).numpy() for which in (0, 1)]
-    X = np.concatenate(samples)
-    membership = np.repeat([0, 1], [len(sample) for sample in samples])
-    fold = np.concatenate([np.arange(len(sample)) % 2 for sample in samples])
-    candidates = (
+    for classifier in (
         make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=50)),
         ExtraTreesClassifier(n_estimators=100, min_samples_leaf=5, random_state=seed % 2**32),
-    )
-    comparison: SetComparison | None = None
-    for classifier in candidates:
-        tried = _held_out(classifier, X, membership, fold)
-        comparison = tried if comparison is None or tried.z > comparison.z else comparison
-        if comparison.distinguishable:
+    ):
+        tried = _by_classifier(classifier, *samples)
+        best = max(best, tried, key=lambda comparison: comparison.z)
+        if best.distinguishable:
             break
-    assert comparison is not None
-    return comparison
+    return best
 
 
-def _held_out(classifier: Any, X: Any, membership: Any, fold: Any) -> SetComparison:
-    """Mean AUC over the two folds, and its distance from ½ in standard errors under no difference (Mann–Whitney)."""
-    aucs, variances = [], []
+def _by_means(data: TwoSets) -> SetComparison:
+    """Every column weighted by the difference of its means over its variance; two passes in small chunks."""
+    n_columns = max(1, math.prod(data.row_shape))
+    positions = [torch.linspace(0, size - 1, min(size, MOST_ROWS)).long() for size in data.sizes]
+    step = max(2, CHUNK_VALUES // n_columns)
+
+    def chunks(which: int, fold: int) -> list[Tensor]:
+        return list(torch.split(positions[which][fold::2], step))
+
+    means = np.zeros((2, 2, n_columns))
+    squares = np.zeros((2, 2, n_columns))
+    for which in (0, 1):
+        for fold in (0, 1):
+            for chunk in chunks(which, fold):
+                x = data.take(which, chunk).flatten(1).double()
+                means[which, fold] += x.sum(0).numpy()
+                squares[which, fold] += x.square().sum(0).numpy()
+            n = len(positions[which][fold::2])
+            means[which, fold] /= n
+            squares[which, fold] /= n
+    variance = (squares - means**2).mean(0).clip(0)
+    direction = np.divide(means[1] - means[0], variance, out=np.zeros((2, n_columns)), where=variance > 1e-12)
+    centre = means.mean((0, 1))
+
+    def scorer(weights: Floats) -> Scorer:
+        # Centred first: a column far from zero would otherwise swamp the rest in float32.
+        return lambda x: np.asarray((x.flatten(1).double() - torch.from_numpy(centre)) @ torch.from_numpy(weights))
+
+    folds = []
+    for held in (0, 1):
+        score = scorer(direction[1 - held])
+        folds.append([np.concatenate([score(data.take(which, c)) for c in chunks(which, held)]) for which in (0, 1)])
+    return _comparison(folds, scorer(direction.mean(0)))
+
+
+def _by_classifier(classifier: Any, sample0: NDArray[np.float32], sample1: NDArray[np.float32]) -> SetComparison:
+    X = np.concatenate([sample0, sample1])
+    membership = np.repeat([0, 1], [len(sample0), len(sample1)])
+    fold = np.concatenate([np.arange(len(sample)) % 2 for sample in (sample0, sample1)])
+    folds = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for held in (0, 1):
             classifier.fit(X[fold != held], membership[fold != held])
             scores = classifier.predict_proba(X[fold == held])[:, 1]
-            n1 = int(membership[fold == held].sum())
-            n0 = int((fold == held).sum()) - n1
-            aucs.append(roc_auc_score(membership[fold == held], scores))
-            variances.append((n0 + n1 + 1) / (12 * n0 * n1))
+            folds.append([scores[membership[fold == held] == which] for which in (0, 1)])
+    return _comparison(folds, lambda x: np.asarray(classifier.predict_proba(x.flatten(1).numpy())[:, 1]))
+
+
+def _comparison(folds: list[list[Floats]], toward_set1: Scorer) -> SetComparison:
+    aucs, variances = zip(*(_auc(*fold) for fold in folds), strict=True)
     auc = float(np.mean(aucs))
-    return SetComparison(auc, (auc - 0.5) / math.sqrt(sum(variances) / 4), len(X), classifier)
+    rows = sum(len(scores) for fold in folds for scores in fold)
+    return SetComparison(auc, (auc - 0.5) / math.sqrt(sum(variances) / 4), rows, toward_set1)
+
+
+def _auc(scores0: Floats, scores1: Floats) -> tuple[float, float]:
+    """Share of pairs in which the second score is the higher, and the variance of that share if nothing differs."""
+    n0, n1 = len(scores0), len(scores1)
+    auc = roc_auc_score(np.repeat([0, 1], [n0, n1]), np.concatenate([scores0, scores1]))
+    return float(auc), (n0 + n1 + 1) / (12 * n0 * n1)
 
 
 def warn_if_indistinguishable(comparison: SetComparison) -> None:
@@ -92,20 +147,15 @@ def warn_if_indistinguishable(comparison: SetComparison) -> None:
 
 def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], rows: Rows, labels: Tensor) -> None:
     """Warn when labelled rows say that the set declared richer in positives is the poorer one."""
-    n = len(labels)
-    n_positive = int(labels.sum())
-    if not comparison.distinguishable or n_positive in (0, n):
+    if not comparison.distinguishable or labels.min() == labels.max():
         return
-    X = TwoSets((rows, rows)).sample(0, SAMPLED_ROWS).flatten(1).numpy()
-    positions = np.linspace(0, n - 1, len(X)).astype(int)
-    y = labels.numpy()[positions]
-    toward_set1 = comparison.classifier.predict_proba(X)[:, 1]
+    chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLED_ROWS)).long()
+    toward_set1 = comparison.toward_set1(TwoSets((rows, rows)).take(0, chosen))
     richer = int(set_priors[1] > set_priors[0])
-    auc = roc_auc_score(y, toward_set1 if richer == 1 else -toward_set1)
-    n1 = int(y.sum())
-    n0 = len(y) - n1
-    z = (auc - 0.5) / math.sqrt((n0 + n1 + 1) / (12 * n0 * n1))
-    if z <= CONTRADICTING:
+    toward_richer = toward_set1 if richer == 1 else -toward_set1
+    y = labels[chosen].numpy()
+    auc, variance = _auc(toward_richer[y == 0], toward_richer[y == 1])
+    if (auc - 0.5) / math.sqrt(variance) <= CONTRADICTING:
         warnings.warn(
             f"the labelled rows contradict set_priors={set_priors}: rows like those of set {richer}, declared the "
             f"richer in positives, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "

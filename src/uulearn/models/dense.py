@@ -26,6 +26,8 @@ class Linear(nn.Module):
     torch.Size([5])
     """
 
+    accepts_bfloat16_rows = True
+
     def __init__(self, n_features: int) -> None:
         super().__init__()
         self.output = nn.Linear(n_features, 1)
@@ -67,6 +69,8 @@ class MLP(nn.Module):
     >>> sum(p.numel() for p in MLP(784).parameters())
     507901
     """
+
+    accepts_bfloat16_rows = True
 
     def __init__(
         self,

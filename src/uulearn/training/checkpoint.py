@@ -93,6 +93,8 @@ def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk:
             "l2",
             "clip_norm",
             "ema",
+            "precision",
+            "compile",
             "input_scale",
             "seed",
         )

@@ -19,6 +19,9 @@ RESIDENT_SHARE = 0.6
 """Share of an accelerator's free memory that the rows may take before they are streamed instead."""
 
 
+STAGED_BYTES = 2**20
+
+
 class Rows(ABC):
     """A table of rows that can be gathered by index into a buffer."""
 
@@ -60,11 +63,14 @@ class DenseRows(Rows):
         if out.dtype == self.dtype and out.device == self.device:
             torch.index_select(self.tensor, 0, index, out=out)
             return
-        if self._staging is None or len(self._staging) < len(index):
-            self._staging = torch.empty((len(index), *self.row_shape), dtype=self.dtype, device=self.device)
-        staged = self._staging[: len(index)]
-        torch.index_select(self.tensor, 0, index, out=staged)
-        out.copy_(staged)
+        # Through a buffer that stays in the processor's cache, or in one go where launches cost more than memory.
+        step = len(index) if self.device.type != "cpu" else max(1, STAGED_BYTES * self.n_rows // max(1, self.n_bytes))
+        for part, converted in zip(torch.split(index, step), torch.split(out, step), strict=True):
+            if self._staging is None or len(self._staging) < len(part):
+                self._staging = torch.empty((len(part), *self.row_shape), dtype=self.dtype, device=self.device)
+            staged = self._staging[: len(part)]
+            torch.index_select(self.tensor, 0, part, out=staged)
+            converted.copy_(staged)
 
     def slice(self, start: int, stop: int) -> Tensor:
         """A view of the rows from ``start`` to ``stop``."""
@@ -117,13 +123,16 @@ class TwoSets:
         """Shape of one row."""
         return self.rows[0].row_shape
 
+    def take(self, which: int, positions: Tensor) -> Tensor:
+        """Rows of one set at the given positions, as float32 on the CPU."""
+        out = torch.empty((len(positions), *self.row_shape))
+        self.rows[which].take(self._locate(which, positions).to(self.rows[which].device), out)
+        return out
+
     def sample(self, which: int, n: int) -> Tensor:
         """Up to ``n`` evenly spaced rows of one set, as float32 on the CPU."""
         size = self.sizes[which]
-        chosen = torch.linspace(0, size - 1, min(n, size)).long()
-        out = torch.empty((len(chosen), *self.row_shape))
-        self.rows[which].take(self._locate(which, chosen).to(self.rows[which].device), out)
-        return out
+        return self.take(which, torch.linspace(0, size - 1, min(n, size)).long())
 
     def place(self, device: torch.device) -> TwoSets:
         """The sets on the device if they fit beside the model, otherwise where they are."""
@@ -138,9 +147,15 @@ class TwoSets:
         indices = [None if i is None else i.to(device) for i in self.index]
         return TwoSets((first, second), (indices[0], indices[1]))
 
-    def batches(self, plan: BatchPlan, shuffles: tuple[Tensor, Tensor], device: torch.device) -> BatchStream:
-        """The batches of one epoch, rows of set 0 first."""
-        return BatchStream(self, plan, shuffles, device)
+    def batches(
+        self,
+        plan: BatchPlan,
+        shuffles: tuple[Tensor, Tensor],
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> BatchStream:
+        """The batches of one epoch, rows of set 0 first, in the given floating-point type."""
+        return BatchStream(self, plan, shuffles, device, dtype)
 
     def _locate(self, which: int, positions: Tensor) -> Tensor:
         index = self.index[which]
@@ -150,8 +165,15 @@ class TwoSets:
 class BatchStream:
     """Iterates over (rows, counts) of an epoch; the tensor of rows is overwritten by the next batch."""
 
-    def __init__(self, data: TwoSets, plan: BatchPlan, shuffles: tuple[Tensor, Tensor], device: torch.device) -> None:
-        self.data, self.plan, self.device = data, plan, device
+    def __init__(
+        self,
+        data: TwoSets,
+        plan: BatchPlan,
+        shuffles: tuple[Tensor, Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.data, self.plan, self.device, self.dtype = data, plan, device, dtype
         self.order = [data._locate(which, shuffles[which]).to(data.rows[which].device) for which in (0, 1)]
 
     def __iter__(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
@@ -167,7 +189,7 @@ class BatchStream:
         return n0, n1
 
     def _resident(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
-        buffer = torch.empty((self.plan.largest, *self.data.row_shape), device=self.device)
+        buffer = torch.empty((self.plan.largest, *self.data.row_shape), dtype=self.dtype, device=self.device)
         for batch in range(self.plan.n_batches):
             counts = self._gather(batch, buffer)
             yield buffer[: sum(counts)], counts
@@ -201,5 +223,5 @@ class BatchStream:
             if batch + 1 < self.plan.n_batches:
                 counts = send(batch + 1)
             compute.wait_event(copied[slot])
-            yield there[slot][: sum(here)].float(), here
+            yield there[slot][: sum(here)].to(self.dtype, copy=True), here
             used[slot].record(compute)

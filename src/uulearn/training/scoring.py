@@ -30,7 +30,7 @@ def score_rows(
     scorer: nn.Module = fold(dtype) if fold is not None else model.eval()
     rows_dtype = dtype if fold is not None else torch.float32
     per_row = max(1, torch.Size(rows.row_shape).numel()) * 4
-    chunk = max(256, CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) // per_row)
+    chunk = max(16, CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) // per_row)
     scores = torch.empty(rows.n_rows, device=device)
     try:
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16):
