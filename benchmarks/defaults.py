@@ -106,25 +106,25 @@ def study(dataset: str, seed: int, folder: Path, out: Path) -> None:
 
 
 def report(paths: list[Path]) -> None:
-    """Mean accuracy of the last epoch (and of the best) over seeds, for each dataset and pair of priors."""
+    """A Markdown table: mean accuracy of the last epoch (and of the best) over seeds, in percent."""
     runs = [found for path in paths for found in read_json(path).get("runs", [])]
     cells = sorted({(r["settings"]["dataset"], tuple(r["settings"]["set_priors"])) for r in runs}, key=str)
-    print(f"{'':26}" + "".join(f"{name[:12]:>14}" for name, _ in cells) + f"{'mean':>14}")
-    print(f"{'':26}" + "".join(f"{priors!s:>14}" for _, priors in cells))
+    print("| | " + " | ".join(f"{name} {priors}" for name, priors in cells) + " | mean | seeds |")
+    print("|---|" + "---|" * (len(cells) + 2))
     for variant in VARIANTS:
-        figures, lasts = "", []
-        for name, priors in cells:
-            own = [
-                r for r in runs
-                if r["variant"] == variant and r["settings"]["dataset"] == name
-                and tuple(r["settings"]["set_priors"]) == priors
-            ]  # fmt: skip
-            if not own:
-                figures += f"{'':>14}"
-                continue
-            lasts.append(statistics.mean(r["last"] for r in own))
-            figures += f"{100 * lasts[-1]:7.1f} ({100 * statistics.mean(r['best'] for r in own):.1f})"
-        print(f"{variant:26}{figures}{100 * statistics.mean(lasts) if lasts else float('nan'):14.2f}")
+        of_cell = [[r for r in runs if r["variant"] == variant and cell_of(r) == cell] for cell in cells]
+        if not all(of_cell):
+            continue
+        lasts = [statistics.mean(r["last"] for r in own) for own in of_cell]
+        bests = [statistics.mean(r["best"] for r in own) for own in of_cell]
+        figures = [f"{100 * last:.1f} ({100 * best:.1f})" for last, best in zip(lasts, bests, strict=True)]
+        mean = f"{100 * statistics.mean(lasts):.2f}"
+        print(f"| {variant} | " + " | ".join([*figures, mean, str(min(map(len, of_cell)))]) + " |")
+
+
+def cell_of(found: dict[str, Any]) -> tuple[str, tuple[float, ...]]:
+    """The column that a run belongs to."""
+    return found["settings"]["dataset"], tuple(found["settings"]["set_priors"])
 
 
 def main() -> None:

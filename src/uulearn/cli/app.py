@@ -5,6 +5,7 @@ Each command imports what it needs when it runs, so that ``--help`` answers at o
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -69,6 +70,10 @@ def main() -> None:
     debug = "--debug" in sys.argv
     try:
         app()
+    except BrokenPipeError:
+        # The reader of our output has gone (as `head` does); that is not an error, but Python would report one.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
         if debug:
             raise

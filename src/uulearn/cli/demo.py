@@ -127,12 +127,14 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
                 bar.advance(ticks)
     assert saved is not None
     outcomes = [outcome(task, method, histories[task.name][method]) for task in tasks for method in METHODS]
+    widths = "-".join(map(str, MODEL["hidden"]))
     console.print(
-        f"Digits (even against odd) and breast cancer (benign against malignant), each as two\n"
-        f"unlabeled sets, {SET_PRIORS[0]:.0%} and {SET_PRIORS[1]:.0%} positive; {epochs} epochs of a "
-        f"{'-'.join(map(str, MODEL['hidden']))} perceptron, seed {seed}.\n"
-        "Labels of the test part were used for the accuracies below and for nothing else.",
+        "Digits (even against odd) and breast cancer (benign against malignant), each\n"
+        f"as two unlabeled sets, {SET_PRIORS[0]:.0%} and {SET_PRIORS[1]:.0%} positive; {epochs} epochs of a {widths}\n"
+        f"perceptron, seed {seed}. Labels of the test part were used for the accuracies\n"
+        "below and for nothing else.\n",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(_table(outcomes))
     _write_csv(out / "table.csv", outcomes)
@@ -155,13 +157,14 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
 
 
 def _table(outcomes: list[Outcome]) -> Any:
+    from rich import box
     from rich.table import Table
 
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset", no_wrap=True)
     table.add_column("method", no_wrap=True)
-    for heading in ("accuracy", "best", "drop Δ_A", "last risk", "negative"):
-        table.add_column(heading, justify="right")
+    for heading in ("accuracy", "best", "drop Δ_A", "risk", "negative"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for position, row in enumerate(outcomes):
         table.add_row(
             row.dataset if position % len(METHODS) == 0 else "",

@@ -23,7 +23,7 @@ from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarnin
 from uulearn.training import Rows, TwoSets
 
 MOST_ROWS = 20_000
-CHUNK_VALUES = 2**19
+CHUNK_VALUES = 2**17
 SAMPLED_ROWS = 2_500
 SAMPLED_VALUES = 2**20  # of each set: a check should not need memory that training does not
 TELLING = 2.0

@@ -27,7 +27,8 @@ LossFunction = Callable[[Tensor], Tensor]
 
 def logistic(z: Tensor) -> Tensor:
     """ln(1 + exp(−z)), the paper's choice for training; its minimiser is the log-odds."""
-    return -F.logsigmoid(z)
+    # Beyond 50 the softplus is its argument to double precision; torch's own limit, 20, would cost digits.
+    return F.softplus(-z, threshold=50)
 
 
 def sigmoid(z: Tensor) -> Tensor:
