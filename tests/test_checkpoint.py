@@ -1,5 +1,6 @@
 """A run that is killed continues and ends, to the bit, as if it had not been."""
 
+import functools
 import json
 import os
 import signal
@@ -130,6 +131,121 @@ def test_another_runs_checkpoint_is_refused(tmp_path, gaussians, changes, named)
     fit(tmp_path, gaussians)
     with pytest.raises(CheckpointError, match=rf"another run \(different: {named}\)"):
         fit(tmp_path, gaussians, **changes)
+
+
+def test_code_and_layers_without_weights_belong_to_the_configuration(tmp_path, gaussians):
+    def stepped(optimizer, size):
+        return torch.optim.lr_scheduler.StepLR(optimizer, size)
+
+    cases = [
+        (
+            {"model_params": {"hidden": (8,), "dropout": 0.1}},
+            {"model_params": {"hidden": (8,), "dropout": 0.5}},
+            "model",
+        ),
+        ({"loss": lambda z: torch.exp(-z)}, {"loss": lambda z: torch.relu(1 - z)}, "risk"),
+        ({"slope": -0.1}, {"slope": -0.10000001}, "risk"),
+        (
+            {"scheduler": functools.partial(stepped, size=2)},
+            {"scheduler": functools.partial(stepped, size=3)},
+            "scheduler",
+        ),
+    ]
+    for number, (first, second, named) in enumerate(cases):
+        folder = tmp_path / str(number)
+        fit(folder, gaussians, **first)
+        assert fit(folder, gaussians, **first).history_.resumed_at == [6]
+        with pytest.raises(CheckpointError, match=rf"different: {named}\)"):
+            fit(folder, gaussians, **second)
+
+
+def test_a_single_changed_row_is_other_data(tmp_path, gaussians):
+    fit(tmp_path, gaussians)
+    X0 = gaussians["X0"].copy()
+    X0[123, 1] += 1e-3
+    with pytest.raises(CheckpointError, match="different: data"):
+        fit(tmp_path, gaussians | {"X0": X0})
+
+
+def test_fewer_epochs_than_stored_are_refused(tmp_path, gaussians):
+    fit(tmp_path, gaussians)
+    with pytest.raises(CheckpointError, match="has 6 epochs behind it, more than epochs=2"):
+        fit(tmp_path, gaussians, epochs=2)
+
+
+def test_an_unusable_folder_is_found_before_the_work(tmp_path, gaussians):
+    path = tmp_path / "file"
+    path.write_text("mine")
+    seen = []
+    with pytest.raises(CheckpointError, match="cannot be written.*choose another"):
+        UUClassifier((0.8, 0.2), epochs=2, checkpoint_dir=path).fit_sets(
+            gaussians["X0"], gaussians["X1"], callback=lambda record, model: seen.append(record)
+        )
+    assert seen == []
+    assert path.read_text() == "mine"
+
+
+def test_labels_given_to_the_resumed_part_are_owned_up_to(tmp_path, gaussians):
+    fit(tmp_path, gaussians)
+    arguments = {"epochs": 8, "checkpoint_every": 2, "random_state": 0, "model_params": {"hidden": (8,)}}
+    classifier = UUClassifier((0.8, 0.2), 0.5, checkpoint_dir=tmp_path, **arguments)
+    classifier.fit_sets(gaussians["X0"], gaussians["X1"], test_data=(gaussians["X_test"], gaussians["y_test"]))
+    assert classifier.history_.labels_used
+    accuracies = classifier.history_.column("test_accuracy")
+    assert accuracies[:6] == [None] * 6
+    assert isinstance(accuracies[7], float)
+    with pytest.raises(KeyError, match="no epoch recorded 'validation_unbiased'"):
+        classifier.history_.column("validation_unbiased")
+
+
+def test_killed_between_writing_and_renaming(tmp_path, gaussians):
+    """The process dies with the new checkpoint on disk under its temporary name."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        textwrap.dedent(RUN).replace(
+            "torch.set_num_threads(1)",
+            "torch.set_num_threads(1)\n"
+            "import os, pathlib, signal\n"
+            "plain, calls = pathlib.Path.replace, []\n"
+            "def replace(self, target):\n"
+            "    calls.append(target)\n"
+            "    if len(calls) == 8 and not os.path.exists(sys.argv[1] + '/killed'):\n"
+            "        open(sys.argv[1] + '/killed', 'w').close()\n"
+            "        os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    return plain(self, target)\n"
+            "pathlib.Path.replace = replace\n",
+        )
+    )
+    folder = tmp_path / "checkpoints"
+    assert finish(start(script, folder, tmp_path / "resumed", 0)) == -signal.SIGKILL
+    assert len(list(folder.glob(".*.tmp"))) == 1
+    assert finish(start(script, folder, tmp_path / "resumed", 0)) == 0
+    assert list(folder.glob(".*.tmp")) == []
+    assert finish(start(script, "", tmp_path / "unbroken", 0)) == 0
+    expected, resumed = load_file(tmp_path / "unbroken"), load_file(tmp_path / "resumed")
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", torch.optim.RMSprop, torch.optim.NAdam, torch.optim.LBFGS])
+@pytest.mark.parametrize(
+    "scheduler",
+    [
+        torch.optim.lr_scheduler.ReduceLROnPlateau,
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20, cycle_momentum=False),
+        lambda o: torch.optim.lr_scheduler.SequentialLR(
+            o,
+            [torch.optim.lr_scheduler.ConstantLR(o), torch.optim.lr_scheduler.ExponentialLR(o, 0.9)],
+            milestones=[2],
+        ),
+    ],
+)
+def test_optimizers_and_schedulers_resume_exactly(tmp_path, gaussians, optimizer, scheduler):
+    options = {"optimizer": optimizer, "scheduler": scheduler, "model": "linear", "model_params": None, "lr": 0.01}
+    whole = fit(tmp_path / "whole", gaussians, **options, epochs=7)
+    fit(tmp_path / "parts", gaussians, **options, epochs=3)
+    parts = fit(tmp_path / "parts", gaussians, **options, epochs=7)
+    assert parts.history_.resumed_at == [3]
+    np.testing.assert_array_equal(whole.decision_function(gaussians["X"]), parts.decision_function(gaussians["X"]))
 
 
 def test_other_data_are_refused(tmp_path, gaussians):

@@ -62,7 +62,7 @@ def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
         ("a,b,c\n", "holds no rows"),
         ("", "holds no rows"),
         ("a,b\n1,2\n", "lacks the column 'c'"),
-        ("1,2\n3,4\n", "has 2 features, but UUClassifier is expecting 3"),
+        ("5,2\n3,4\n", "has 2 features, but UUClassifier is expecting 3"),
         ("a,b,c\n1,2,nan\n", "contains NaN"),
         (b"\xff\xfe\x00", "not a CSV in UTF-8"),
     ],
@@ -77,6 +77,20 @@ def test_bad_rows_get_one_sentence(model, tmp_path, content, text):
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "scored.csv").exists()
+
+
+def test_columns_that_are_only_numbered_are_a_header(tmp_path, gaussians):
+    UUClassifier((0.8, 0.2), model="linear", epochs=1).fit(gaussians["X"], gaussians["sets"]).save(tmp_path / "model")
+    pd.DataFrame(gaussians["X_test"][:5]).to_csv(tmp_path / "rows.csv", index=False)
+    done = uulearn("predict", tmp_path / "model", tmp_path / "rows.csv")
+    assert len(done.stdout.splitlines()) == 1 + 5
+
+
+def test_a_reader_that_leaves_is_no_error(model, tmp_path, gaussians):
+    np.save(tmp_path / "rows.npy", np.tile(gaussians["X_test"], (40, 1)))
+    command = f"{sys.executable} -m uulearn predict {model} {tmp_path / 'rows.npy'} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("score,probability,class\n", "")
 
 
 def test_bad_paths_get_one_sentence(model, tmp_path):
@@ -94,9 +108,8 @@ def test_demo_writes_everything_and_its_next_command_works(tmp_path):
     written = sorted(path.name for path in (tmp_path / "uulearn-demo").iterdir())
     assert written == ["demo.png", "model", "new_rows.csv", "table.csv"]
     assert (tmp_path / "uulearn-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    command = done.stdout.strip().splitlines()[-1].split()
-    assert command[0] == "uulearn"
-    following = uulearn(*command[1:], cwd=tmp_path)
+    command = done.stdout.strip().splitlines()[-1]
+    following = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert (following.returncode, following.stderr) == (0, "")
     scored = pd.read_csv(tmp_path / "uulearn-demo" / "scored.csv")
     assert len(scored) == 540

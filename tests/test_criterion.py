@@ -1,5 +1,6 @@
 """`UURisk` inside anyone's training loop."""
 
+import pickle
 import shutil
 
 import pytest
@@ -68,6 +69,21 @@ def test_a_batch_that_lacks_a_set_gives_zero_brackets_and_zero_gradient(method, 
     else:
         assert parts.objective == 0
         assert (scores.grad == 0).all()
+
+
+def test_an_infinite_loss_of_a_row_that_does_not_count_is_no_nan():
+    scores = torch.tensor([-200.0, 1.0], requires_grad=True)
+    value = make(loss=lambda z: torch.exp(-z))(scores, torch.tensor([0, 0]))
+    value.backward()
+    assert value == 0
+    assert (scores.grad == 0).all()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "sigmoid", "ramp", "double_hinge", "squared", "zero_one"])
+@pytest.mark.parametrize("method", METHODS)
+def test_pickles(loss, method, batch):
+    criterion = pickle.loads(pickle.dumps(make(method, loss=loss)))
+    assert criterion(*batch) == make(method, loss=loss)(*batch)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -225,8 +225,31 @@ def test_interrupting_keeps_what_was_learned(gaussians, quick):
     classifier = UUClassifier(**quick)
     with pytest.raises(KeyboardInterrupt):
         classifier.fit(gaussians["X"], gaussians["sets"], callback=interrupt)
-    assert classifier.history_.stop_reason == "interrupted after 3 epochs"
+    assert classifier.history_.stop_reason == "stopped by KeyboardInterrupt after 3 epochs"
     assert classifier.predict(gaussians["X"]).shape == (800,)
+
+
+def test_a_failing_callback_keeps_what_was_learned_and_sees_the_model_in_eval_mode(gaussians, quick):
+    modes = []
+
+    def fail(record, model):
+        modes.append(model.training)
+        if record["epoch"] == 3:
+            raise OSError("no network")
+
+    classifier = UUClassifier(**quick | {"ema": None})
+    with pytest.raises(OSError, match="no network"):
+        classifier.fit(gaussians["X"], gaussians["sets"], callback=fail)
+    assert modes == [False] * 3
+    assert classifier.history_.stop_reason == "stopped by OSError after 3 epochs"
+    assert classifier.predict(gaussians["X"]).shape == (800,)
+
+
+def test_lazy_layers_get_their_shapes(gaussians, quick):
+    model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(1))
+    classifier = UUClassifier(**quick | {"model": lambda: model, "model_params": None, "epochs": 60})
+    classifier.fit(gaussians["X"], gaussians["sets"])
+    assert accuracy_score(gaussians["y_test"], classifier.predict(gaussians["X_test"])) > 0.9
 
 
 def test_summary_says_what_was_assumed(gaussians, quick):
@@ -264,7 +287,7 @@ def test_bad_values_of_every_parameter_are_refused_by_name_and_value(name, gauss
 
 
 def test_every_parameter_has_a_rule():
-    judged_elsewhere = {"set_priors", "target_prior", "method", "slope", "loss", "random_state"}
+    judged_elsewhere = {"set_priors", "target_prior", "method", "slope", "loss"}  # by the risk, tested below
     assert set(RULES) | judged_elsewhere == set(UUClassifier((0.8, 0.2)).get_params())
 
 

@@ -75,6 +75,14 @@ def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
         )
 
 
+@pytest.mark.parametrize("n", [8, 12])
+def test_a_handful_of_labels_is_enough_when_they_are_clear(n, gaussians):
+    X = np.repeat([[1.5, 1.5, 1.5], [-1.5, -1.5, -1.5]], n // 2, axis=0) + np.linspace(0, 0.1, n)[:, None]
+    y = np.repeat([1, 0], n // 2)
+    with pytest.warns(SwappedPriorsWarning):
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=(X, y))
+
+
 def test_very_uneven_sets(gaussians):
     rng = np.random.default_rng(0)
     many = rng.normal(size=(7000, 3)) - 1.5

@@ -124,6 +124,8 @@ def test_bad_sets_are_refused(sets, text, counts, quick):
         (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
         (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),
         (torch.zeros(0, 3), torch.zeros(5, 3), r"0 sample\(s\)"),
+        (torch.zeros(5, 0), torch.zeros(5, 0), r"0 feature\(s\)"),
+        (torch.zeros(5, 3).to_sparse(), torch.zeros(5, 3), r"sparse tensor.*to_dense"),
         (torch.zeros(5, 3, dtype=torch.complex64), torch.zeros(5, 3), "Complex data not supported"),
         (np.array([["a"], ["b"]]), np.zeros((5, 1)), r"could not convert|numeric|dtype"),
     ],
@@ -152,11 +154,13 @@ def test_score_needs_both_sets_and_says_what_to_use_for_labels(counts, quick):
 @pytest.mark.parametrize(
     ("held_out", "text"),
     [
-        ({"test_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, "labels must be 1 for positive.*got 2"),
+        ({"test_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, r"labels must be 1 and 0.*got the values \[0, 1, 2\]"),
         ({"test_data": (np.zeros((4, 3)), [0, 1])}, "4 rows and 2 labels"),
         ({"test_data": np.zeros((4, 3))}, "must be a pair"),
         ({"test_data": (np.zeros((4, 2)), [0, 1, 1, 1])}, "test_data has 2 features"),
         ({"validation_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, "sets must be 0 or 1"),
+        ({"test_data": (np.zeros((4, 3)), [0, 1, -1, 1])}, r"labels must be 1 and 0, or 1 and -1.*\[-1, 0, 1\]"),
+        ({"validation_data": (np.ones((4, 3)), [1, 1, 1, 1])}, "no row of set 0"),
         ({"validation_data": (np.full((4, 3), np.nan), [0, 1, 0, 1])}, "Input validation_data contains NaN"),
     ],
 )
@@ -171,3 +175,15 @@ def test_unfitted(counts, quick):
     for call in ("predict", "predict_proba", "decision_function", "summary", "save"):
         with pytest.raises(NotFittedError):
             getattr(UUClassifier(**quick), call)(*([] if call == "summary" else [counts[0]]))
+
+
+def test_a_failed_refit_leaves_the_fitted_estimator_as_it_was(counts, quick):
+    X, sets = counts
+    classifier = UUClassifier(**quick | {"epochs": 1}).fit(pd.DataFrame(X, columns=["a", "b", "c"]), sets)
+    before = classifier.predict(pd.DataFrame(X, columns=["a", "b", "c"]))
+    with pytest.raises(ValueError, match="sets must be 0 or 1"):
+        classifier.fit(np.zeros((300, 5)), sets + 1)
+    np.testing.assert_array_equal(classifier.predict(pd.DataFrame(X, columns=["a", "b", "c"])), before)
+    classifier.fit_sets(torch.tensor(X[:150]), torch.tensor(X[150:]))
+    assert not hasattr(classifier, "feature_names_in_")
+    assert classifier.predict(X).shape == (300,)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import save as save_tensors
 from torch import nn
 
 from uulearn import UUClassifier
@@ -121,6 +122,8 @@ def put(*keys):
     [
         (put("format_version", 2), "format 2.*install a newer uulearn"),
         (put("format_version", "new"), "format 'new'"),
+        (put("format_version", True), "format True"),
+        (put("format_version", 0), "format 0"),
         (put("format", "other"), "does not describe a uulearn model"),
         (put("files", "weights", "name", "../../etc/passwd"), "no file that save writes"),
         (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or a link"),
@@ -175,6 +178,77 @@ def test_a_pickle_in_place_of_the_weights_is_not_run(saved, tmp_path):
     with pytest.raises(ModelFormatError, match="not a model that can be loaded"):
         UUClassifier.load(saved)
     assert not (tmp_path / "ran").exists()
+
+
+def replace_file(folder, stem, suffix, content):
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{stem}-{digest[:16]}.{suffix}"
+    (folder / name).write_bytes(content)
+    rewrite(folder, put("files", stem, {"name": name, "bytes": len(content), "sha256": digest}))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda w: w.double() if w.is_floating_point() else w, "weights do not fit the model"),
+        (lambda w: w * float("nan") if w.is_floating_point() else w, "not all finite"),
+    ],
+)
+def test_odd_weights_are_refused(saved, fitted, change, text):
+    weights = {name: change(value).contiguous() for name, value in fitted.model_.state_dict().items()}
+    replace_file(saved, "weights", "safetensors", save_tensors(weights))
+    with pytest.raises(ModelFormatError, match=text):
+        UUClassifier.load(saved)
+
+
+@pytest.mark.parametrize("content", [b'{"epochs": 5}', b"[]", b"{}x", b'{"epochs": [3]}', b'{"other": 1}'])
+def test_odd_histories_are_refused(saved, content):
+    replace_file(saved, "history", "json", content)
+    with pytest.raises(ModelFormatError, match="not a model that can be loaded"):
+        UUClassifier.load(saved)
+
+
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"9" * 5000, b"\xff\xfe", b"null"])
+def test_odd_manifests_are_refused(saved, content):
+    (saved / "model.json").write_bytes(content)
+    with pytest.raises(ModelFormatError, match=r"model\.json"):
+        UUClassifier.load(saved)
+
+
+def test_arrays_are_stored_and_what_is_no_json_is_refused_when_saving(tmp_path, gaussians):
+    classifier = UUClassifier(
+        np.array([0.8, 0.2]), np.float32(0.5), model="linear", epochs=1, checkpoint_dir=tmp_path / "c"
+    )
+    classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path / "model")
+    loaded = UUClassifier.load(tmp_path / "model")
+    assert list(loaded.set_priors) == [0.8, 0.2]
+    assert loaded.checkpoint_dir is None
+    classifier.optimizer_params = {"betas": object()}
+    with pytest.raises(ValueError, match="cannot be stored as JSON"):
+        classifier.save(tmp_path / "other")
+
+
+def test_leftovers_of_a_killed_save_are_removed(fitted, saved):
+    leftover = saved / ".weights-0123456789abcdef.safetensors.abc.tmp"
+    leftover.write_bytes(b"half")
+    mine = saved / ".notes"
+    mine.write_text("mine")
+    fitted.save(saved)
+    assert not leftover.exists()
+    assert mine.exists()
+
+
+def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
+    class Stateful(nn.Linear):
+        def get_extra_state(self):
+            return {"step": 1}
+
+        def set_extra_state(self, state):
+            pass
+
+    classifier = UUClassifier((0.8, 0.2), model=Stateful(3, 1), epochs=1).fit(gaussians["X"], gaussians["sets"])
+    with pytest.raises(ValueError, match="'_extra_state' is no tensor"):
+        classifier.save(tmp_path)
 
 
 def test_links_and_missing_folders_are_refused(saved, tmp_path):

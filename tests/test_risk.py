@@ -173,3 +173,8 @@ def test_different_corrections_for_the_two_brackets():
     assert parts.negative < 0
     mixed = uu_risk(scores, sets, (0.6, 0.4), 0.5, method=("abs", "relu"))
     assert mixed.corrected.item() == pytest.approx(-parts.positive.item())
+
+
+def test_labels_other_than_two_are_refused():
+    with pytest.raises(ValueError, match=r"labels must be 1 and 0, or 1 and -1, got \[2, 3\]"):
+        pn_risk(torch.zeros(2), torch.tensor([2, 3]), 0.5)

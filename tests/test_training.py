@@ -81,14 +81,34 @@ def test_history_records_the_mean_over_batches():
     plan = BatchPlan((90, 60), 50)
     orders = plan.shuffles(1, 1)
     own = [(sets == which).nonzero().flatten()[orders[which]] for which in (0, 1)]
-    below = corrected = 0.0
+    corrected = 0.0
+    for batch in range(plan.n_batches):
+        rows = torch.cat([index[part] for index, part in zip(own, plan.bounds(batch), strict=True)])
+        corrected += uu_risk(scores[rows], sets[rows], PRIORS, PI).corrected.item() / plan.n_batches
+    assert record["corrected"] == pytest.approx(corrected, rel=1e-5)
+
+
+def test_share_of_batches_below_zero():
+    """Small batches of unequal size and a model of fixed, well-separating scores: some brackets fall below zero."""
+    X, sets = table(n0=33, n1=20)
+    run = trainer(data=(X, sets), lr=1e-30, epochs=1, batch_size=8)
+    with torch.no_grad():
+        run.model.output.weight.fill_(4.0)
+    plan = run.plan
+    assert len({sum(plan.counts(batch)) for batch in range(plan.n_batches)}) > 1
+    scores = run.model(X).detach()
+    record = run.run()[0]
+    own = [(sets == which).nonzero().flatten()[plan.shuffles(1, 1)[which]] for which in (0, 1)]
+    below = []
     for batch in range(plan.n_batches):
         rows = torch.cat([index[part] for index, part in zip(own, plan.bounds(batch), strict=True)])
         parts = uu_risk(scores[rows], sets[rows], PRIORS, PI)
-        below += float(parts.positive < 0) / plan.n_batches
-        corrected += parts.corrected.item() / plan.n_batches
-    assert record["positive_below_zero"] == pytest.approx(below)
-    assert record["corrected"] == pytest.approx(corrected, rel=1e-5)
+        below.append([float(parts.positive < 0), float(parts.negative < 0)])
+    positive, negative = np.mean(below, axis=0)
+    assert 0 < positive < 1
+    assert 0 < negative < 1
+    assert record["positive_below_zero"] == pytest.approx(positive)
+    assert record["negative_below_zero"] == pytest.approx(negative)
 
 
 def test_history_of_an_overfitting_run():
@@ -145,6 +165,15 @@ def test_l2_is_keras_style_and_coupled():
     torch.testing.assert_close(decayed.model.hidden[0].weight, expected)
     torch.testing.assert_close(decayed.model.output.weight, plain.model.output.weight)
     torch.testing.assert_close(decayed.model.hidden[1].weight, plain.model.hidden[1].weight)
+
+
+def test_a_submodule_called_kernels_is_no_list_of_kernels():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernels = nn.Linear(2, 1)
+
+    assert [tuple(k.shape) for k in kernel_parameters(Net())] == [(1, 2)]
 
 
 def test_kernels_of_an_unknown_model_are_its_products_and_convolutions():
@@ -212,6 +241,52 @@ def test_schedulers_by_epoch_batch_and_plateau():
         return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=10.0, threshold_mode="abs")
 
     assert trainer(scheduler=plateau, lr=0.1, epochs=4).run()[-1]["lr"] < 0.1
+
+
+def test_weight_decay_is_what_was_asked_for():
+    parameter = [nn.Parameter(torch.zeros(2))]
+    for name, asked in (("adamw", 0.0), ("adam", 0.0), ("sgd", 0.3), (torch.optim.AdamW, 0.2)):
+        optimizer = build_optimizer(TrainingOptions(optimizer=name, weight_decay=asked), parameter)
+        assert optimizer.param_groups[0]["weight_decay"] == asked
+
+
+def test_optimizers_of_ones_own_need_not_know_the_fused_kernels():
+    class Own(torch.optim.Adam):
+        def __init__(self, params, lr):
+            super().__init__(params, lr=lr)
+
+    assert trainer(optimizer=Own).run().stop_reason == "all 3 epochs done"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "interval", "text"),
+    [
+        (lambda optimizer: "cosine", "epoch", "must return a torch learning-rate scheduler, got 'cosine'"),
+        (lambda optimizer: None, "epoch", "must return a torch learning-rate scheduler, got None"),
+        (torch.optim.lr_scheduler.ReduceLROnPlateau, "batch", "use scheduler_interval='epoch'"),
+    ],
+)
+def test_bad_schedulers_are_refused(scheduler, interval, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        trainer(scheduler=scheduler, scheduler_interval=interval)
+
+
+def test_the_average_follows_buffers_that_are_replaced_and_copies_counters():
+    class Centred(nn.Module):
+        def __init__(self, n_features):
+            super().__init__()
+            self.layer, self.norm = Linear(n_features), nn.BatchNorm1d(n_features)
+            self.register_buffer("mean", torch.zeros(n_features))
+
+        def forward(self, x):
+            if self.training:
+                self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+            return self.layer(self.norm(x - self.mean))
+
+    run = trainer(Centred, ema=0.5, epochs=10)
+    run.run()
+    torch.testing.assert_close(run.final_model.mean, run.model.mean, rtol=0.3, atol=0.05)
+    assert run.final_model.norm.num_batches_tracked == run.model.norm.num_batches_tracked == 30
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,16 @@ def main() -> None:
         # The reader of our output has gone (as `head` does); that is not an error, but Python would report one.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
-    except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        OSError,
+        ArithmeticError,
+        ImportError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
         if debug:
             raise
         typer.echo(f"error: {error}", err=True)

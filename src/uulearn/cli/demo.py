@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,7 +119,7 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
     tasks = demo_tasks(seed)
     histories: dict[str, dict[str, History]] = {task.name: {} for task in tasks}
     saved: UUClassifier | None = None
-    with Progress(console=Console(stderr=True), transient=True, disable=not console.is_terminal) as bar:
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         ticks = bar.add_task("training", total=len(tasks) * len(METHODS))
         for task in tasks:
             for method in METHODS:
@@ -152,8 +156,17 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
     console.print("\nThe model saved:", highlight=False)
     console.print(saved.summary(), highlight=False, soft_wrap=True)
     console.print("\nNext, score rows with it:", highlight=False)
-    command = f"uulearn predict {out / 'model'} {out / 'new_rows.csv'} --out {out / 'scored.csv'}"
+    arguments = ["predict", out / "model", out / "new_rows.csv", "--out", out / "scored.csv"]
+    command = shlex.join([*_own_name(), *map(str, arguments)])
     console.print(f"  {command}", highlight=False, soft_wrap=True)
+
+
+def _own_name() -> list[str]:
+    """How this command was called, so that the next one can be called likewise."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return [os.path.relpath(sys.executable), "-m", "uulearn"]
+    return ["uulearn"] if shutil.which("uulearn") == str(called.absolute()) else [os.path.relpath(called)]
 
 
 def _table(outcomes: list[Outcome]) -> Any:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from uulearn.estimator import UUClassifier
+from uulearn.risk import get_loss
 from uulearn.training.storage import write_atomically
 
 
@@ -22,7 +24,7 @@ def run_predict(model: Path, rows: Path, out: Path | None) -> None:
     if hasattr(classifier, "feature_names_in_"):
         del classifier.feature_names_in_  # read_numbers has put the columns in order
     scores = classifier.decision_function(X)
-    probability = classifier.predict_proba(X)[:, 1]
+    probability = get_loss(classifier.loss).probability(torch.from_numpy(scores).double())
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["score", "probability", "class"])
@@ -50,7 +52,7 @@ def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
             lines = [line for line in csv.reader(file) if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); save it as such, or as .npy.") from error
-    header = lines.pop(0) if lines and not all(map(_is_number, lines[0])) else None
+    header = lines.pop(0) if lines and _is_header(lines[0]) else None
     if not lines:
         raise ValueError(f"{path} holds no rows; pass at least one row of numbers.")
     width = len(header or lines[0])
@@ -71,6 +73,12 @@ def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
             raise ValueError(f"{path} lacks the column {missing[0]!r} that the model was trained on; add it.")
         table = table[:, [header.index(name) for name in names]]
     return table
+
+
+def _is_header(line: list[str]) -> bool:
+    """Names of columns; also the plain numbers, from 0 or 1, that tools write for columns without names."""
+    counted = [[str(start + column) for column in range(len(line))] for start in (0, 1)]
+    return not all(map(_is_number, line)) or (len(line) > 1 and line in counted)
 
 
 def _is_number(field: str) -> bool:

@@ -31,7 +31,7 @@ from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.precision import multiplies_bfloat16
-from uulearn.training.storage import module_device
+from uulearn.training.scoring import module_device
 
 
 class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -215,10 +215,11 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
-        check_parameters(self.get_params(deep=False))
-        rows = inputs.read_rows(X, self, reset=True, any_shape=not isinstance(self.model, str))
+        columns = self._unfitted()
+        rows = columns._read(X, "X", reset=True)
         membership = inputs.read_sets(sets, rows.n_rows)
-        return self._fit(TwoSets.from_membership(rows, membership), validation_data, test_data, callback)
+        data = TwoSets.from_membership(rows, membership)
+        return self._fit(data, columns, validation_data, test_data, callback)
 
     def fit_sets(
         self,
@@ -230,49 +231,62 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback: Callback | None = None,
     ) -> Self:
         """Train on set 0 and set 1, given apart; neither is copied. See `fit` for the rest."""
-        check_parameters(self.get_params(deep=False))
-        any_shape = not isinstance(self.model, str)
-        rows0 = inputs.read_rows(X0, self, reset=True, any_shape=any_shape, name="X0")
-        rows1 = inputs.read_rows(X1, self, reset=False, any_shape=any_shape, name="X1")
-        return self._fit(TwoSets((rows0, rows1)), validation_data, test_data, callback)
+        columns = self._unfitted()
+        data = TwoSets((columns._read(X0, "X0", reset=True), columns._read(X1, "X1")))
+        return self._fit(data, columns, validation_data, test_data, callback)
+
+    def _unfitted(self) -> Self:
+        """A twin that learns about the columns, so that this one changes only when there is a model to go with them."""
+        parameters = self.get_params(deep=False)
+        check_parameters(parameters)
+        return type(self)(**parameters)
 
     def _fit(
         self,
         data: TwoSets,
+        columns: Self,
         validation_data: tuple[Any, Any] | None,
         test_data: tuple[Any, Any] | None,
         callback: Callback | None,
     ) -> Self:
         inputs.check_set_sizes(data.sizes)
         priors = (float(self.set_priors[0]), float(self.set_priors[1]))
-        validation = self._read_held_out(validation_data, "validation_data", inputs.read_sets)
-        test = self._read_held_out(test_data, "test_data", inputs.read_labels)
-        warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
+        validation = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
+        if validation is not None:
+            inputs.check_both_sets(validation[1])
+        test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
         seed = self._choose_seed()
-        comparison = guards.compare_sets(data, seed)
-        guards.warn_if_indistinguishable(comparison)
-        if test is not None:
-            guards.warn_if_swapped(comparison, priors, *test)
-
         options = self._options(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = build_model(self.model, data.row_shape, self.model_params)
             self._check_output(model, data)
+        warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
+        comparison = guards.compare_sets(data, seed)
+        guards.warn_if_indistinguishable(comparison)
+        if test is not None:
+            guards.warn_if_swapped(comparison, priors, *test)
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # given above, with the sizes at hand
             risk = UURisk(priors, self.target_prior, self.loss, self.method, self.slope)
         trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
         try:
             trainer.run()
-        except (NonFiniteRiskError, KeyboardInterrupt):
+        except BaseException as error:
             # What was learned is not thrown away: the estimator can predict with it, and save it.
-            self._adopt(trainer)
+            if len(trainer.history) or isinstance(error, NonFiniteRiskError):
+                self._adopt(trainer, columns)
             raise
-        self._adopt(trainer)
+        self._adopt(trainer, columns)
         return self
 
-    def _adopt(self, trainer: Trainer) -> None:
+    def _adopt(self, trainer: Trainer, columns: Self) -> None:
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+        for name, value in vars(columns).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
         self.history_ = trainer.history
         self.model_ = trainer.final_model
         self.classes_ = np.array([0, 1])
@@ -314,7 +328,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = data.sample(0, 2) * self.input_scale
         try:
             with torch.no_grad():
-                scores = copy.deepcopy(model).cpu().eval()(x)
+                scores = model.cpu().eval()(x)  # also gives lazy layers their shapes
         except (RuntimeError, ValueError, TypeError) as error:
             raise ValueError(
                 f"the model cannot take rows of shape {data.row_shape}: {error}; change the model or reshape X."
@@ -368,8 +382,8 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return 1 - risk.unbiased.item()
 
-    def _read(self, X: Any, name: str) -> Rows:
-        return inputs.read_rows(X, self, reset=False, any_shape=len(self.row_shape_) > 1, name=name)
+    def _read(self, X: Any, name: str, reset: bool = False) -> Rows:
+        return inputs.read_rows(X, self, reset=reset, any_shape=not isinstance(self.model, str), name=name)
 
     def _scores(self, rows: Rows) -> Tensor:
         device = module_device(self.model_)

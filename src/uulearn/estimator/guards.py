@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import mannwhitneyu
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -27,7 +28,8 @@ CHUNK_VALUES = 2**17
 SAMPLED_ROWS = 2_500
 SAMPLED_VALUES = 2**20  # of each set: a check should not need memory that training does not
 TELLING = 2.0
-CONTRADICTING = -3.0
+CONTRADICTING = 0.02
+"""Largest p-value (Mann–Whitney, exact for few rows) at which labels are said to contradict the priors."""
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Tensor], Floats]
@@ -154,8 +156,9 @@ def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], 
     richer = int(set_priors[1] > set_priors[0])
     toward_richer = toward_set1 if richer == 1 else -toward_set1
     y = labels[chosen].numpy()
-    auc, variance = _auc(toward_richer[y == 0], toward_richer[y == 1])
-    if (auc - 0.5) / math.sqrt(variance) <= CONTRADICTING:
+    positives, negatives = toward_richer[y == 1], toward_richer[y == 0]
+    if mannwhitneyu(positives, negatives, alternative="less").pvalue < CONTRADICTING:
+        auc, _ = _auc(negatives, positives)
         warnings.warn(
             f"the labelled rows contradict set_priors={set_priors}: rows like those of set {richer}, declared the "
             f"richer in positives, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "

@@ -92,8 +92,8 @@ def read_labels(labels: Any, n_rows: int) -> Tensor:
         raise ValueError(f"test_data has {n_rows} rows and {len(values)} labels; pass one label per row.")
     found = set(np.unique(values).tolist())
     if not (found <= {0, 1} or found <= {-1, 1}):
-        odd = sorted(found - {0, 1}, key=str)[0]
-        raise ValueError(f"labels must be 1 for positive and 0 (or -1) for negative, got {odd!r}.")
+        shown = sorted(found, key=str)[:5]
+        raise ValueError(f"labels must be 1 and 0, or 1 and -1, with 1 for positive, got the values {shown}.")
     return torch.from_numpy(np.asarray(values == 1).astype(np.int64))
 
 
@@ -125,10 +125,13 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
             f"Expected 2D array, got a tensor of shape {tuple(X.shape)} for {name}; reshape it to (rows, columns), or "
             "pass a model of your own for rows of another shape."
         )
+    if X.layout != torch.strided:
+        raise ValueError(f"{name} is a sparse tensor ({X.layout}); pass X.to_dense(), or a SciPy sparse matrix.")
     if X.is_complex():
         raise ValueError(f"Complex data not supported: {name} is {X.dtype}; pass real numbers.")
-    if len(X) == 0:
-        raise ValueError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+    if X.numel() == 0:
+        missing = "sample(s)" if len(X) == 0 else "feature(s)"
+        raise ValueError(f"Found array with 0 {missing} (shape={tuple(X.shape)}) while a minimum of 1 is required.")
     return DenseRows(X)
 
 
@@ -144,7 +147,7 @@ def _as_tensor(array: Any) -> Tensor:
 
 
 def _check_finite(rows: Rows, name: str) -> None:
-    """Refuse NaN, infinities and what overflows float32, looking at a few megabytes at a time."""
+    """Refuse NaN, infinities and what overflows float32; dense rows are looked at a few megabytes at a time."""
     if isinstance(rows, SparseRows):
         with np.errstate(over="ignore"):  # what overflows is reported below
             chunks = [torch.from_numpy(rows.matrix.data.astype(np.float32))]

@@ -44,7 +44,7 @@ def _flag(value: Any) -> bool:
 
 def _device(value: Any) -> bool:
     try:
-        return bool(torch.device("cpu" if value == "auto" else value))
+        return torch.device("cpu" if value == "auto" else value).type in ("cpu", "cuda")
     except (RuntimeError, TypeError):
         return False
 
@@ -69,11 +69,16 @@ RULES: dict[str, Rule] = {
     "ema": Rule(lambda v: v is None or (_number(v) and 0 < v < 1), "None or a number between 0 and 1", 1.0),
     "precision": Rule(lambda v: v in PRECISIONS, f"one of {', '.join(map(repr, PRECISIONS))}", "float16"),
     "compile": Rule(_flag, "True or False", "yes"),
-    "device": Rule(_device, "'auto' or a torch device such as 'cpu' or 'cuda'", "gpu"),
+    "device": Rule(_device, "'auto', 'cpu' or a CUDA device such as 'cuda' or 'cuda:1'", "gpu"),
     "input_scale": Rule(lambda v: _number(v) and v != 0, "a finite number other than 0", 0.0),
     "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
     "checkpoint_every": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
     "progress": Rule(_flag, "True or False", "bar"),
+    "random_state": Rule(
+        lambda v: v is None or isinstance(v, np.random.RandomState) or (_whole(v) and 0 <= v < 2**63),
+        "None, a whole number of at least 0 or a numpy RandomState",
+        -1,
+    ),
 }
 
 

@@ -26,7 +26,7 @@ from uulearn.estimator.parameters import check_parameters
 from uulearn.exceptions import ModelFormatError
 from uulearn.models import build_model
 from uulearn.training import History
-from uulearn.training.storage import write_atomically
+from uulearn.training.storage import remove_leftovers, write_atomically
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
@@ -47,9 +47,12 @@ def save(classifier: UUClassifier, folder: Path) -> None:
     """Write a fitted classifier."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
-    weights = {
-        name: value.detach().cpu().contiguous().clone() for name, value in classifier.model_.state_dict().items()
-    }
+    state = classifier.model_.state_dict()
+    if odd := [name for name, value in state.items() if not isinstance(value, torch.Tensor)]:
+        raise ValueError(
+            f"the model's state {odd[0]!r} is no tensor and cannot be stored without pickle; make it a buffer."
+        )
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     files = {
         "weights": _write(folder, "weights", "safetensors", save_tensors(weights)),
@@ -62,7 +65,10 @@ def save(classifier: UUClassifier, folder: Path) -> None:
         "uulearn_version": __version__,
         "class": "UUClassifier",
         "parameters": {name: _encode(value) for name, value in classifier.get_params(deep=False).items()}
-        | {"random_state": None if classifier.random_state is None else classifier.seed_},
+        | {
+            "random_state": None if classifier.random_state is None else classifier.seed_,
+            "checkpoint_dir": None,  # a folder of the machine that trained; a later fit must not write there unasked
+        },
         "fitted": {
             "row_shape": list(classifier.row_shape_),
             "feature_names": None if names is None else [str(name) for name in names],
@@ -78,6 +84,8 @@ def save(classifier: UUClassifier, folder: Path) -> None:
     for old in folder.iterdir():
         if FILE_NAME.fullmatch(old.name) and old.name not in current:
             old.unlink()
+    remove_leftovers(folder, "*.json")
+    remove_leftovers(folder, "*.safetensors")
 
 
 def _write(folder: Path, stem: str, suffix: str, content: bytes) -> dict[str, Any]:
@@ -99,6 +107,8 @@ def _encode(value: Any) -> Any:
         return value
     if isinstance(value, Path | torch.device):
         return str(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, tuple | list):
         return {type(value).__name__: [_encode(item) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -106,6 +116,8 @@ def _encode(value: Any) -> Any:
     name = str(getattr(value, "__qualname__", type(value).__qualname__))
     if getattr(torch.optim, name, None) is value:
         return {"torch.optim": name}
+    if not callable(value):
+        raise ValueError(f"{value!r} cannot be stored as JSON; use numbers, strings, lists and dicts in parameters.")
     return {"code": name}
 
 
@@ -125,7 +137,7 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
         parameters = _parameters(cls, manifest["parameters"], replaced, folder)
         fitted, files = manifest["fitted"], manifest["files"]
         weights = load_tensors(_read(folder, files["weights"]))
-        history = History.from_dict(json.loads(_read(folder, files["history"])))
+        history = _history(json.loads(_read(folder, files["history"])))
         classifier = cls(**parameters)
         check_parameters(classifier.get_params(deep=False))
         row_shape = tuple(int(size) for size in fitted["row_shape"])
@@ -155,12 +167,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise ModelFormatError(f"{path} is a link or too large to be a manifest; pass a directory written by save.")
     try:
         manifest = json.loads(path.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFormatError(f"{path} is truncated or damaged ({error}); save the model again.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFormatError(f"{path} does not describe a uulearn model; pass a directory written by save.")
     version = manifest.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise ModelFormatError(
             f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}; this "
             f"version reads up to {FORMAT_VERSION}, so install a newer uulearn."
@@ -232,18 +244,27 @@ def _decode(value: Any, missing: list[str]) -> Any:
     return None
 
 
+def _history(data: Any) -> History:
+    history = History.from_dict(data)
+    if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
+        raise ValueError("its history is not a list of epochs")
+    return history
+
+
 def _rebuild(classifier: UUClassifier, row_shape: tuple[int, ...], weights: dict[str, torch.Tensor]) -> nn.Module:
     """The module with its weights; a named model is laid out without memory until the shapes are known to agree."""
     named = isinstance(classifier.model, str)
     with torch.device("meta" if named else "cpu"):
         model = build_model(classifier.model, row_shape, classifier.model_params)
-    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in weights.items()}
+    expected = {name: (tuple(value.shape), value.dtype) for name, value in model.state_dict().items()}
+    found = {name: (tuple(value.shape), value.dtype) for name, value in weights.items()}
     if expected != found:
         odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
         raise ModelFormatError(
             f"the stored weights do not fit the model: {odd[0]} should be {expected.get(odd[0])} and is "
             f"{found.get(odd[0])}; pass the model that was trained."
         )
+    if not all(bool(value.isfinite().all()) for value in weights.values()):
+        raise ModelFormatError("the stored weights are not all finite numbers; train and save the model again.")
     model.load_state_dict(weights, assign=named)
     return model.eval()

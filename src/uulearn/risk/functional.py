@@ -76,17 +76,21 @@ def row_weights(sets: Tensor, coefficients: UUCoefficients, dtype: torch.dtype =
 
 def weighted_risk(scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method) -> UURiskParts:
     """All parts of the risk from scores and row weights, both of shape (n,) and in float32 or wider."""
-    if_positive, if_negative = loss(scores), loss(-scores)
-    positive = (weights.positive * if_positive).sum()
-    negative = (weights.negative * if_negative).sum()
+    positive = _weighted_sum(weights.positive, scores, loss)
+    negative = _weighted_sum(weights.negative, -scores, loss)
     unbiased = positive + negative
     if method.objective == "membership":
-        taken_positive = weights.membership > 0
-        per_row = torch.where(taken_positive, if_positive, if_negative)
-        return UURiskParts(positive, negative, unbiased, unbiased, (weights.membership.abs() * per_row).sum())
+        side = torch.sign(weights.membership)
+        objective = _weighted_sum(weights.membership.abs(), side * scores, loss)
+        return UURiskParts(positive, negative, unbiased, unbiased, objective)
     f1, f2 = method.corrections
     corrected = f1(positive) + f2(negative)
     return UURiskParts(positive, negative, unbiased, corrected, corrected)
+
+
+def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
+    """Σ w·ℓ(z), where rows of weight zero count nothing even if their loss is infinite."""
+    return (weights * loss(torch.where(weights == 0, 0, margins))).sum()
 
 
 def uu_risk(
@@ -136,9 +140,10 @@ def estimate(
     """`uu_risk` with its arguments already resolved."""
     scores = flat_scores(scores)
     sets = flat_sets(sets, len(scores))
+    weights = row_weights(sets, coefficients, scores.dtype)
     if sets.dtype != torch.bool:
-        scores = _check_sets(scores, sets)
-    return weighted_risk(scores, row_weights(sets, coefficients, scores.dtype), loss, method)
+        weights = _check_sets(weights, sets)
+    return weighted_risk(scores, weights, loss, method)
 
 
 def pn_risk(
@@ -158,6 +163,9 @@ def pn_risk(
     scores = flat_scores(scores)
     if labels.numel() != len(scores):
         raise ValueError(f"labels must have one value per score, got {labels.numel()} for {len(scores)} scores.")
+    found = set(torch.unique(labels).tolist())
+    if not (found <= {0, 1} or found <= {-1, 1}):
+        raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
     is_positive = (labels.reshape(-1) == 1).to(scores.dtype)
     is_negative = 1 - is_positive
     positive = pi * (is_positive * margin_loss(scores)).sum() / is_positive.sum().clamp(min=1)
@@ -186,16 +194,16 @@ def flat_sets(sets: Tensor, n_rows: int) -> Tensor:
     return sets
 
 
-def _check_sets(scores: Tensor, sets: Tensor) -> Tensor:
-    """Refuse memberships other than 0 and 1, and return the scores.
+def _check_sets(weights: RowWeights, sets: Tensor) -> RowWeights:
+    """Refuse memberships other than 0 and 1, and return the weights.
 
     Inside a compiled graph or a vmap values cannot be read, and on an accelerator a look would stall the queue: there
-    the scores of unknown rows become NaN, so that the mistake is loud all the same.
+    the weights of unknown rows become NaN, so that the mistake is loud all the same.
     """
     unknown = (sets != 0) & (sets != 1)
     hidden = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(sets)
     if hidden or sets.device.type != "cpu":
-        return torch.where(unknown, torch.nan, scores)
+        return RowWeights(*(torch.where(unknown, torch.nan, part) for part in weights))
     if unknown.any():
         raise ValueError(f"sets must be 0 or 1, the set that each row came from, got {sets[unknown][0].item():g}.")
-    return scores
+    return weights

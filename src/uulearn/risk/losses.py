@@ -51,6 +51,11 @@ def squared(z: Tensor) -> Tensor:
     return (1 - z).square() / 4
 
 
+def squared_probability(z: Tensor) -> Tensor:
+    """The link of the squared loss: (1 + z)/2 clipped to [0, 1]."""
+    return ((1 + z) / 2).clamp(0, 1)
+
+
 def zero_one(z: Tensor) -> Tensor:
     """(1 − sign z)/2, that is ½ at z = 0. For evaluation: it carries no gradient."""
     return (1 - torch.sign(z.detach())) / 2
@@ -83,7 +88,7 @@ LOSSES: dict[str, MarginLoss] = {
         MarginLoss("sigmoid", sigmoid),
         MarginLoss("ramp", ramp),
         MarginLoss("double_hinge", double_hinge),
-        MarginLoss("squared", squared, proper=True, probability=lambda z: ((1 + z) / 2).clamp(0, 1)),
+        MarginLoss("squared", squared, proper=True, probability=squared_probability),
         MarginLoss("zero_one", zero_one, trainable=False),
     )
 }

@@ -24,17 +24,18 @@ class MovingAverage:
         self.decay = decay
         self.n_updates = 0
         self.module = copy.deepcopy(model).eval()
-        self._averaged, self._counters = _split(self.module)
-        self._current, self._current_counters = _split(model)
+        self._model = model
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the model's present weights; counters are copied."""
         n = self.n_updates
         share = 1.0 - min(self.decay, (1 + n) / (10 + n)) if n else 1.0
-        torch._foreach_lerp_(self._averaged, self._current, share)
-        if self._counters:
-            torch._foreach_copy_(self._counters, self._current_counters)
+        # Read anew each time: a module may put new tensors in the place of its buffers.
+        (averaged, counters), (current, current_counters) = _split(self.module), _split(self._model)
+        torch._foreach_lerp_(averaged, current, share)
+        if counters:
+            torch._foreach_copy_(counters, current_counters)
         self.n_updates += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -70,5 +70,5 @@ class BatchPlan:
                 f"batches grew from {self.batch_size:,} to {self.largest:,} rows; collect more rows of the smaller set "
                 "or raise batch_size.",
                 UnevenSetsWarning,
-                stacklevel=4,
+                stacklevel=5,
             )

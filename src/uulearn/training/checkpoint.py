@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from uulearn.exceptions import CheckpointError
+from uulearn.risk import UURisk
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import TwoSets
 from uulearn.training.storage import load_tree, remove_leftovers, save_tree
 
 FILE_NAME = "checkpoint.safetensors"
 FORMAT = 1
-SAMPLED_ROWS = 1024
+HASHED_VALUES = 2**20
 
 
 class Checkpoint:
@@ -36,13 +41,13 @@ class Checkpoint:
             ) from error
         except OSError as error:
             raise CheckpointError(
-                f"the checkpoint {self.path} cannot be written ({error.strerror or error}); free space there or choose "
-                "another checkpoint_dir."
+                f"the checkpoint {self.path} cannot be written ({error.strerror or error}); choose another "
+                "checkpoint_dir, or make this one writable with space left."
             ) from error
 
     def read(self) -> dict[str, Any] | None:
         """The stored state, None where there is none yet."""
-        remove_leftovers(self.path)
+        remove_leftovers(self.path.parent, self.path.name)
         if not self.path.exists():
             return None
         try:
@@ -57,8 +62,8 @@ class Checkpoint:
             )
         return state
 
-    def resume(self, fingerprint: dict[str, str]) -> dict[str, Any] | None:
-        """The stored state of this same run, None where there is none; an error if it is another run's."""
+    def resume(self, fingerprint: dict[str, str], epochs: int) -> dict[str, Any] | None:
+        """The stored state of this same run, None where there is none; an error if it is another's or further on."""
         state = self.read()
         if state is None:
             return None
@@ -69,6 +74,12 @@ class Checkpoint:
                 f"{self.path} belongs to another run (different: {', '.join(differing)}); delete it to train from the "
                 "start, or choose another checkpoint_dir."
             )
+        done = len(state["history"]["epochs"])
+        if done > epochs:
+            raise CheckpointError(
+                f"{self.path} has {done} epochs behind it, more than epochs={epochs}; ask for at least {done}, or "
+                "choose another checkpoint_dir."
+            )
         return state
 
 
@@ -78,44 +89,51 @@ def stored_seed(folder: str | Path) -> int | None:
     return None if state is None else int(state["seed"])
 
 
-def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk: str) -> dict[str, str]:
+def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk: UURisk) -> dict[str, str]:
     """What must agree for a run to be continued; the number of epochs may grow."""
+    free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device"}
     described = {
-        name: _describe(getattr(options, name))
-        for name in (
-            "batch_size",
-            "lr",
-            "optimizer",
-            "optimizer_params",
-            "scheduler",
-            "scheduler_interval",
-            "weight_decay",
-            "l2",
-            "clip_norm",
-            "ema",
-            "precision",
-            "compile",
-            "input_scale",
-            "seed",
-        )
+        field.name: _describe(getattr(options, field.name))
+        for field in dataclasses.fields(options)
+        if field.name not in free
     }
+    weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
     return described | {
-        "risk": risk,
+        "risk": _describe((risk.set_priors, risk.target_prior, risk.loss.name, risk.loss.function))
+        + _describe((risk.method.name, *risk.method.corrections)),
         "device": torch.device(options.device).type,
-        "model": _digest(*[value for value in model.state_dict().values() if isinstance(value, Tensor)]),
-        "data": _digest(*(data.sample(which, SAMPLED_ROWS) for which in (0, 1))) + f" {data.sizes}",
+        "model": _digest([repr(model), *weights]),
+        "data": f"{data.sizes} " + _digest(chunk for which in (0, 1) for chunk in _chunks(data, which)),
     }
+
+
+def _chunks(data: TwoSets, which: int) -> Iterator[Tensor]:
+    step = max(1, HASHED_VALUES // max(1, math.prod(data.row_shape)))
+    for positions in torch.split(torch.arange(data.sizes[which]), step):
+        yield data.take(which, positions)
 
 
 def _describe(value: Any) -> str:
+    """Values as they print; functions by name and code, so that two lambdas are two."""
+    if isinstance(value, functools.partial):
+        return f"partial({_describe(value.func)}, {_describe(value.args)}, {_describe(value.keywords)})"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_describe, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_describe(item)}' for key, item in value.items())}}}"
     if callable(value):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(dict(value)) if hasattr(value, "keys") else repr(value)
+        code = getattr(value, "__code__", None)
+        body = "" if code is None else f" {_digest([code.co_code.hex() + repr(code.co_names) + repr(code.co_consts)])}"
+        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}{body}"
+    return repr(value)
 
 
-def _digest(*tensors: Tensor) -> str:
+def _digest(parts: Iterable[Tensor | str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    for tensor in tensors:
-        digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    for part in parts:
+        if isinstance(part, str):
+            digest.update(part.encode())
+        else:
+            digest.update(f"{tuple(part.shape)}{part.dtype}".encode())
+            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

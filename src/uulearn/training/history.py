@@ -41,8 +41,11 @@ class History:
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:
-        """One figure over all epochs."""
-        return [record[name] for record in self.epochs]
+        """One figure over all epochs; None for epochs that lack it (a resumed run may be given more to evaluate)."""
+        if self.epochs and not any(name in record for record in self.epochs):
+            known = sorted({key for record in self.epochs for key in record})
+            raise KeyError(f"no epoch recorded {name!r}; recorded are {', '.join(known)}")
+        return [record.get(name) for record in self.epochs]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists and numbers, ready for JSON."""

@@ -15,17 +15,19 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import LOSSES, UURisk, UURiskParts
-from uulearn.risk.functional import RowWeights, flat_scores, row_weights, uu_risk, weighted_risk
+from uulearn.risk.corrections import get_method
+from uulearn.risk.functional import RowWeights, flat_scores, row_weights, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.batches import BatchPlan
 from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.history import History
-from uulearn.training.options import TrainingOptions, build_optimizer, kernel_parameters
+from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.rows import Rows, TwoSets
 from uulearn.training.scoring import score_rows
 
+UNBIASED = get_method("unbiased")
 CALLBACK_STOP = "the callback asked to stop"
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 
@@ -85,7 +87,7 @@ class Trainer:
         takes_half = getattr(self.model, "accepts_bfloat16_rows", False)
         self.rows_dtype = self.dtype if takes_half else torch.float32
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
-        self.scheduler = options.scheduler(self.optimizer) if options.scheduler else None
+        self.scheduler = build_scheduler(options, self.optimizer)
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
         self.kernels = kernel_parameters(self.model) if options.l2 else []
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
@@ -101,14 +103,20 @@ class Trainer:
         """Train to the last epoch, from a checkpoint of this run if there is one."""
         self.plan.warn_if_grown()
         checkpoint = Checkpoint(self.options.checkpoint_dir) if self.options.checkpoint_dir else None
-        identity = fingerprint(self.options, self.model, self.data, repr(self.risk)) if checkpoint else {}
+        identity = fingerprint(self.options, self.model, self.data, self.risk) if checkpoint else {}
         try:
             with _own_randomness(self.options.seed, self.device):
-                if checkpoint and (state := checkpoint.resume(identity)):
-                    self._restore(state)
+                if checkpoint:
+                    state = checkpoint.resume(identity, self.options.epochs)
+                    if state is not None:
+                        self._restore(state)
+                    else:  # a folder or a state that cannot be written is found out now, not after hours
+                        checkpoint.write(self._state(identity))
                 self._epochs(checkpoint, identity)
-        except KeyboardInterrupt:
-            self.history.stop_reason = f"interrupted after {len(self.history)} epochs"
+        except NonFiniteRiskError:
+            raise
+        except BaseException as error:
+            self.history.stop_reason = f"stopped by {type(error).__name__} after {len(self.history)} epochs"
             raise
         finally:
             self.model.eval()
@@ -120,10 +128,11 @@ class Trainer:
             while self.history.stop_reason is None:
                 record = self._epoch(len(self.history) + 1)
                 bar.update(len(self.history), record)
+                self.model.eval()
                 if self.callback and self.callback(record, self.final_model):
                     self.history.stop_reason = CALLBACK_STOP
-                elif len(self.history) >= self.options.epochs:
-                    self.history.stop_reason = f"all {len(self.history)} epochs done"
+                elif len(self.history) == self.options.epochs:
+                    self.history.stop_reason = self._all_done()
                 finished = self.history.stop_reason is not None
                 if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
                     checkpoint.write(self._state(identity))
@@ -192,7 +201,7 @@ class Trainer:
         if self.scheduler is None or self.options.scheduler_interval == "batch":
             return
         if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(record.get("validation_corrected", record["corrected"]))
+            self.scheduler.step(record.get("validation_corrected", record["objective"]))
         else:
             self.scheduler.step()
 
@@ -206,25 +215,14 @@ class Trainer:
 
     @torch.no_grad()
     def _figures(self, parts: UURiskParts, scores: Tensor, weights: RowWeights) -> Tensor:
-        wrong = LOSSES["zero_one"]
-        zero_one = (weights.positive * wrong(scores)).sum() + (weights.negative * wrong(-scores)).sum()
-        return torch.stack(
-            (
-                parts.positive,
-                parts.negative,
-                parts.corrected,
-                parts.objective,
-                zero_one,
-                parts.positive,
-                parts.negative,
-            )
-        )
+        zero_one = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
+        return torch.stack((parts.positive, parts.negative, parts.corrected, parts.objective, zero_one))
 
     def _record(self, epoch: int, figures: Tensor, rows: Tensor) -> dict[str, Any]:
         figures = figures.cpu().double()
-        figures[:, 5:] = (figures[:, 5:] < 0).double()
-        means = (figures * (rows.double() / rows.sum())[:, None]).sum(0).tolist()
-        positive, negative, corrected, objective, zero_one, positive_below, negative_below = means
+        means = (figures * (rows.double() / rows.sum())[:, None]).sum(0)
+        positive, negative, corrected, objective, zero_one = means.tolist()
+        positive_below, negative_below = (figures[:, :2] < 0).double().mean(0).tolist()
         return {
             "epoch": epoch,
             "positive": positive,
@@ -243,12 +241,12 @@ class Trainer:
         if self.validation is not None:
             rows, sets = self.validation
             scores = self._score(rows)
-            arguments = (scores, sets, self.risk.set_priors, self.risk.target_prior)
-            parts = weighted_risk(scores, row_weights(sets, self.risk.coefficients), self.risk.loss, self.risk.method)
+            weights = row_weights(sets, self.risk.coefficients)
+            parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method)
             for name in ("positive", "negative", "unbiased", "corrected"):
                 figures[f"validation_{name}"] = getattr(parts, name).item()
-            zero_one = uu_risk(*arguments, loss="zero_one", method="unbiased")
-            figures["validation_zero_one"] = zero_one.unbiased.item()
+            wrong = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED)
+            figures["validation_zero_one"] = wrong.unbiased.item()
         if self.test is not None:
             rows, labels = self.test
             figures["test_accuracy"] = ((self._score(rows) > 0) == (labels == 1)).double().mean().item()
@@ -283,6 +281,9 @@ class Trainer:
             f"overflows, or method 'unbiased', whose risk has no lower bound. The last good weights, {kept}, are kept."
         )
 
+    def _all_done(self) -> str:
+        return f"all {self.options.epochs} epochs done"
+
     def _state(self, identity: dict[str, str]) -> dict[str, Any]:
         return {
             "fingerprint": identity,
@@ -298,9 +299,10 @@ class Trainer:
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.history = History.from_dict(state["history"])
+        self.history.labels_used |= self.test is not None
         self.history.resumed_at.append(len(self.history))
-        if len(self.history) < self.options.epochs and self.history.stop_reason != CALLBACK_STOP:
-            self.history.stop_reason = None  # more epochs are asked for than the stored run had
+        if self.history.stop_reason != CALLBACK_STOP:  # more or fewer epochs may be asked for than by the stored run
+            self.history.stop_reason = self._all_done() if len(self.history) == self.options.epochs else None
         self.model.load_state_dict(state["model"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
@@ -56,9 +57,12 @@ def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]
     arguments = dict(options.optimizer_params or {})
     if isinstance(optimizer, type):
         arguments.setdefault("lr", options.lr)
-        if options.weight_decay:
+        if "weight_decay" in inspect.signature(optimizer).parameters:
+            # Always, since some optimizers (AdamW) would decay by a default of their own.
             arguments.setdefault("weight_decay", options.weight_decay)
-        if issubclass(optimizer, FUSED) and not {"fused", "foreach", "differentiable"} & arguments.keys():
+        elif options.weight_decay:
+            raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
+        if optimizer in FUSED and not {"fused", "foreach", "differentiable"} & arguments.keys():
             arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
     elif options.weight_decay:
         raise ValueError(
@@ -76,10 +80,22 @@ def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]
     return built
 
 
+def build_scheduler(options: TrainingOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
+    """The scheduler that the factory makes, checked."""
+    if options.scheduler is None:
+        return None
+    scheduler = options.scheduler(optimizer)
+    if not isinstance(scheduler, LRScheduler):
+        raise TypeError(f"the scheduler factory must return a torch learning-rate scheduler, got {scheduler!r}.")
+    if isinstance(scheduler, ReduceLROnPlateau) and options.scheduler_interval == "batch":
+        raise ValueError("ReduceLROnPlateau follows a figure of the epoch; use scheduler_interval='epoch' with it.")
+    return scheduler
+
+
 def kernel_parameters(model: nn.Module) -> list[Tensor]:
     """The weights that Keras-style L2 acts on: what ``model.kernels()`` names, else all products and convolutions."""
     named = getattr(model, "kernels", None)
-    if callable(named):
+    if callable(named) and not isinstance(named, nn.Module):
         return list(named())
     products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
     return [module.weight for module in model.modules() if isinstance(module, products)]

@@ -10,6 +10,11 @@ from uulearn.training.rows import Rows
 CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 
 
+def module_device(module: nn.Module) -> torch.device:
+    """The device of a module's first parameter, the CPU if it has none."""
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+
+
 @torch.no_grad()
 def score_rows(
     model: nn.Module,
@@ -24,7 +29,7 @@ def score_rows(
     A model with a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`) is scored through what that
     returns, with rows of that type; any other model under autocast. The model's mode is left as it was.
     """
-    device = device or next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device or module_device(model)
     was_training = model.training
     fold = getattr(model, "for_inference", None)
     scorer: nn.Module = fold(dtype) if fold is not None else model.eval()

@@ -10,10 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+
+def _read_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+UMASK = _read_umask()  # once: it can only be read by setting it, which other threads must not meet
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -27,9 +35,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         # mkstemp makes private files; give the result the mode that a plain open() would have given it.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
+        temporary.chmod(0o666 & ~UMASK)
         temporary.replace(path)
         _sync_folder(path.parent)
     except BaseException:
@@ -37,9 +43,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
-def remove_leftovers(path: Path) -> None:
-    """Delete temporary files that a killed process left beside ``path``."""
-    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+def remove_leftovers(folder: Path, name: str) -> None:
+    """Delete temporary files that a killed process left where it wrote files whose names match the pattern."""
+    for leftover in folder.glob(f".{name}.*.tmp"):
         leftover.unlink(missing_ok=True)
 
 
@@ -99,8 +105,3 @@ def _decode(node: Any, tensors: dict[str, Tensor]) -> Any:
         return float.fromhex(value)
     items = [_decode(item, tensors) for item in value]
     return tuple(items) if kind == "tuple" else items
-
-
-def module_device(module: torch.nn.Module) -> torch.device:
-    """The device of a module's first parameter, the CPU if it has none."""
-    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
