@@ -230,7 +230,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on set 0 and set 1, given apart; neither is copied. See `fit` for the rest."""
+        """Train on set 0 and set 1, given apart, without putting them together in memory. See `fit` for the rest."""
         columns = self._unfitted()
         data = TwoSets((columns._read(X0, "X0", reset=True), columns._read(X1, "X1")))
         return self._fit(data, columns, validation_data, test_data, callback)
