@@ -21,7 +21,7 @@ from uulearn.estimator import guards, inputs, persistence
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.summary import summarize
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
-from uulearn.models import ModelLike, build_model
+from uulearn.models import ModelLike, build_model, check_scores
 from uulearn.risk import UURisk, get_loss, uu_risk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
@@ -260,7 +260,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = build_model(self.model, data.row_shape, self.model_params)
-            self._check_output(model, data)
+            check_scores(model, data.sample(0, 2) * self.input_scale)
         warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
         comparison = guards.compare_sets(data, seed)
         guards.warn_if_indistinguishable(comparison)
@@ -322,23 +322,6 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{name} must be a pair of rows and one value per row, got {type(held_out).__name__}.")
         rows = self._read(held_out[0], name)
         return rows, read_targets(held_out[1], rows.n_rows)
-
-    def _check_output(self, model: torch.nn.Module, data: TwoSets) -> None:
-        """One look at the scores of two rows, before any work, tells a model that does not fit the data."""
-        x = data.sample(0, 2) * self.input_scale
-        try:
-            with torch.no_grad():
-                scores = model.cpu().eval()(x)  # also gives lazy layers their shapes
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise ValueError(
-                f"the model cannot take rows of shape {data.row_shape}: {error}; change the model or reshape X."
-            ) from error
-        if not isinstance(scores, Tensor) or scores.shape not in ((2,), (2, 1)):
-            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(
-                f"the model must give one score a row, of shape (n,) or (n, 1), but gave {shape} for 2 rows; end it in "
-                "one output."
-            )
 
     # ----------------------------------------------------------------------------------------------------- prediction
 

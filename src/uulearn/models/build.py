@@ -1,4 +1,4 @@
-"""From what a user passes as ``model`` to a module."""
+"""From what a user passes as ``model`` to a module that is known to fit the rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from uulearn.models.dense import MLP, Linear
 
@@ -24,7 +25,6 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
 
     Examples
     --------
-    >>> import torch
     >>> build_model("mlp", (4,), {"hidden": (8,)})(torch.zeros(2, 4)).shape
     torch.Size([2])
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
@@ -57,3 +57,31 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
     if not isinstance(built, nn.Module):
         raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
     return built
+
+
+def check_scores(model: nn.Module, x: Tensor) -> None:
+    """One look at the scores of a few rows, before any work, tells a model that does not fit the data.
+
+    It also gives lazy layers their shapes.
+
+    Examples
+    --------
+    >>> check_scores(nn.Linear(3, 2), torch.zeros(2, 3))
+    Traceback (most recent call last):
+        ...
+    ValueError: the model must give one score a row, of shape (n,) or (n, 1), but gave (2, 2) for 2 rows; ...
+    """
+    try:
+        with torch.no_grad():
+            scores = model.cpu().eval()(x)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"the model cannot take rows of shape {tuple(x.shape[1:])}: {error}; change the model or reshape X."
+        ) from error
+    n = len(x)
+    if not isinstance(scores, Tensor) or scores.shape not in ((n,), (n, 1)):
+        shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(
+            f"the model must give one score a row, of shape (n,) or (n, 1), but gave {shape} for {n} rows; end it in "
+            "one output."
+        )
