@@ -57,13 +57,14 @@ def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("a,b,c\n1,2,x\n", "'x' in row 1, column c is not a number"),
+        ("a,b,c\n1,2,x\n", "'x' in row 1, column c is not a finite number"),
+        ("a;b;c\n1;2;3\n", "is the separator a comma?"),
         ("a,b,c\n1,2\n", "row 1 has 2 fields and the first line 3"),
         ("a,b,c\n", "holds no rows"),
         ("", "holds no rows"),
         ("a,b\n1,2\n", "lacks the column 'c'"),
         ("5,2\n3,4\n", "has 2 features, but UUClassifier is expecting 3"),
-        ("a,b,c\n1,2,nan\n", "contains NaN"),
+        ("a,b,c\n1,2,nan\n", "'nan' in row 1, column c is not a finite number"),
         (b"\xff\xfe\x00", "not a CSV in UTF-8"),
     ],
 )
@@ -94,6 +95,11 @@ def test_a_reader_that_leaves_is_no_error(model, tmp_path, gaussians):
 
 
 def test_bad_paths_get_one_sentence(model, tmp_path):
+    np.save(tmp_path / "rows.npy", np.zeros((2, 3)))
+    folder = uulearn("predict", model, tmp_path / "rows.npy", "--out", tmp_path)
+    assert (folder.returncode, "is a folder" in folder.stderr) == (2, True)
+    file = uulearn("demo", "--out", tmp_path / "rows.npy")
+    assert (file.returncode, "is a file" in file.stderr) == (2, True)
     missing = uulearn("predict", model, tmp_path / "none.csv")
     assert (missing.returncode, "is not a file" in missing.stderr) == (2, True)
     no_model = uulearn("predict", tmp_path, tmp_path / "none.csv")

@@ -4,11 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+from torch import nn
 
 from uulearn import UUClassifier
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
+    OneSidedPredictionsWarning,
+    SuspiciousScoreWarning,
     SwappedPriorsWarning,
     UnevenSetsWarning,
     UUWarning,
@@ -96,3 +99,20 @@ def test_warnings_share_a_base_that_can_be_filtered():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UUWarning)
         fit(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), set_priors=(0.5, 0.49))
+
+
+def test_a_model_that_predicts_one_class_only(gaussians):
+    """The commonest slip: a module that ends in an activation of its own."""
+    model = nn.Sequential(nn.Linear(3, 1), nn.Sigmoid())
+    with pytest.warns(OneSidedPredictionsWarning, match=r"predicts positive for all of 800.*without an activation"):
+        UUClassifier((0.8, 0.2), 0.5, model=model, epochs=5, random_state=0).fit_sets(gaussians["X0"], gaussians["X1"])
+
+
+def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
+    classifier = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, random_state=0)
+    classifier.fit_sets(gaussians["X0"], gaussians["X1"])
+    with pytest.warns(SuspiciousScoreWarning, match="far below chance.*accuracy_score"):
+        classifier.score(gaussians["X_test"], gaussians["y_test"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert classifier.score(gaussians["X"], gaussians["sets"]) > 0.8

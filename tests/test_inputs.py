@@ -107,6 +107,7 @@ def test_values_that_are_not_finite_are_refused(value, kind, counts, quick):
         (np.arange(300) == 5, "set 1 has only 1 sample.*at least 2"),
         (np.repeat([0, 1], 100), "inconsistent numbers of samples"),
         (None, "pass sets"),
+        (np.zeros((300, 3)), r"table of shape \(300, 3\).*use fit_sets"),
     ],
 )
 def test_bad_sets_are_refused(sets, text, counts, quick):
@@ -119,7 +120,7 @@ def test_bad_sets_are_refused(sets, text, counts, quick):
     [
         (np.zeros((0, 3)), np.zeros((5, 3)), r"0 sample\(s\)"),
         (np.zeros((5, 3)), np.zeros((1, 3)), "set 1 has only 1 sample"),
-        (np.zeros((5, 3)), np.zeros((5, 4)), "X1 has 4 features, but UUClassifier is expecting 3"),
+        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\) and X1 of shape \(4,\)"),
         (np.zeros(5), np.zeros((5, 3)), "Expected 2D array"),
         (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
         (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),

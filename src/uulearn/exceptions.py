@@ -25,6 +25,14 @@ class UnevenSetsWarning(UUWarning):
     """One set is so small that batches had to grow to hold a row of each."""
 
 
+class OneSidedPredictionsWarning(UUWarning):
+    """The trained model predicts one class for every row, though both must be among them."""
+
+
+class SuspiciousScoreWarning(UUWarning):
+    """An accuracy estimated from two sets is far below chance: labels in place of sets, or swapped priors."""
+
+
 class NonFiniteRiskError(ArithmeticError):
     """Training produced a risk or a weight that is not a finite number."""
 

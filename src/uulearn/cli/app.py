@@ -47,7 +47,7 @@ def demo(
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of each run.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of sets, weights and shuffles.")] = 0,
 ) -> None:
-    """All five methods on embedded data: a table, a figure and a saved model, in about a minute."""
+    """All five methods on embedded data: a table, a figure and a saved model, in under a minute."""
     from uulearn.cli.demo import run_demo
 
     run_demo(out, epochs, seed)

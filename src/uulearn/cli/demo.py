@@ -115,6 +115,8 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
     from rich.progress import Progress
 
     console = Console()
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; pass a folder for the demo's files.")
     out.mkdir(parents=True, exist_ok=True)
     tasks = demo_tasks(seed)
     histories: dict[str, dict[str, History]] = {task.name: {} for task in tasks}

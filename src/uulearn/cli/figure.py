@@ -14,13 +14,8 @@ import matplotlib.pyplot as plt
 from uulearn.training import History
 from uulearn.training.storage import write_atomically
 
-COLOURS = {
-    "biased": "#8c8c8c",
-    "unbiased": "#c0392b",
-    "abs": "#2471a3",
-    "relu": "#1e8449",
-    "leaky_relu": "#7d3c98",
-}
+COLOURS = {"biased": "#9a9a9a", "unbiased": "#c0392b", "abs": "#e08e0b", "relu": "#17202a", "leaky_relu": "#7d3c98"}
+STYLES = {"abs": (0, (5, 1.5)), "relu": (0, (1.5, 1.2))}  # curves that lie on each other stay visible
 
 
 def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
@@ -31,13 +26,8 @@ def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
     for (left, right), (name, methods) in zip(axes, histories.items(), strict=True):
         _draw_unbiased(left, methods["unbiased"], name)
         for method, history in methods.items():
-            right.plot(
-                history.column("epoch"),
-                _error(history),
-                color=COLOURS[method],
-                label=method.replace("_", " "),
-                lw=1.6,
-            )
+            look = {"color": COLOURS[method], "ls": STYLES.get(method, "-"), "lw": 1.7}
+            right.plot(history.column("epoch"), _error(history), label=method.replace("_", " "), **look)
         right.set(title=f"{name}: every method", xlabel="epoch", ylabel="test error", ylim=(0, None))
         _legend_below(right, right.get_lines())
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format="png"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from uulearn.training.storage import write_atomically
 
 def run_predict(model: Path, rows: Path, out: Path | None) -> None:
     """Score the rows of a file and write score, probability and class of each as CSV."""
+    if out is not None and out.is_dir():
+        raise ValueError(f"{out} is a folder; pass the name of the CSV to write.")
     classifier = UUClassifier.load(model)
     X = read_numbers(rows, getattr(classifier, "feature_names_in_", None))
     if hasattr(classifier, "feature_names_in_"):
@@ -35,6 +38,7 @@ def run_predict(model: Path, rows: Path, out: Path | None) -> None:
         sys.stdout.write(text.getvalue())
     else:
         write_atomically(out, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+        print(f"{len(scores):,} rows scored, written to {out}")
 
 
 def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
@@ -63,9 +67,10 @@ def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
                 f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; mend that row."
             )
         for column, field in enumerate(line):
-            if not _is_number(field):
-                where = f"row {number + 1}, column {header[column] if header else column + 1}"
-                raise ValueError(f"{path}: {field!r} in {where} is not a number; replace or remove it.")
+            if not (_is_number(field) and math.isfinite(float(field))):
+                where = f"row {number + 1}, column {header[column] if header else column + 1}"[:80]
+                hint = "; is the separator a comma?" if width == 1 else "; replace or remove it."
+                raise ValueError(f"{path}: {field[:40]!r} in {where} is not a finite number{hint}")
             table[number, column] = float(field)
     if names is not None and header is not None:
         missing = [name for name in names if name not in header]

@@ -26,7 +26,7 @@ from uulearn.risk import UURisk, get_loss, uu_risk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training import Rows, Trainer, TrainingOptions, TwoSets, score_rows
+from uulearn.training import DenseRows, Rows, Trainer, TrainingOptions, TwoSets, score_rows
 from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
@@ -279,6 +279,8 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._adopt(trainer, columns)
             raise
         self._adopt(trainer, columns)
+        some = torch.cat([data.sample(which, 500) for which in (0, 1)])
+        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
         return self
 
     def _adopt(self, trainer: Trainer, columns: Self) -> None:
@@ -349,7 +351,8 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Accuracy at class prior π estimated without labels, from rows of both sets.
 
         One minus the unbiased zero-one risk. It is unbiased for rows not used in training, but noisy: on few rows, or
-        with close priors, it may leave [0, 1].
+        with close priors, it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset:
+        scorers such as ``"accuracy"`` would compare predicted classes with sets.
         """
         check_is_fitted(self, "model_")
         rows = self._read(X, "X")
@@ -363,7 +366,11 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             loss="zero_one",
             method="unbiased",
         )
-        return 1 - risk.unbiased.item()
+        accuracy = 1 - risk.unbiased.item()
+        n1 = int(membership.sum())
+        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
+        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(membership) - n1, n1))
+        return accuracy
 
     def _read(self, X: Any, name: str, reset: bool = False) -> Rows:
         return inputs.read_rows(X, self, reset=reset, any_shape=not isinstance(self.model, str), name=name)

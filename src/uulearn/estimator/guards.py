@@ -20,7 +20,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarning
+from uulearn.exceptions import (
+    IndistinguishableSetsWarning,
+    OneSidedPredictionsWarning,
+    SuspiciousScoreWarning,
+    SwappedPriorsWarning,
+)
+from uulearn.risk import estimation_cost
 from uulearn.training import Rows, TwoSets
 
 MOST_ROWS = 20_000
@@ -165,4 +171,29 @@ def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], 
             f"swapped, try set_priors={set_priors[::-1]}.",
             SwappedPriorsWarning,
             stacklevel=4,
+        )
+
+
+def warn_if_one_sided(scores: Tensor, sizes: tuple[int, int], set_priors: tuple[float, float]) -> None:
+    """Warn when all rows are predicted alike although, by the priors, a tenth of them at least is of each class."""
+    share = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
+    positive = scores > 0
+    if 0.1 <= share <= 0.9 and bool((positive == positive[0]).all()):
+        side = "positive" if positive[0] else "negative"
+        warnings.warn(
+            f"the trained model predicts {side} for all of {len(scores):,} training rows, though about {share:.0%} are "
+            "positive; scale the columns, lower lr, train longer, and see that the model ends without an activation.",
+            OneSidedPredictionsWarning,
+            stacklevel=4,
+        )
+
+
+def warn_if_suspicious(accuracy: float, set_priors: tuple[float, float], pi: float, sizes: tuple[int, int]) -> None:
+    """Warn when an estimated accuracy is so far below chance that its second argument cannot be sets as declared."""
+    if accuracy < 0.5 - 4 * estimation_cost(set_priors, pi, sizes).standard_error:
+        warnings.warn(
+            f"the estimated accuracy is {accuracy:.3f}, far below chance: if the second argument holds labels, use "
+            "sklearn.metrics.accuracy_score(y, clf.predict(X)); if it holds sets, their priors may be swapped.",
+            SuspiciousScoreWarning,
+            stacklevel=3,
         )

@@ -50,6 +50,10 @@ def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str
     elif rows.row_shape != estimator.row_shape_:
         expected = estimator.row_shape_
         kind = type(estimator).__name__
+        if name == "X1":
+            raise ValueError(
+                f"X0 has rows of shape {expected} and X1 of shape {rows.row_shape}; both sets need the same columns."
+            )
         if len(rows.row_shape) == len(expected) == 1:
             raise ValueError(
                 f"{name} has {rows.row_shape[0]} features, but {kind} is expecting {expected[0]} features as input; "
@@ -67,6 +71,11 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
         raise ValueError(
             "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) that each row came from, "
             "or use fit_sets(X0, X1)."
+        )
+    if np.ndim(sets) == 2 and np.shape(sets)[1] != 1:
+        raise ValueError(
+            f"sets must hold one value per row, 0 or 1, got a table of shape {tuple(np.shape(sets))}; to pass two "
+            "tables, use fit_sets(X0, X1)."
         )
     values = column_or_1d(sets.detach().cpu().numpy() if isinstance(sets, Tensor) else sets, warn=True)
     if values.dtype.kind == "f" and not np.isfinite(values).all():

@@ -146,8 +146,8 @@ def warn_if_close(
     warnings.warn(
         f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}: the coefficients reach {largest:.3g}, so "
         f"{subject} {n:,} + {n_prime:,} rows fix the accuracy to ±{100 * cost.standard_error:.2g} points (one "
-        f"standard error), no better than {max(1, round(cost.effective_rows)):,} labelled rows would; use sets whose "
-        "shares of positives differ more, or many more rows.",
+        f"standard error), no better than labels on {max(1, round(cost.effective_rows)):,} of them would; use sets "
+        "whose shares of positives differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,
     )
