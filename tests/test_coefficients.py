@@ -77,7 +77,5 @@ def test_estimation_cost_bounds_the_spread_of_the_estimated_error():
 
 
 def test_close_priors_warn_with_coefficients_and_cost():
-    with pytest.warns(
-        ClosePriorsWarning, match=r"differ by only 0\.04: the coefficients reach 6\.5.*labels on 32 of them"
-    ):
+    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04: the coefficients reach 6\.5.*labels on 32 of them"):
         UURisk((0.52, 0.48), 0.5)

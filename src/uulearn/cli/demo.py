@@ -22,7 +22,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from uulearn.datasets import make_sets
+from uulearn.datasets import UnlabeledSets, make_sets
 from uulearn.estimator import UUClassifier
 from uulearn.risk.corrections import METHODS
 from uulearn.training import History
@@ -85,9 +85,14 @@ def demo_tasks(seed: int) -> list[Task]:
     return tasks
 
 
+def draw_sets(task: Task, seed: int) -> UnlabeledSets:
+    """Two unlabeled sets from the training part."""
+    return make_sets(task.X_train, task.y_train, SET_PRIORS, (task.set_size, task.set_size), random_state=seed)
+
+
 def train_task(task: Task, method: str, epochs: int, seed: int) -> UUClassifier:
     """One of the demo's ten runs."""
-    drawn = make_sets(task.X_train, task.y_train, SET_PRIORS, (task.set_size, task.set_size), random_state=seed)
+    drawn = draw_sets(task, seed)
     classifier = UUClassifier(
         drawn.realised_priors,
         task.target_prior,
@@ -133,12 +138,15 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
                 bar.advance(ticks)
     assert saved is not None
     outcomes = [outcome(task, method, histories[task.name][method]) for task in tasks for method in METHODS]
+    rows = ", ".join(
+        f"{task.name} {task.set_size} + {task.set_size} ({draw_sets(task, seed).overlap} in both)" for task in tasks
+    )
     widths = "-".join(map(str, MODEL["hidden"]))
     console.print(
         "Digits (even against odd) and breast cancer (benign against malignant), each\n"
         f"as two unlabeled sets, {SET_PRIORS[0]:.0%} and {SET_PRIORS[1]:.0%} positive; {epochs} epochs of a {widths}\n"
         f"perceptron, seed {seed}. Labels of the test part were used for the accuracies\n"
-        "below and for nothing else.\n",
+        f"below and for nothing else.\nRows of the sets: {rows}.\n",
         highlight=False,
         soft_wrap=True,
     )
