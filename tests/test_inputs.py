@@ -128,7 +128,14 @@ def test_bad_sets_are_refused(sets, text, counts, quick):
         (torch.zeros(5, 0), torch.zeros(5, 0), r"0 feature\(s\)"),
         (torch.zeros(5, 3).to_sparse(), torch.zeros(5, 3), r"sparse tensor.*to_dense"),
         (torch.zeros(5, 3, dtype=torch.complex64), torch.zeros(5, 3), "Complex data not supported"),
-        (np.array([["a"], ["b"]]), np.zeros((5, 1)), r"could not convert|numeric|dtype"),
+        (np.array([["1", "a"], ["2", "b"]]), np.zeros((5, 2)), "X0 holds text in column 0: '1'.*OneHotEncoder"),
+        (
+            pd.DataFrame({"age": [1.0, 2.0], "town": ["Ulm", "Bonn"]}),
+            np.zeros((5, 2)),
+            "X0 holds text in column 'town': 'Ulm'.*OneHotEncoder",
+        ),
+        ([[1, "x"], [2, "y"]], np.zeros((5, 2)), "X0 holds text in column 1: 'x'"),
+        (np.zeros((5, 3)), np.zeros(5), r"got 1D array instead: X1 has shape \(5,\). Reshape"),
     ],
 )
 def test_bad_pairs_are_refused(X0, X1, text, quick):

@@ -34,14 +34,7 @@ def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str
         rows: Rows = _from_tensor(X, any_shape, name)
     else:
         _check_feature_names(estimator, X, reset=reset)
-        array = check_array(
-            X,
-            accept_sparse="csr",
-            dtype="numeric",
-            ensure_all_finite=False,
-            allow_nd=any_shape,
-            input_name=name,
-        )
+        array = _as_numbers(X, any_shape, name)
         rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
     _check_finite(rows, name)
     if reset:
@@ -142,6 +135,38 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
         missing = "sample(s)" if len(X) == 0 else "feature(s)"
         raise ValueError(f"Found array with 0 {missing} (shape={tuple(X.shape)}) while a minimum of 1 is required.")
     return DenseRows(X)
+
+
+def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
+    """A NumPy array or CSR matrix of numbers; scikit-learn's checks, with one sentence where theirs are longer."""
+    shape = np.shape(X) if not sparse.issparse(X) else X.shape
+    if len(shape) < 2:
+        raise ValueError(
+            f"Expected 2D array, got {len(shape)}D array instead: {name} has shape {tuple(shape)}. Reshape your data "
+            "to (rows, columns), a single row as (1, columns)."
+        )
+    try:
+        return check_array(
+            X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, allow_nd=any_shape, input_name=name
+        )
+    except (ValueError, TypeError) as error:
+        text = _first_text(X)
+        if text is None:
+            raise
+        raise ValueError(
+            f"{name} holds text in column {text[0]!r}: {str(text[1])[:40]!r}; turn it into numbers first, for example "
+            "with sklearn.preprocessing.OneHotEncoder, or drop it."
+        ) from error
+
+
+def _first_text(X: Any) -> tuple[Any, Any] | None:
+    """Column and value of the first entry that is a string, None where there is none."""
+    names = getattr(X, "columns", None)
+    for row in np.asarray(X, dtype=object):
+        for column, value in enumerate(np.ravel(row)):
+            if isinstance(value, str | bytes):
+                return (names[column] if names is not None else column), value
+    return None
 
 
 def _as_tensor(array: Any) -> Tensor:
