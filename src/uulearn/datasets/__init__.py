@@ -1,5 +1,19 @@
-"""Data to learn from and to test with: two unlabeled sets drawn from labelled data."""
+"""Data to learn from and to test with: image datasets, and two unlabeled sets drawn from labelled data."""
 
+from uulearn.datasets.files import DatasetNotFoundError
+from uulearn.datasets.formats import DatasetFileError
+from uulearn.datasets.images import IMAGE_DATASETS, BinaryTask, ImageDataset, load_images, load_task
 from uulearn.datasets.sets import SCHEMES, UnlabeledSets, make_sets
 
-__all__ = ["SCHEMES", "UnlabeledSets", "make_sets"]
+__all__ = [
+    "IMAGE_DATASETS",
+    "SCHEMES",
+    "BinaryTask",
+    "DatasetFileError",
+    "DatasetNotFoundError",
+    "ImageDataset",
+    "UnlabeledSets",
+    "load_images",
+    "load_task",
+    "make_sets",
+]

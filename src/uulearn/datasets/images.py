@@ -1,0 +1,171 @@
+"""The four image datasets of the paper's experiments, and the binary tasks made of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uulearn.datasets.catalog import SOURCES, Source
+from uulearn.datasets.files import find_files
+from uulearn.datasets.formats import Bytes, check_records, read_idx, read_records
+
+IMAGE_DATASETS = tuple(SOURCES)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageDataset:
+    """Images and class numbers as published.
+
+    Images are bytes, 0 to 255, of shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10: red, green and blue planes.
+    """
+
+    name: str
+    train_images: Bytes = field(repr=False)
+    train_labels: Bytes = field(repr=False)
+    test_images: Bytes = field(repr=False)
+    test_labels: Bytes = field(repr=False)
+    classes: tuple[str, ...]
+    """Name of each class; labels are places in this tuple."""
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryTask:
+    """Rows with labels 1 (positive) and 0 (negative), in a training and a test part.
+
+    Examples
+    --------
+    >>> images, labels = np.zeros((4, 2, 2), np.uint8), np.array([1, 0, 0, 0])
+    >>> task = BinaryTask("small", images, labels, images, labels, positive_classes=(3,))
+    >>> task.prior, task.row_shape, task.flat().row_shape
+    (0.25, (2, 2), (4,))
+    """
+
+    name: str
+    X_train: Bytes = field(repr=False)
+    y_train: NDArray[np.int64] = field(repr=False)
+    X_test: Bytes = field(repr=False)
+    y_test: NDArray[np.int64] = field(repr=False)
+    positive_classes: tuple[int, ...]
+    """Numbers of the original classes that are positive here."""
+
+    @property
+    def prior(self) -> float:
+        """Share of positives in the test part, the paper's π."""
+        return float(self.y_test.mean())
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of ``X_train`` and ``X_test``."""
+        return tuple(self.X_train.shape[1:])
+
+    def flat(self) -> BinaryTask:
+        """The same task with every row as one line of numbers, for models that take (n, d); nothing is copied."""
+        return replace(
+            self,
+            X_train=self.X_train.reshape(len(self.X_train), -1),
+            X_test=self.X_test.reshape(len(self.X_test), -1),
+        )
+
+
+def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> ImageDataset:
+    """Load MNIST, Fashion-MNIST, Kuzushiji-MNIST or CIFAR-10.
+
+    A data folder has the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
+    (``train-images-idx3-ubyte`` and so on, compressed with ``.gz`` or not), or in ``cifar-10-batches-bin/``
+    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read).
+    Every file is checked: header, length, and SHA-256 of what it holds.
+
+    Parameters
+    ----------
+    name : str
+        One of `IMAGE_DATASETS`: ``"mnist"``, ``"fashion_mnist"``, ``"kmnist"``, ``"cifar10"``.
+    data_dir : path or None
+        Data folder: the only place to look in and to download into. With None, the folder that the environment
+        variable UULEARN_DATA names, then a per-user cache, into which downloads go.
+    download : bool
+        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'``.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        Where files are missing and could not be downloaded; the text says which to put where.
+    DatasetFileError
+        Where a file is damaged, truncated or another file; the text names it.
+
+    Examples
+    --------
+    >>> IMAGE_DATASETS
+    ('mnist', 'fashion_mnist', 'kmnist', 'cifar10')
+    >>> fashion = load_images("fashion_mnist")  # doctest: +SKIP
+    >>> fashion.train_images.shape, fashion.classes[fashion.train_labels[0]]  # doctest: +SKIP
+    ((60000, 28, 28), 'Ankle boot')
+    """
+    source = _source(name)
+    paths = find_files(source, data_dir, download)
+    load = _load_idx if source.is_idx else _load_records
+    train_images, train_labels, test_images, test_labels = load(source, paths)
+    return ImageDataset(name, train_images, train_labels, test_images, test_labels, source.classes)
+
+
+def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> BinaryTask:
+    """Load one of the four binary tasks of the paper's experiments, as its Appendix C defines them.
+
+    ==================  ===============================================  ======
+    ``name``            positive classes                                 π
+    ==================  ===============================================  ======
+    ``mnist``           even digits                                      0.4926
+    ``fashion_mnist``   T-shirt, trouser, shirt, sneaker                 0.4
+    ``kmnist``          ki, re, wo                                       0.3
+    ``cifar10``         animals: bird, cat, deer, dog, frog, horse       0.6
+    ==================  ===============================================  ======
+
+    Images stay bytes, 0 to 255, which keeps them small; scale them in the model, with
+    ``UUClassifier(input_scale=1 / 255)``. Parameters and errors are those of `load_images`.
+
+    Examples
+    --------
+    >>> task = load_task("mnist")  # doctest: +SKIP
+    >>> task.prior, task.row_shape, task.flat().row_shape  # doctest: +SKIP
+    (0.4926, (28, 28), (784,))
+    >>> load_task("imagenet")
+    Traceback (most recent call last):
+    ValueError: name must be one of 'mnist', 'fashion_mnist', 'kmnist', 'cifar10', got 'imagenet'.
+    """
+    positive_classes = _source(name).positive_classes
+    images = load_images(name, data_dir=data_dir, download=download)
+    y_train, y_test = (
+        np.isin(labels, positive_classes).astype(np.int64) for labels in (images.train_labels, images.test_labels)
+    )
+    return BinaryTask(name, images.train_images, y_train, images.test_images, y_test, positive_classes)
+
+
+def _source(name: str) -> Source:
+    if name not in IMAGE_DATASETS:
+        raise ValueError(f"name must be one of {', '.join(map(repr, IMAGE_DATASETS))}, got {name!r}.")
+    return SOURCES[name]
+
+
+def _load_idx(source: Source, paths: dict[str, Path]) -> list[Bytes]:
+    train, test = source.sizes
+    shapes = [(train, *source.image_shape), (train,), (test, *source.image_shape), (test,)]
+    return [
+        read_idx(paths[file], shape, source.digests[file], source.title)
+        for file, shape in zip(source.files, shapes, strict=True)
+    ]
+
+
+def _load_records(source: Source, paths: dict[str, Path]) -> list[Bytes]:
+    arrays = []
+    for part, files, size in zip(source.digests, (source.files[:-1], source.files[-1:]), source.sizes, strict=True):
+        places = [paths[file] for file in files]
+        count, n_classes = size // len(files), len(source.classes)
+        records = np.concatenate([read_records(path, count, source.image_shape, n_classes) for path in places])
+        check_records(records, places, part, n_classes, source.digests[part])
+        # Copies, so that the images are contiguous and the records can be freed.
+        pixels = np.ascontiguousarray(records[:, 1:])
+        arrays += [pixels.reshape(-1, *source.image_shape), records[:, 0].copy()]
+    return arrays
