@@ -1,0 +1,157 @@
+"""What the tables and figures say about numbers: spread over trials, significance, agreement, where a curve turns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.05  # of the paired t-test behind the bold numbers
+POINTS = 1.5  # a difference up to this many points is agreement whatever the spread
+SAME = 1e-12  # differences that vary less than this, relative to the values, vary by rounding only
+WINDOW = 5
+RISE = 0.005  # of the error rate
+DEVIATIONS = 4.0  # 200 epochs of pure noise reach three now and then, in one run of 150
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (divisor n − 1), which is None for a single value.
+
+    Examples
+    --------
+    >>> mean_std([1.0, 2.0, 3.0])
+    (2.0, 1.0)
+    >>> mean_std([4.0])
+    (4.0, None)
+    """
+    if not len(values):
+        raise ValueError("the mean of no values is not defined; give at least one.")
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Two-sided p value of the paired t-test, or None with fewer than two pairs, which cannot be tested.
+
+    Where all differences are the same the statistic is not defined: p is 1 if they are zero and 0 otherwise.
+
+    Examples
+    --------
+    >>> round(paired_t_test([0.90, 0.92, 0.91], [0.85, 0.89, 0.87]), 4)
+    0.0202
+    """
+    if len(a) != len(b):
+        raise ValueError(f"a paired test needs as many values on both sides, got {len(a)} and {len(b)}.")
+    first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError("a paired test needs finite values.")
+    if len(first) < 2:
+        return None
+    differences = first - second
+    rounding = SAME * max(np.abs(first).max(), np.abs(second).max())
+    if np.ptp(differences) <= rounding:
+        return 1.0 if np.abs(differences).max() <= rounding else 0.0
+    return float(stats.ttest_rel(first, second).pvalue)
+
+
+def comparable(
+    best: Mapping[int, float], others: Mapping[str, Mapping[int, float]], level: float = LEVEL
+) -> dict[str, bool | None]:
+    """For each of the others: is it as good as the best, that is, not significantly worse?
+
+    Trials are given by seed, and paired by it. None where fewer than two seeds are shared: it cannot be told.
+
+    Examples
+    --------
+    >>> best = {0: 0.95, 1: 0.96, 2: 0.95}
+    >>> comparable(best, {"close": {0: 0.96, 1: 0.94, 2: 0.95}, "far": {0: 0.80, 1: 0.82, 2: 0.81}, "new": {0: 0.9}})
+    {'close': True, 'far': False, 'new': None}
+    """
+    verdicts: dict[str, bool | None] = {}
+    for name, trials in others.items():
+        seeds = sorted(best.keys() & trials.keys())
+        ours, theirs = [trials[seed] for seed in seeds], [best[seed] for seed in seeds]
+        p = paired_t_test(ours, theirs)
+        verdicts[name] = None if p is None else not (p < level and sum(ours) < sum(theirs))
+    return verdicts
+
+
+def bold(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
+    """The paper's bold methods: the best by mean accuracy, and those not significantly worse.
+
+    Examples
+    --------
+    >>> sorted(bold({"a": {0: 0.90, 1: 0.92}, "b": {0: 0.91, 1: 0.90}, "c": {0: 0.5, 1: 0.52}}))
+    ['a', 'b']
+    """
+    tried = {name: values for name, values in trials.items() if values}
+    if not tried:
+        return set()
+    best = max(tried, key=lambda name: float(np.mean(list(tried[name].values()))))
+    others = {name: values for name, values in tried.items() if name != best}
+    return {best} | {name for name, verdict in comparable(tried[best], others, level).items() if verdict}
+
+
+def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
+    """Do two means over trials, in percent, agree: within 1.5 points, or two pooled standard deviations?
+
+    The pooled deviation is √((s₁² + s₂²)/2); one that is not known counts as 0, which is the stricter reading.
+
+    Examples
+    --------
+    >>> agrees(90.0, 0.1, 91.4, 0.1), agrees(90.0, 0.1, 91.6, 0.1), agrees(90.0, 1.0, 91.6, 1.0)
+    (True, False, True)
+    """
+    pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
+    # The slack is for rounding: 91.5 − 90.0 is meant to agree, and so is 81.4 − 79.9.
+    return abs(mean - paper_mean) <= max(POINTS, 2 * pooled) + 1e-9
+
+
+def first_negative_epoch(unbiased: Sequence[float]) -> int | None:
+    """The first epoch, counted from 1, in which the training risk is below zero; None if there is none.
+
+    Examples
+    --------
+    >>> first_negative_epoch([0.7, 0.1, -0.2, 0.1]), first_negative_epoch([0.7, 0.0])
+    (3, None)
+    """
+    return next((epoch for epoch, risk in enumerate(unbiased, 1) if risk < 0), None)
+
+
+def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
+    """The epoch, counted from 1, at which the test error turns around; None if it does not.
+
+    The error is smoothed by a centred moving median over five epochs (fewer at the ends). It turns at the minimum of
+    that if its last value lies above the minimum by more than noise: by half a point, and by four standard deviations
+    of what single epochs vary.
+
+    Examples
+    --------
+    >>> rising, falling = [0.60 + 0.01 * epoch for epoch in range(30)], [0.89 - 0.01 * epoch for epoch in range(30)]
+    >>> turning_epoch(rising + falling), turning_epoch(rising)
+    (30, None)
+    """
+    error = 1 - np.asarray(test_accuracy, dtype=float)
+    error = np.where(np.isfinite(error), error, np.inf)
+    if not np.isfinite(error).any():
+        return None
+    half = WINDOW // 2
+    smooth = np.array([_median(error[max(0, index - half) : index + half + 1]) for index in range(len(error))])
+    known = np.isfinite(error)
+    # Second differences do not see a steady rise or fall; those of normal noise have 6 times its variance, and the
+    # median of their absolute values is 1/1.4826 of their deviation, which single odd epochs do not move.
+    seconds = np.abs(np.diff(error[known], n=2))
+    noise = 1.4826 / math.sqrt(6) * float(np.median(seconds)) if len(seconds) else 0.0
+    start = end = int(smooth.argmin())
+    while end + 1 < len(smooth) and smooth[end + 1] == smooth[start]:
+        end += 1
+    rise = smooth[known][-1] - smooth[start]
+    # A median is flat around a peak: the middle of its lowest stretch is where the peak was.
+    return (start + end) // 2 + 1 if rise > max(RISE, DEVIATIONS * noise) else None
+
+
+def _median(values: np.ndarray) -> float:
+    """The median of the finite values, infinite where there are none."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else math.inf
