@@ -21,7 +21,7 @@ from uulearn.estimator import guards, inputs, persistence
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.summary import summarize
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
-from uulearn.models import ModelLike, build_model, check_scores
+from uulearn.models import IMAGE_MODELS, ModelLike, build_model, check_scores
 from uulearn.risk import UURisk, get_loss, uu_risk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
@@ -59,8 +59,9 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     loss : str or callable
         ``"logistic"``, ``"sigmoid"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or ℓ(z) of the margin.
     model : str, nn.Module, class or factory
-        ``"mlp"``, ``"linear"``, or any module that gives one score a row. A class or factory is called with
-        ``model_params``, and with ``n_features`` if it takes that; an instance is copied.
+        ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` for images, or any module that gives one score a
+        row. A class or factory is called with ``model_params``, and with ``n_features`` (rows of columns) or ``shape``
+        (images) if it takes that; an instance is copied.
     model_params : dict, optional
         Arguments for the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
     epochs, batch_size, lr
@@ -373,7 +374,10 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return accuracy
 
     def _read(self, X: Any, name: str, reset: bool = False) -> Rows:
-        return inputs.read_rows(X, self, reset=reset, any_shape=not isinstance(self.model, str), name=name)
+        return inputs.read_rows(X, self, reset=reset, any_shape=self._takes_any_shape(), name=name)
+
+    def _takes_any_shape(self) -> bool:
+        return not isinstance(self.model, str) or self.model in IMAGE_MODELS
 
     def _scores(self, rows: Rows) -> Tensor:
         device = module_device(self.model_)

@@ -1,9 +1,20 @@
-"""Models that can be named: ``"linear"`` and ``"mlp"``, and how any other model is built.
+"""Models that can be named: ``"linear"``, ``"mlp"``, ``"allconvnet"``, ``"resnet32"``, and how any other is built.
 
 `build_model` turns what a user may pass (a name, an ``nn.Module``, its class, or a factory) into a module.
 """
 
-from uulearn.models.build import MODELS, ModelLike, build_model, check_scores
+from uulearn.models.build import IMAGE_MODELS, MODELS, ModelLike, build_model, check_scores
+from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
 
-__all__ = ["MLP", "MODELS", "Linear", "ModelLike", "build_model", "check_scores"]
+__all__ = [
+    "IMAGE_MODELS",
+    "MLP",
+    "MODELS",
+    "AllConvNet",
+    "Linear",
+    "ModelLike",
+    "ResNet32",
+    "build_model",
+    "check_scores",
+]

@@ -10,18 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
 
 ModelLike = str | nn.Module | type[nn.Module] | Callable[..., nn.Module]
 
-MODELS: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP}
+MODELS: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP, "allconvnet": AllConvNet, "resnet32": ResNet32}
+IMAGE_MODELS = ("allconvnet", "resnet32")
 
 
 def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None) -> nn.Module:
     """A fresh module for rows of the given shape.
 
-    A name or a class or a factory is called with ``params``, and with ``n_features`` where it takes an argument of
-    that name. An instance is copied, so that training never changes the module that the user holds.
+    A name or a class or a factory is called with ``params``, and with ``n_features`` (rows of plain columns) or
+    ``shape`` (images) where it takes an argument of that name. An instance is copied, so that training never changes the module that the user holds.
 
     Examples
     --------
@@ -39,16 +41,14 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
         if model not in MODELS:
             names = ", ".join(map(repr, MODELS))
             raise ValueError(f"model must be one of {names}, an nn.Module, its class or a factory, got {model!r}.")
-        if len(row_shape) != 1:
-            raise ValueError(
-                f"model={model!r} takes rows of plain columns, got rows of shape {row_shape}; reshape X to two "
-                "dimensions or pass a module of your own."
-            )
+        _check_row_shape(model, row_shape)
         model = MODELS[model]
     if not callable(model):
         raise TypeError(f"model must be a name, an nn.Module, its class or a factory, got {model!r}.")
     if len(row_shape) == 1 and "n_features" in inspect.signature(model).parameters:
         params.setdefault("n_features", row_shape[0])
+    if len(row_shape) == 3 and "shape" in inspect.signature(model).parameters:
+        params.setdefault("shape", row_shape)
     try:
         built = model(**params)
     except TypeError as error:
@@ -57,6 +57,19 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
     if not isinstance(built, nn.Module):
         raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
     return built
+
+
+def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
+    if name in IMAGE_MODELS and len(row_shape) != 3:
+        raise ValueError(
+            f"model={name!r} takes images, got rows of shape {row_shape}; reshape X to (n, channels, height, width) or "
+            "use model='mlp'."
+        )
+    if name not in IMAGE_MODELS and len(row_shape) != 1:
+        raise ValueError(
+            f"model={name!r} takes rows of plain columns, got rows of shape {row_shape}; reshape X to two dimensions, "
+            "use model='resnet32' for images, or pass a module of your own."
+        )
 
 
 def check_scores(model: nn.Module, x: Tensor) -> None:

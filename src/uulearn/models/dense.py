@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
-
-def lecun_normal_(weight: Tensor) -> None:
-    """Fill with a normal of variance 1/fan_in, cut at two standard deviations and rescaled (Keras's LeCun normal)."""
-    std = math.sqrt(1 / weight[0].numel()) / 0.87962566103423978
-    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+from uulearn.models.initialisers import lecun_normal_
 
 
 class Linear(nn.Module):

@@ -1,0 +1,187 @@
+"""The two convolutional networks of the paper's experiments (Appendix B), for images of any size.
+
+Convolutions have no bias: each is followed, sooner or later, by a batch normalisation that would take it away again.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from uulearn.models.initialisers import he_normal_
+
+
+class PackedConv2d(nn.Conv2d):
+    """A 3×3 convolution with few channels, computed on neighbouring pixels packed together; the result is the same.
+
+    Tensor cores multiply tiles of 32 or 64 channels, so that a convolution with 16 leaves most of each tile empty. With
+    channels last, two neighbouring pixels of 16 channels lie in memory as one of 32: a convolution of the packed image,
+    whose kernel holds the same weights in the right places and zeros elsewhere, fills the tiles. Used where it pays: on
+    CUDA, for images whose width the packing divides.
+    """
+
+    packing = 2
+
+    def _packed_kernel(self) -> Tensor:
+        """(outputs, inputs, 3, 3) → (k·outputs, k·inputs, 3, 3): from packed offset j and pixel q to pixel p of k."""
+        k = self.packing
+        outputs, inputs = self.weight.shape[:2]
+        # Pixel q of the packed neighbour j lies k·(j − 1) + q − p + 1 columns into the kernel of pixel p.
+        padded = F.pad(self.weight, (2 * k - 2, 2 * k - 2))
+        offset = torch.arange(3, device=self.weight.device) * k - k + 1
+        p, q = torch.arange(k, device=self.weight.device), torch.arange(k, device=self.weight.device)
+        column = offset[None, None, :] + q[None, :, None] - p[:, None, None] + 2 * k - 2  # (p, q, j)
+        kernel = padded[..., column]  # (outputs, inputs, 3, p, q, j)
+        return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `torch.nn.Conv2d`."""
+        k = self.packing
+        n, channels, height, width = x.shape
+        if not x.is_cuda or width % k:
+            return super().forward(x)
+        packed = x.permute(0, 2, 3, 1).reshape(n, height, width // k, k * channels).permute(0, 3, 1, 2)
+        out = F.conv2d(packed, self._packed_kernel(), padding=1)
+        return out.permute(0, 2, 3, 1).reshape(n, height, width, self.out_channels).permute(0, 3, 1, 2)
+
+
+def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
+    layer = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
+    he_normal_(layer.weight)
+    return layer
+
+
+def _output(inputs: int) -> nn.Linear:
+    layer = nn.Linear(inputs, 1)
+    he_normal_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class ConvolutionalModel(nn.Module):
+    """What the two have in common: ``features`` maps images to columns, ``output`` maps those to one score.
+
+    The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
+    """
+
+    output: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """Columns of shape (n, d) for images of shape (n, channels, height, width)."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of shape (n,) for images of shape (n, channels, height, width)."""
+        x = self.features(x)
+        with torch.autocast(x.device.type, enabled=False):
+            scores: Tensor = self.output(x.to(self.output.weight.dtype))
+        return scores.squeeze(1)
+
+    def kernels(self) -> list[Tensor]:
+        """The weights that Keras-style L2 acts on: the kernels of the hidden layers."""
+        products = (nn.Conv2d, nn.Linear)
+        return [layer.weight for layer in self.modules() if isinstance(layer, products) and layer is not self.output]
+
+
+class AllConvNet(ConvolutionalModel):
+    """The all convolutional net of the paper's Figure 1, twelve layers.
+
+    [C(3×3, 96)]×2 – C(3×3, 96, stride 2) – [C(3×3, 192)]×2 – C(3×3, 192, stride 2) – C(3×3, 192) – C(1×1, 192) –
+    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalisation and ReLU.
+
+    Parameters
+    ----------
+    shape : (channels, height, width)
+        Of one image.
+    momentum, eps : float
+        Of the batch normalisation, in PyTorch's sense; the defaults are the paper's (Keras's momentum 0.99).
+
+    Examples
+    --------
+    >>> AllConvNet()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2])
+    """
+
+    def __init__(self, shape: tuple[int, int, int] = (3, 32, 32), momentum: float = 0.01, eps: float = 1e-3) -> None:
+        super().__init__()
+        channels, height, width = shape
+        layers: list[nn.Module] = []
+        for outputs, size, stride in (
+            (96, 3, 1), (96, 3, 1), (96, 3, 2), (192, 3, 1), (192, 3, 1), (192, 3, 2), (192, 3, 1), (192, 1, 1),
+            (10, 1, 1),
+        ):  # fmt: skip
+            layers += [_convolution(channels, outputs, size, stride), nn.BatchNorm2d(outputs, eps, momentum), nn.ReLU()]
+            channels = outputs
+        layers.append(nn.Flatten())
+        columns = channels * -(-height // 4) * -(-width // 4)
+        for outputs in (1000, 1000):
+            product = nn.Linear(columns, outputs, bias=False)
+            he_normal_(product.weight)
+            layers += [product, nn.BatchNorm1d(outputs, eps, momentum), nn.ReLU()]
+            columns = outputs
+        self.hidden = nn.Sequential(*layers)
+        self.output = _output(columns)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The 1,000 units before the output."""
+        columns: Tensor = self.hidden(x)
+        return columns
+
+
+class ResidualBlock(nn.Module):
+    """Normalise, ReLU, convolve, twice, added to the input; a 1×1 convolution carries the input where shapes change."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(inputs, eps, momentum)
+        self.conv1 = _convolution(inputs, outputs, 3, stride)
+        self.norm2 = nn.BatchNorm2d(outputs, eps, momentum)
+        self.conv2 = _convolution(outputs, outputs, 3)
+        self.shortcut = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
+        active = F.relu(self.norm1(x))
+        carried = x if self.shortcut is None else self.shortcut(active)
+        out: Tensor = carried + self.conv2(F.relu(self.norm2(self.conv1(active))))
+        return out
+
+
+class ResNet32(ConvolutionalModel):
+    """The 32-layer residual network of the paper, pre-activation, He-normal kernels.
+
+    C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
+    pooling – 1. The first block of the second and third group halves height and width.
+
+    Parameters
+    ----------
+    shape : (channels, height, width)
+        Of one image.
+    momentum, eps : float
+        Of the batch normalisation, in PyTorch's sense; the defaults are the paper's (Keras's momentum 0.99).
+
+    Examples
+    --------
+    >>> ResNet32()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2])
+    """
+
+    def __init__(self, shape: tuple[int, int, int] = (3, 32, 32), momentum: float = 0.01, eps: float = 1e-3) -> None:
+        super().__init__()
+        self.stem = _convolution(shape[0], 16, 3)
+        blocks: list[nn.Module] = []
+        channels = 16
+        for outputs in (16, 32, 64):
+            for position in range(5):
+                stride = 2 if position == 0 and outputs > 16 else 1
+                blocks.append(ResidualBlock(channels, outputs, stride, momentum, eps))
+                channels = outputs
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = nn.BatchNorm2d(channels, eps, momentum)
+        self.output = _output(channels)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The 64 channels, averaged over the image."""
+        x = F.relu(self.norm(self.blocks(self.stem(x))))
+        return x.mean((2, 3), dtype=torch.float32)
