@@ -23,7 +23,8 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
     """A fresh module for rows of the given shape.
 
     A name or a class or a factory is called with ``params``, and with ``n_features`` (rows of plain columns) or
-    ``shape`` (images) where it takes an argument of that name. An instance is copied, so that training never changes the module that the user holds.
+    ``shape`` (images) where it takes an argument of that name. An instance is copied, so that training never changes
+    the module that the user holds.
 
     Examples
     --------

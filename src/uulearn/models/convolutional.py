@@ -11,17 +11,22 @@ from torch.nn import functional as F
 
 from uulearn.models.initialisers import he_normal_
 
+FULL_TILE = 64
+"""Channels at which a convolution fills the tiles of an accelerator's matrix units."""
+
 
 class PackedConv2d(nn.Conv2d):
     """A 3×3 convolution with few channels, computed on neighbouring pixels packed together; the result is the same.
 
-    Tensor cores multiply tiles of 32 or 64 channels, so that a convolution with 16 leaves most of each tile empty. With
-    channels last, two neighbouring pixels of 16 channels lie in memory as one of 32: a convolution of the packed image,
-    whose kernel holds the same weights in the right places and zeros elsewhere, fills the tiles. Used where it pays: on
-    CUDA, for images whose width the packing divides.
+    Tensor cores multiply tiles of 64 channels, so that a convolution with 16 leaves most of each tile empty. With
+    channels last, four neighbouring pixels of 16 channels lie in memory as one of 64: a convolution of the packed
+    image, whose kernel holds the same weights in the right places and zeros elsewhere, fills the tiles. Used where it
+    pays: on CUDA, for images whose width the packing divides.
     """
 
-    packing = 2
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 3, padding=1, bias=False)
+        self.packing = max(1, FULL_TILE // max(inputs, outputs))
 
     def _packed_kernel(self) -> Tensor:
         """(outputs, inputs, 3, 3) → (k·outputs, k·inputs, 3, 3): from packed offset j and pixel q to pixel p of k."""
@@ -37,17 +42,24 @@ class PackedConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """As `torch.nn.Conv2d`."""
+        if not x.is_cuda or self.packing == 1 or x.shape[3] % self.packing:
+            return super().forward(x)
+        return self._convolve_packed(x)
+
+    def _convolve_packed(self, x: Tensor) -> Tensor:
         k = self.packing
         n, channels, height, width = x.shape
-        if not x.is_cuda or width % k:
-            return super().forward(x)
         packed = x.permute(0, 2, 3, 1).reshape(n, height, width // k, k * channels).permute(0, 3, 1, 2)
         out = F.conv2d(packed, self._packed_kernel(), padding=1)
         return out.permute(0, 2, 3, 1).reshape(n, height, width, self.out_channels).permute(0, 3, 1, 2)
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
-    layer = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
+    layer: nn.Conv2d
+    if size == 3 and stride == 1 and max(inputs, outputs) < FULL_TILE:
+        layer = PackedConv2d(inputs, outputs)
+    else:
+        layer = nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
     he_normal_(layer.weight)
     return layer
 
@@ -184,4 +196,4 @@ class ResNet32(ConvolutionalModel):
     def features(self, x: Tensor) -> Tensor:
         """The 64 channels, averaged over the image."""
         x = F.relu(self.norm(self.blocks(self.stem(x))))
-        return x.mean((2, 3), dtype=torch.float32)
+        return x.mean((2, 3), dtype=self.output.weight.dtype)

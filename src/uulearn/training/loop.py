@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import LOSSES, UURisk, UURiskParts
 from uulearn.risk.corrections import get_method
-from uulearn.risk.functional import RowWeights, flat_scores, row_weights, weighted_risk
+from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.batches import BatchPlan
 from uulearn.training.checkpoint import Checkpoint, fingerprint
@@ -70,6 +70,10 @@ class Trainer:
         self.device = torch.device(options.device)
         self.model = model.to(self.device)
         self.data = data.place(self.device)
+        # On CUDA convolutions run on tensor cores, which want the channels of a pixel side by side.
+        self.channels_last = self.device.type == "cuda" and len(data.row_shape) == 3
+        if self.channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.risk = risk
         self.options = options
         self.validation = validation
@@ -149,6 +153,8 @@ class Trainer:
         for x, counts in self.data.batches(self.plan, shuffles, self.device, self.rows_dtype):
             if self.options.input_scale != 1.0:
                 x.mul_(self.options.input_scale)
+            if self.channels_last:
+                x = x.contiguous(memory_format=torch.channels_last)
             parts, scores = self.step(x, self._batch_weights(counts))
             figures.append(self._figures(parts, scores, self._batch_weights(counts)))
             rows.append(sum(counts))
@@ -249,7 +255,9 @@ class Trainer:
             figures["validation_zero_one"] = wrong.unbiased.item()
         if self.test is not None:
             rows, labels = self.test
-            figures["test_accuracy"] = ((self._score(rows) > 0) == (labels == 1)).double().mean().item()
+            scores = self._score(rows)
+            figures["test_accuracy"] = ((scores > 0) == (labels == 1)).double().mean().item()
+            figures["test_risk"] = pn_risk(scores, labels, self.risk.target_prior, loss=self.risk.loss).total.item()
         return figures
 
     def _score(self, rows: Rows) -> Tensor:

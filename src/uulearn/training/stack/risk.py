@@ -1,0 +1,93 @@
+"""The risks of a stack of runs: one loss, and for each run its own coefficients and corrections."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from uulearn.risk import LOSSES
+from uulearn.risk.corrections import Correction, identity, leaky_relu
+from uulearn.risk.functional import RowWeights, row_weights
+from uulearn.risk.losses import MarginLoss
+from uulearn.training.stack.runs import Run
+
+
+class StackedRisk(NamedTuple):
+    """Parts of the risk of each run, every one of shape (R,); as `uulearn.UURiskParts`."""
+
+    positive: Tensor
+    negative: Tensor
+    corrected: Tensor
+    objective: Tensor
+    zero_one: Tensor
+
+
+class RiskStack:
+    """Computes the risks of R runs from scores of shape (R, n), where rows of set 0 come before those of set 1."""
+
+    def __init__(self, runs: Sequence[Run], loss: MarginLoss, device: torch.device) -> None:
+        self.runs = runs
+        self.loss = loss
+        self.device = device
+        self.target_prior = torch.tensor([run.target_prior for run in runs], device=device)
+        methods = [run.resolved_method for run in runs]
+        self._biased = torch.tensor([m.objective == "membership" for m in methods], device=device)
+        functions = [[method.corrections[which] for method in methods] for which in (0, 1)]
+        self._slopes = torch.tensor([[_slope(f) or 0.0 for f in each] for each in functions], device=device)
+        self._others = [_others(each, device) for each in functions]
+        self._weights: dict[tuple[int, int], RowWeights] = {}
+
+    def weights(self, counts: tuple[int, int]) -> RowWeights:
+        """Row weights of shape (R, n) of a batch with that many rows of each set."""
+        if counts not in self._weights:
+            sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
+            each = [row_weights(sets, run.coefficients) for run in self.runs]
+            self._weights[counts] = RowWeights(*(torch.stack(part).to(self.device) for part in zip(*each, strict=True)))
+        return self._weights[counts]
+
+    def risk(self, scores: Tensor, weights: RowWeights) -> StackedRisk:
+        """All parts of the risk of each run."""
+        as_positive, as_negative = self.loss(scores), self.loss(-scores)
+        positive = (weights.positive * as_positive).sum(1)
+        negative = (weights.negative * as_negative).sum(1)
+        corrected = self._correct(positive, 0) + self._correct(negative, 1)
+        side = weights.membership
+        apart = (torch.where(side > 0, side * as_positive, -side * as_negative)).sum(1)
+        zero_one = LOSSES["zero_one"]
+        wrong = (weights.positive * zero_one(scores) + weights.negative * zero_one(-scores)).sum(1)
+        return StackedRisk(positive, negative, corrected, torch.where(self._biased, apart, corrected), wrong.detach())
+
+    def _correct(self, brackets: Tensor, which: int) -> Tensor:
+        out = torch.where(brackets < 0, self._slopes[which] * brackets, brackets)
+        for mask, f in self._others[which]:
+            out = torch.where(mask, f(brackets), out)
+        return out
+
+    def labelled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
+        """The supervised risk (Eq. 2) of each run, shape (R,), from scores (R, n) and classes (n,)."""
+        positive = is_positive.to(scores.dtype)
+        on_positives = (self.loss(scores) * positive).sum(1) / positive.sum().clamp(min=1)
+        on_negatives = (self.loss(-scores) * (1 - positive)).sum(1) / (1 - positive).sum().clamp(min=1)
+        return self.target_prior * on_positives + (1 - self.target_prior) * on_negatives
+
+
+def _slope(f: Correction) -> float | None:
+    """λ of a generalized leaky ReLU, of which the identity is the one with λ = 1; None for another function."""
+    if f is identity:
+        return 1.0
+    if isinstance(f, functools.partial) and f.func is leaky_relu:
+        return float(f.keywords["slope"])
+    return None
+
+
+def _others(functions: Sequence[Correction], device: torch.device) -> list[tuple[Tensor, Correction]]:
+    """The distinct corrections that are no leaky ReLU, and the runs that use them."""
+    users: dict[int, tuple[Correction, list[bool]]] = {}
+    for position, f in enumerate(functions):
+        if _slope(f) is None:
+            users.setdefault(id(f), (f, [False] * len(functions)))[1][position] = True
+    return [(torch.tensor(mask, device=device), f) for f, mask in users.values()]
