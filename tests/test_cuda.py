@@ -11,8 +11,9 @@ import torch
 
 from uulearn import UUClassifier, UURisk
 from uulearn.exceptions import NonFiniteRiskError
-from uulearn.models import MLP
+from uulearn.models import MLP, ResNet32
 from uulearn.training import BatchPlan, DenseRows, Trainer, TrainingOptions, TwoSets
+from uulearn.training.stack import Run, StackTrainer, layers
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -108,3 +109,85 @@ def test_a_non_finite_risk_is_noticed(table):
 def test_wrong_sets_are_loud():
     values = UURisk((0.8, 0.2), 0.5)(torch.zeros(4, device="cuda"), torch.tensor([0, 1, 2, 1], device="cuda"))
     assert values.isnan()
+
+
+# ---------------------------------------------------------------------------------------------------- stacks of runs
+
+
+def stack_of_runs(X, sets, **changes):
+    rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
+    held_out, rows = tuple(index[-20:] for index in rows), tuple(index[:-20] for index in rows)
+    methods = (("biased", 0.0), ("unbiased", 0.0), ("abs", 0.0), ("leaky_relu", -0.3))
+    runs = [
+        Run(rows, priors, 0.5, method, slope, seed=seed, held_out=held_out, lr=0.01 if method == "abs" else None)
+        for seed, priors in ((0, (0.8, 0.2)), (1, (0.6, 0.4)))
+        for method, slope in methods
+    ]
+    model = {"model": "mlp", "model_params": {"hidden": (24, 40), "momentum": 0.01}} | changes.pop("model", {})
+    settings = {"epochs": 4, "batch_size": 130, "lr": 0.003, "l2": 1e-3, "ema": None, "precision": "float32"}
+    options = TrainingOptions(**settings | {"device": "cuda", "progress": False} | changes)
+    stack = StackTrainer(X, runs, options=options, test=(X, sets), **model)
+    return stack, stack.run()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("model", [{}, {"model": "linear", "model_params": None}])
+def test_a_stack_trains_the_same_weights_as_on_the_cpu(table, optimizer, model):
+    params = {"momentum": 0.9} if optimizer == "sgd" else {}
+    changes = {"optimizer": optimizer, "optimizer_params": params, "weight_decay": 0.01, "ema": 0.9, "model": model}
+    (there, found), (here, expected) = (stack_of_runs(*table, device=d, **changes) for d in ("cuda", "cpu"))
+    for one, other in zip(there.models(), here.models(), strict=True):
+        for mine, its in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
+            torch.testing.assert_close(mine, its, rtol=2e-3, atol=2e-4, check_dtype=False)
+    for one, other in zip(found, expected, strict=True):
+        assert len(one) == len(other) == 4
+        for name in ("positive", "negative", "objective", "zero_one", "test_risk", "validation_unbiased"):
+            assert one.column(name) == pytest.approx(other.column(name), abs=3e-3)
+
+
+def test_half_precision_in_a_stack_stays_near_full_precision(table):
+    """Widths that are no multiple of eight are padded there; the padding must stay without effect."""
+    model = {"model_params": {"hidden": (27, 13)}}
+    (half, _), (full, _) = (stack_of_runs(*table, precision=p, model=model) for p in ("bfloat16", "float32"))
+    for name, value in half.network.params.items():
+        if name.endswith("gamma") or name.endswith("beta"):
+            assert not value[:, :, 27 if name.startswith("0") else 13 :].any()
+    scores = [stack.scores(table[0]) for stack in (half, full)]
+    assert (scores[0] - scores[1]).abs().mean() < 0.1 * scores[1].abs().mean()
+
+
+@pytest.mark.skipif(not layers.HAS_TRITON, reason="Triton is not installed")
+@pytest.mark.parametrize(("groups", "width", "n", "h"), [(2, 3, 50, 24), (1, 2, 131, 136), (4, 1, 7, 304)])
+def test_kernels_agree_with_the_formulas(groups, width, n, h, monkeypatch):
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(*shape, device="cuda", generator=generator)
+
+    runs = groups * width
+    x, gamma, beta, about = draw(groups, n, width * h), *(draw(runs, 1, h) for _ in range(3))
+    kernel, bias, back = draw(runs, h, 1), draw(runs, 1, 1), draw(runs, n)
+
+    def everything():
+        leaves = [tensor.clone().requires_grad_() for tensor in (x, gamma, beta, kernel, bias)]
+        hidden, mean, var = layers.NormaliseReLU.apply(*leaves[:3], about, 1e-3, width)
+        scores = layers.LastUnit.apply(hidden, *leaves[3:])
+        return [hidden, mean, var, scores, *torch.autograd.grad(scores, leaves, back)]
+
+    by_kernels = everything()
+    monkeypatch.setattr(layers, "HAS_TRITON", False)
+    for one, other in zip(by_kernels, everything(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_resnet_trains_the_same_on_packed_pixels_as_on_the_cpu():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (48, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    outcomes = []
+    for device in ("cuda", "cpu"):
+        torch.manual_seed(0)
+        data = TwoSets.from_membership(DenseRows(images), torch.arange(48) % 2)
+        options = TrainingOptions(epochs=2, batch_size=24, device=device, precision="float32", input_scale=1 / 255)
+        run = Trainer(ResNet32(), data, UURisk((0.8, 0.2), 0.5), options)
+        outcomes.append(run.run().column("objective"))
+    assert outcomes[0] == pytest.approx(outcomes[1], rel=0.02)

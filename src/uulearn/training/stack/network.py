@@ -107,6 +107,11 @@ class DenseStack:
         width, outputs = self.groups.width, self.params[name].shape[2]
         return values.view(-1, 1, width, 1).expand(-1, 1, width, outputs // width).reshape(-1, 1, outputs)
 
+    def narrowed(self) -> dict[str, Tensor]:
+        """The parameters, hidden kernels in the type of the products: their gradients then come in it too."""
+        hidden = {f"{layer}.kernel" for layer in range(self.n_layers - 1)}
+        return {name: value.to(self.dtype) if name in hidden else value for name, value in self.params.items()}
+
     def module(self, run: int, params: Tensors, buffers: Tensors) -> nn.Module:
         """The model of one run, on the CPU, in evaluation mode."""
         model = copy.deepcopy(self.template)

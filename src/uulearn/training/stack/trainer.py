@@ -244,7 +244,7 @@ class StackTrainer:
 
     def _one_step(self, counts: tuple[int, int]) -> None:
         """Gather, forward, correct, backward, update; figures are added to ``totals``."""
-        leaves = {name: value.detach().requires_grad_() for name, value in self.network.params.items()}
+        leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
         with torch.enable_grad():
             risk, statistics = self._forward(leaves, self._batch(counts), self.risks.weights(counts))
             gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
