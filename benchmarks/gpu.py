@@ -13,6 +13,7 @@ Real data where a data folder (``UULEARN_DATA``) has them, random pixels of the 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import statistics
 import sys
@@ -40,7 +41,7 @@ METHODS = (
 SEEDS = 5
 SIZES = (30_000, 30_000)
 BATCH = 3000
-DENSE = {
+DENSE: dict[str, dict[str, Any]] = {
     "linear": {"lr": 1e-3, "l2": 1e-4, "params": None, "bar": 8.0},
     "mlp": {"lr": 5e-5, "l2": 5e-3, "params": {"momentum": 0.01}, "bar": 60.0},
 }
@@ -67,7 +68,7 @@ def ceilings() -> dict[str, float]:
     rates = {}
     for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
         a = torch.randn(8192, 8192, device="cuda", dtype=dtype)
-        rates[name] = 2 * 8192**3 / seconds_of(lambda a=a: a @ a, 10)
+        rates[name] = 2 * 8192**3 / seconds_of(functools.partial(torch.matmul, a, a), 10)
     return {"bytes_a_second": copied, "bfloat16_flops": rates["bfloat16"], "float32_flops": rates["float32"]}
 
 
@@ -126,7 +127,7 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
     stack = StackTrainer(
         torch.from_numpy(X), runs, model=model, model_params=settings["params"], options=options,
         test=(torch.from_numpy(X_test), torch.from_numpy(y_test)),
-        callback=lambda *_: stamps.append(time.perf_counter()),  # type: ignore[func-returns-value]
+        callback=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
     histories = stack.run()
     total = time.perf_counter() - started
@@ -212,7 +213,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     trainer = Trainer(
         model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options,
         test=(DenseRows(torch.from_numpy(test_images).cuda()), torch.from_numpy(test_labels)),
-        callback=lambda *_: stamps.append(time.perf_counter()),  # type: ignore[func-returns-value]
+        callback=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
     trainer.run()
     total = time.perf_counter() - started
@@ -263,7 +264,7 @@ def main() -> None:
     print(f"{device}: {top['bytes_a_second'] / 1e12:.2f} TB/s, {top['bfloat16_flops'] / 1e12:.0f} TFLOP/s in bfloat16")
     parts: dict[str, Callable[[], Section]] = {}
     if "stack" in asked.only:
-        parts |= {f"stack-{model}": lambda model=model: stack_part(model, asked.epochs, top) for model in DENSE}
+        parts |= {f"stack-{model}": functools.partial(stack_part, model, asked.epochs, top) for model in DENSE}
     if "convolution" in asked.only:
         parts["resnet32"] = lambda: convolution_part(max(4, asked.epochs // 10), top)
     for name, measure in parts.items():

@@ -109,7 +109,7 @@ class Trainer:
         checkpoint = Checkpoint(self.options.checkpoint_dir) if self.options.checkpoint_dir else None
         identity = fingerprint(self.options, self.model, self.data, self.risk) if checkpoint else {}
         try:
-            with _own_randomness(self.options.seed, self.device):
+            with _own_randomness(self.options.seed, self.device), self._fastest_convolutions():
                 if checkpoint:
                     state = checkpoint.resume(identity, self.options.epochs)
                     if state is not None:
@@ -126,6 +126,16 @@ class Trainer:
             self.model.eval()
             self.final_model.eval()
         return self.history
+
+    @contextlib.contextmanager
+    def _fastest_convolutions(self) -> Iterator[None]:
+        """Let cuDNN time its algorithms for each shape and take the fastest; the caller's setting is restored."""
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = before or self.channels_last
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.benchmark = before
 
     def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
         with ProgressBar(self.options.epochs, self.options.progress) as bar:
