@@ -44,7 +44,7 @@ def _moments(x, about, sums, n, h, width, n_runs, rows_a_part, ROWS: tl.constexp
 
 
 @triton.jit
-def _scale_shift_relu(x, scale, shift, out, n, h, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _scale_shift_relu(x, mean, scale, shift, out, n, h, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     rows, run = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -53,7 +53,8 @@ def _scale_shift_relu(x, scale, shift, out, n, h, width, ROWS: tl.constexpr, COL
     value = tl.load(x + rows[:, None] * (width * h) + columns[None, :], mask=mask, other=0.0).to(tl.float32)
     factor = tl.load(scale + run * h + columns, mask=inside, other=0.0)
     offset = tl.load(shift + run * h + columns, mask=inside, other=0.0)
-    value = tl.maximum(value * factor[None, :] + offset[None, :], 0.0)
+    centre = tl.load(mean + run * h + columns, mask=inside, other=0.0)
+    value = tl.maximum((value - centre[None, :]) * factor[None, :] + offset[None, :], 0.0)
     tl.store(out + (run * n + rows[:, None]) * h + columns[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
@@ -145,10 +146,13 @@ def _scores_gradient(
 
 @triton.jit
 def _adam(
-    p, gradient, first, second, lr, l2, decay, alive, corrections, n, block, width, h,
+    p, gradient, first, second, lr, l2, decay, alive, finite, corrections, n, block, width, h,
     beta1, beta2, eps, decoupled: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
-    """One step of Adam on a stacked parameter; ``lr``, ``l2``, ``decay`` and ``alive`` hold one value a run."""
+    """One step of Adam on a stacked parameter; ``lr`` to ``finite`` hold one value a run.
+
+    Entries that would not be finite are left as they are, and their runs get 0 in ``finite``.
+    """
     place = tl.program_id(0).to(tl.int64) * FLAT + tl.arange(0, FLAT)
     mask = place < n
     run = (place // block) * width + (place % (width * h)) // h
@@ -166,7 +170,9 @@ def _adam(
     new2 = beta2 * old2 + (1.0 - beta2) * g * g
     c1, c2 = tl.load(corrections), tl.load(corrections + 1)
     new = new - rate / c1 * new1 / (tl.sqrt(new2 / c2) + eps)
-    mask = mask & (tl.load(alive + run, mask=mask, other=0).to(tl.int32) != 0)
+    good = tl.abs(new) < float("inf")  # not so for NaN
+    tl.atomic_min(finite + run, 0, mask=mask & (good == 0))
+    mask = mask & good & (tl.load(alive + run, mask=mask, other=0) != 0)
     tl.store(p + place, new, mask=mask)
     tl.store(first + place, new1, mask=mask)
     tl.store(second + place, new2, mask=mask)
@@ -183,12 +189,12 @@ def moments(x: Tensor, about: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def scale_shift_relu(x: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
-    """relu(x·scale + shift) of shape (R, n, h), in the type of x."""
+def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
+    """relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x."""
     n_runs, _, h = scale.shape
     n = x.shape[1]
     out = torch.empty(n_runs, n, h, dtype=x.dtype, device=x.device)
-    _scale_shift_relu[_elementwise(n, h, n_runs)](x, scale, shift, out, n, h, width, ROWS, COLUMNS)
+    _scale_shift_relu[_elementwise(n, h, n_runs)](x, mean, scale, shift, out, n, h, width, ROWS, COLUMNS)
     return out
 
 
@@ -230,13 +236,13 @@ def adam(
     p: Tensor,
     gradient: Tensor,
     slots: list[Tensor],
-    per_run: tuple[Tensor, Tensor, Tensor, Tensor],
+    per_run: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
     corrections: Tensor,
     width: int,
     settings: dict[str, Any],
     decoupled: bool,
 ) -> None:
-    """A step of Adam in place; ``per_run`` holds lr, l2, weight decay and whether the run is alive, each (R,)."""
+    """A step of Adam in place; ``per_run`` holds, each of shape (R,), lr, l2, weight decay, life and finiteness."""
     beta1, beta2 = settings["betas"]
     n, block, h = p.numel(), p[0].numel(), p.shape[2] // width
     _adam[(triton.cdiv(n, FLAT),)](

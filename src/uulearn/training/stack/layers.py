@@ -24,7 +24,7 @@ def use_kernels(x: Tensor) -> bool:
 def runs_apart(x: Tensor, width: int) -> Tensor:
     """From (G, n, width·h), the runs of a group side by side, to (R, n, h)."""
     groups, n, columns = x.shape
-    return x.view(groups, n, width, columns // width).transpose(1, 2).reshape(groups * width, n, columns // width)
+    return x.reshape(groups, n, width, columns // width).transpose(1, 2).reshape(groups * width, n, columns // width)
 
 
 def runs_side_by_side(x: Tensor, width: int) -> Tensor:
@@ -36,17 +36,18 @@ def runs_side_by_side(x: Tensor, width: int) -> Tensor:
 class NormaliseReLU(torch.autograd.Function):
     """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each column over the rows of a batch.
 
-    x has the shape (G, n, width·h), the ``width`` runs of a group side by side; γ, β and ``about`` have (R, 1, h).
-    Moments are taken about ``about`` (the running mean), so that one pass gives both and nothing cancels. Returns the
-    activations, (R, n, h) in the type of x, and the mean and the (biased) variance of the batch.
+    x has the shape (G, n, width·h), the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments are
+    taken about the first row, so that one pass gives both and nothing cancels. Returns the activations, (R, n, h) in
+    the type of x, and the mean and the (biased) variance of the batch.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, about: Tensor, eps: float, width: int
+        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float, width: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Normalise with the statistics of the batch."""
         n = x.shape[1]
+        about = runs_apart(x[:, :1], width).float()
         if use_kernels(x):
             from uulearn.training.stack import kernels
 
@@ -56,11 +57,10 @@ class NormaliseReLU(torch.autograd.Function):
             first, second = (values.mean(1, keepdim=True) for values in (distance, distance * distance))
         var = (second - first * first).clamp(min=0)
         mean, inverse = about + first, torch.rsqrt(var + eps)
-        scale = inverse * gamma
         ctx.save_for_backward(x, gamma, beta, mean, inverse)
         ctx.width = width
         ctx.mark_non_differentiable(mean, var)
-        return scale_shift_relu(x, scale, beta - mean * scale, width), mean, var
+        return scale_shift_relu(x, mean, inverse * gamma, beta, width), mean, var
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -78,7 +78,7 @@ class NormaliseReLU(torch.autograd.Function):
             d_beta, d_gamma = back.sum(1, keepdim=True), (back * normalised).sum(1, keepdim=True)
             d_x = (gamma * inverse) * (back - d_beta / n - normalised * (d_gamma / n))
             d_x = runs_side_by_side(d_x.to(x.dtype), ctx.width)
-        return d_x, d_gamma, d_beta, None, None, None
+        return d_x, d_gamma, d_beta, None, None
 
 
 class LastUnit(torch.autograd.Function):
@@ -105,13 +105,13 @@ class LastUnit(torch.autograd.Function):
         return d_hidden, d_kernel, gradient.sum(1)[:, None, None]
 
 
-def scale_shift_relu(x: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
-    """relu(x·scale + shift) of shape (R, n, h), in the type of x, for x of shape (G, n, width·h)."""
+def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
+    """relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x, for x of shape (G, n, width·h)."""
     if use_kernels(x):
         from uulearn.training.stack import kernels
 
-        return kernels.scale_shift_relu(x, scale, shift, width)
-    return torch.relu(runs_apart(x, width) * scale + shift).to(x.dtype)
+        return kernels.scale_shift_relu(x, mean, scale, shift, width)
+    return torch.relu_((runs_apart(x, width) - mean) * scale + shift).to(x.dtype)
 
 
 def last_scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:

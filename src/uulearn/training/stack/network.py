@@ -52,6 +52,8 @@ class DenseStack:
         self.groups, self.dtype, self.device, self.align = groups, dtype, device, align
         self.n_runs = len(models)
         self.norms = _norms(models[0])
+        if any(norm.momentum is None for norm in self.norms):
+            raise ValueError("a stack needs a number as momentum of its batch normalisation, got None; use 0.1.")
         self.params: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         self.kernel_names: list[str] = []
@@ -73,8 +75,9 @@ class DenseStack:
                 for name, source in (("mean", "running_mean"), ("var", "running_var")):
                     values = torch.stack([getattr(norm, source).detach()[None, :] for norm in chains])
                     self.buffers[f"{layer}.{name}"] = self._place(self._pad(values, 2))
-        hidden = range(self.n_layers - 1)
-        self.kernel_names = [f"{layer}.kernel" for layer in hidden] or ["0.kernel"]  # what Keras-style L2 acts on
+        # What Keras-style L2 acts on: hidden kernels, and the one kernel of a linear model.
+        hidden = [f"{layer}.kernel" for layer in range(self.n_layers - 1)]
+        self.kernel_names = hidden if isinstance(models[0], MLP) else ["0.kernel"]
 
     def _place(self, values: Tensor) -> Tensor:
         return values.to(self.device).contiguous()
@@ -137,16 +140,16 @@ class DenseStack:
 
     # --------------------------------------------------------------------------------------------------------- scores
 
-    def training_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def training_scores(self, params: Tensors, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Scores of shape (R, n) for rows of shape (G, n, d), and the statistics of the batch by name."""
         statistics: dict[str, Tensor] = {}
         hidden = x
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
             if self.norms:
-                gamma, beta, about = params[f"{layer}.gamma"], params[f"{layer}.beta"], buffers[f"{layer}.mean"]
+                gamma, beta = params[f"{layer}.gamma"], params[f"{layer}.beta"]
                 normalise: Any = NormaliseReLU.apply
-                hidden, mean, var = normalise(out, gamma, beta, about, self.norms[layer].eps, width)
+                hidden, mean, var = normalise(out, gamma, beta, self.norms[layer].eps, width)
                 statistics |= {f"{layer}.mean": mean, f"{layer}.var": var}
             else:
                 hidden = torch.relu(runs_apart(out, width) + params[f"{layer}.bias"]).to(self.dtype)
@@ -161,12 +164,12 @@ class DenseStack:
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
             if self.norms:
+                mean, shift = buffers[f"{layer}.mean"], params[f"{layer}.beta"]
                 scale = params[f"{layer}.gamma"] * torch.rsqrt(buffers[f"{layer}.var"] + self.norms[layer].eps)
-                shift = params[f"{layer}.beta"] - buffers[f"{layer}.mean"] * scale
             else:
                 shift = params[f"{layer}.bias"]
-                scale = torch.ones_like(shift)
-            hidden = scale_shift_relu(out, scale, shift, width)
+                mean, scale = torch.zeros_like(shift), torch.ones_like(shift)
+            hidden = scale_shift_relu(out, mean, scale, shift, width)
         return self._last(params, hidden)
 
     def _product(self, params: Tensors, layer: int, hidden: Tensor) -> tuple[Tensor, int]:
@@ -187,7 +190,7 @@ class DenseStack:
             layer, kind = name.split(".")
             if kind == "var":
                 value = value * (n_rows / max(1, n_rows - 1))
-            momentum = self.norms[int(layer)].momentum or 0.0
+            momentum = float(self.norms[int(layer)].momentum or 0.0)
             buffers[name].lerp_(torch.where(alive[:, None, None], value, buffers[name]), momentum)
 
 

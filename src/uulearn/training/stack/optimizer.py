@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uulearn.training.stack.layers import use_kernels
+from uulearn.training.stack.layers import runs_apart, use_kernels
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "adam": {"betas": (0.9, 0.999), "eps": 1e-8},
@@ -60,6 +60,7 @@ class StackedOptimizer:
             known = ", ".join(DEFAULTS[name])
             raise ValueError(f"optimizer_params of {name!r} in a stack may set {known}, got {sorted(unknown)[0]!r}.")
         self.name, self.params, self.spread, self.kernels = name, params, spread, set(kernels)
+        _check_settings(name, DEFAULTS[name] | dict(settings))
         self.width = width
         self.settings = DEFAULTS[name] | dict(settings)
         self.lr, self.lr_decay, self.weight_decay, self.l2 = lr, lr_decay, weight_decay, l2
@@ -70,55 +71,78 @@ class StackedOptimizer:
         self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in params.items()}
 
     def update(self, gradients: Mapping[str, Tensor], alive: Tensor) -> None:
-        """One step for the runs that are alive."""
+        """One step for the runs that are alive; a run whose update is not finite dies, and that update is not made."""
         lr = self.lr / (1 + self.lr_decay * self.step)
         self.step += 1
         if self.name != "sgd" and len(self.kernels) > 1 and use_kernels(lr):
             self._update_by_kernel(gradients, lr, alive)  # a single layer is not worth compiling one
             return
+        rates, finite = lr * alive, torch.ones_like(alive)
         for key, p in self.params.items():
-            g = gradients[key]
+            g = torch.where(self.spread(alive, key), gradients[key], 0).float()
             if self.regularises and key in self.kernels:
-                g = g + 2 * self.spread(self.l2, key) * p
+                g = torch.addcmul(g, p, self.spread(2 * self.l2, key))
             if self.decays and self.name != "adamw":
-                g = g + self.spread(self.weight_decay, key) * p
-            new, slots = self._advance(p, g, self.slots[key], self.spread(lr, key), key)
-            living = self.spread(alive, key)
-            p.copy_(torch.where(living, new, p))
-            for slot, value in zip(self.slots[key], slots, strict=True):
-                slot.copy_(torch.where(living, value, slot))
+                g = torch.addcmul(g, p, self.spread(self.weight_decay, key))
+            move = self._move(p, g, self.slots[key], key).mul_(self.spread(rates, key))
+            good = (p - move).isfinite()
+            finite &= self._for_all(good, key)
+            p.sub_(torch.where(good, move, 0))
+        alive &= finite | ~alive
+
+    def _for_all(self, good: Tensor, key: str) -> Tensor:
+        """Whether all entries of a parameter are good, for each run, shape (R,)."""
+        return (runs_apart(good, self.width) if key == "0.kernel" else good).flatten(1).all(1)
 
     def _update_by_kernel(self, gradients: Mapping[str, Tensor], lr: Tensor, alive: Tensor) -> None:
         from uulearn.training.stack import kernels
 
         corrections = torch.stack(self._corrections())
+        living, finite = alive.int(), torch.ones_like(alive, dtype=torch.int32)
         for key, p in self.params.items():
             l2 = self.l2 if key in self.kernels else torch.zeros_like(self.l2)
             width = self.width if key == "0.kernel" else 1
-            per_run = (lr, l2, self.weight_decay, alive)
+            per_run = (lr, l2, self.weight_decay, living, finite)
             kernels.adam(
                 p, gradients[key].contiguous(), self.slots[key], per_run, corrections, width, self.settings,
                 self.name == "adamw",
             )  # fmt: skip
+        alive &= finite.bool()
 
     def _corrections(self) -> list[Tensor]:
         """1 − β₁ᵗ and 1 − β₂ᵗ, in a form that keeps its digits in float32."""
-        return [-torch.expm1(self.step * math.log(beta)) for beta in self.settings["betas"]]
+        betas = self.settings["betas"]
+        return [-torch.expm1(self.step * math.log(beta)) if beta else torch.ones_like(self.step) for beta in betas]
 
-    def _advance(self, p: Tensor, g: Tensor, slots: list[Tensor], lr: Tensor, key: str) -> tuple[Tensor, list[Tensor]]:
+    def _move(self, p: Tensor, g: Tensor, slots: list[Tensor], key: str) -> Tensor:
+        """What to subtract from a parameter, for a learning rate of 1; the state moves on."""
         if self.name == "sgd":
             momentum = self.settings["momentum"]
             if not momentum:
-                return p - lr * g, []
+                return g
             # torch starts the buffer with the bare gradient.
             taken = torch.where(self.step == 1, 1.0, 1.0 - self.settings["dampening"])
-            buffer = momentum * slots[0] + taken * g
-            move = g + momentum * buffer if self.settings["nesterov"] else buffer
-            return p - lr * move, [buffer]
+            buffer = slots[0].mul_(momentum).addcmul_(g, taken)
+            return g.add_(buffer, alpha=momentum) if self.settings["nesterov"] else buffer.clone()
         beta1, beta2 = self.settings["betas"]
-        if self.decays and self.name == "adamw":
-            p = p * (1 - lr * self.spread(self.weight_decay, key))
-        first = torch.lerp(slots[0], g, 1 - beta1)
-        second = beta2 * slots[1] + (1 - beta2) * g * g
         correction1, correction2 = self._corrections()
-        return p - lr / correction1 * first / ((second / correction2).sqrt() + self.settings["eps"]), [first, second]
+        first = slots[0].lerp_(g, 1 - beta1)
+        second = slots[1].mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        move = first / (second / correction2).sqrt_().add_(self.settings["eps"]).mul_(correction1)
+        if self.decays and self.name == "adamw":
+            move.addcmul_(p, self.spread(self.weight_decay, key))
+        return move
+
+
+def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse what torch's optimizers refuse."""
+    if name == "sgd":
+        if settings["momentum"] < 0:
+            raise ValueError(f"momentum must be ≥ 0, got {settings['momentum']!r}.")
+        if settings["nesterov"] and (not settings["momentum"] or settings["dampening"]):
+            raise ValueError("nesterov=True needs a momentum above 0 and no dampening; set momentum or leave it out.")
+        return
+    if not all(0 <= beta < 1 for beta in settings["betas"]):
+        raise ValueError(f"betas must lie in [0, 1), got {settings['betas']!r}.")
+    if settings["eps"] < 0:
+        raise ValueError(f"eps must be ≥ 0, got {settings['eps']!r}.")

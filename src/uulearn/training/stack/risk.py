@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from uulearn.risk import LOSSES
-from uulearn.risk.corrections import Correction, identity, leaky_relu
+from uulearn.risk.corrections import DEFAULT_SLOPE, Correction, identity, leaky_relu
 from uulearn.risk.functional import RowWeights, row_weights
 from uulearn.risk.losses import MarginLoss
 from uulearn.training.stack.runs import Run
@@ -36,6 +36,7 @@ class RiskStack:
         self.target_prior = torch.tensor([run.target_prior for run in runs], device=device)
         methods = [run.resolved_method for run in runs]
         self._biased = torch.tensor([m.objective == "membership" for m in methods], device=device)
+        self._any_biased = bool(self._biased.any())
         functions = [[method.corrections[which] for method in methods] for which in (0, 1)]
         self._slopes = torch.tensor([[_slope(f) or 0.0 for f in each] for each in functions], device=device)
         self._others = [_others(each, device) for each in functions]
@@ -51,20 +52,24 @@ class RiskStack:
 
     def risk(self, scores: Tensor, weights: RowWeights) -> StackedRisk:
         """All parts of the risk of each run."""
-        as_positive, as_negative = self.loss(scores), self.loss(-scores)
-        positive = (weights.positive * as_positive).sum(1)
-        negative = (weights.negative * as_negative).sum(1)
+        positive, negative = self._brackets(scores, weights, self.loss)
         corrected = self._correct(positive, 0) + self._correct(negative, 1)
-        side = weights.membership
-        apart = (torch.where(side > 0, side * as_positive, -side * as_negative)).sum(1)
-        zero_one = LOSSES["zero_one"]
-        wrong = (weights.positive * zero_one(scores) + weights.negative * zero_one(-scores)).sum(1)
-        return StackedRisk(positive, negative, corrected, torch.where(self._biased, apart, corrected), wrong.detach())
+        objective = corrected
+        if self._any_biased:
+            apart = _weighted_sum(weights.membership.abs(), torch.sign(weights.membership) * scores, self.loss)
+            objective = torch.where(self._biased, apart, corrected)
+        with torch.no_grad():
+            wrong = sum(self._brackets(scores, weights, LOSSES["zero_one"]), start=torch.zeros_like(positive))
+        return StackedRisk(positive, negative, corrected, objective, wrong)
+
+    def _brackets(self, scores: Tensor, weights: RowWeights, loss: MarginLoss) -> tuple[Tensor, Tensor]:
+        return _weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)
 
     def _correct(self, brackets: Tensor, which: int) -> Tensor:
         out = torch.where(brackets < 0, self._slopes[which] * brackets, brackets)
         for mask, f in self._others[which]:
-            out = torch.where(mask, f(brackets), out)
+            # Shown its own brackets only: elsewhere its gradient may not even be a number.
+            out = torch.where(mask, f(torch.where(mask, brackets, 0)), out)
         return out
 
     def labelled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
@@ -75,12 +80,17 @@ class RiskStack:
         return self.target_prior * on_positives + (1 - self.target_prior) * on_negatives
 
 
+def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
+    """Σ w·ℓ(z) over rows, where rows of weight zero count nothing even if their loss is infinite."""
+    return (weights * loss(torch.where(weights == 0, 0, margins))).sum(1)
+
+
 def _slope(f: Correction) -> float | None:
     """λ of a generalized leaky ReLU, of which the identity is the one with λ = 1; None for another function."""
     if f is identity:
         return 1.0
     if isinstance(f, functools.partial) and f.func is leaky_relu:
-        return float(f.keywords["slope"])
+        return float(f.keywords.get("slope", DEFAULT_SLOPE))
     return None
 
 

@@ -56,7 +56,11 @@ class Run:
         for name in ("rows", "held_out"):
             pair = getattr(self, name)
             if pair is not None:
+                if not isinstance(pair, tuple | list) or len(pair) != 2:
+                    raise ValueError(f"{name} of a run must be a pair, the row numbers of set 0 and of set 1.")
                 object.__setattr__(self, name, (as_index(pair[0], name), as_index(pair[1], name)))
+        if self.seed < 0:
+            raise ValueError(f"seed of a run must be ≥ 0, got {self.seed!r}.")
         uu_coefficients(self.set_priors, self.target_prior)
         get_method(self.method, self.slope)
         for name in ("lr", "l2", "weight_decay", "lr_decay", "dropout"):
@@ -106,8 +110,10 @@ class Run:
 
 
 def as_index(values: IndexLike, name: str) -> Tensor:
-    """Row numbers as an int64 tensor on the CPU."""
-    index = torch.as_tensor(values).cpu()
+    """Row numbers as an int64 tensor on the CPU, of its own memory unless it was one already."""
+    if isinstance(values, Tensor) and values.dtype == torch.int64 and values.device.type == "cpu" and values.ndim == 1:
+        return values  # many runs may share one
+    index = torch.tensor(np.asarray(values.cpu() if isinstance(values, Tensor) else values))
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
         raise ValueError(
             f"{name} must be two one-dimensional lists of row numbers, got {index.dtype} {tuple(index.shape)}."

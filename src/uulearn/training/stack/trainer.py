@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from uulearn.models import MLP, Linear, build_model
+from uulearn.models import Linear, build_model
 from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
 from uulearn.training.batches import BatchPlan
@@ -107,13 +107,16 @@ class StackTrainer:
         self.callback = callback
         table = torch.as_tensor(X)
         _check_table(table, self.runs)
+        self.n_features = table.shape[1]
         models = [_initial_model(model, table.shape[1], model_params, run.seed) for run in self.runs]
-        sample = table[torch.cat([index[:256] for index in self.runs[0].index])]
+        sample = table[torch.cat([index[:: max(1, len(index) // 256)] for index in self.runs[0].index])]
         self.dtype = resolve_precision(self.options.precision, models[0], self.device, sample)
         if isinstance(models[0], Linear):
             self.dtype = torch.float32
         align = ALIGNMENT if self.device.type == "cuda" and self.dtype == torch.bfloat16 else 1
         self.network = DenseStack(models, self.groups, self.dtype, self.device, self._dropout(models[0]), align)
+        if loss == "zero_one":
+            raise ValueError("loss 'zero_one' has no gradient and serves evaluation only; train with 'logistic'.")
         self.risks = RiskStack(self.runs, get_loss(loss), self.device)
         self.optimizer = self._build_optimizer()
         self.average = self._copied_state() if self.options.ema else None
@@ -164,10 +167,19 @@ class StackTrainer:
         own = [*self.network.params.values(), *self.network.buffers.values(), *averages, *slots]
         return [*own, self.optimizer.step, self.alive, self.totals, *self._next.values()]
 
+    def _columns(self, rows: Any, name: str) -> Tensor:
+        x = torch.as_tensor(rows)
+        if x.ndim != 2 or x.shape[1] != self.n_features:
+            raise ValueError(f"{name} must have {self.n_features} columns like X, got shape {tuple(x.shape)}.")
+        return x
+
     def _labelled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
-        x, y = torch.as_tensor(rows), torch.as_tensor(labels).reshape(-1)
-        if x.ndim != 2 or len(x) != len(y):
-            raise ValueError(f"test must be rows and one label a row, got {tuple(x.shape)} and {len(y)} labels.")
+        x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
+        if len(x) != len(y) or not len(x):
+            raise ValueError(f"test must be rows and one label a row, got {len(x)} rows and {len(y)} labels.")
+        found = set(torch.unique(y).tolist())
+        if not (found <= {0, 1} or found <= {-1, 1}):
+            raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
         return self.network.pad_rows(x).to(self.device), (y == 1).to(self.device)
 
     def _gather_held_out(self) -> tuple[Tensor, tuple[int, int]] | None:
@@ -200,6 +212,7 @@ class StackTrainer:
 
     def run(self) -> list[History]:
         """Train to the last epoch; the histories of the runs, in the order in which the runs were given."""
+        self.plan.warn_if_grown()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.runs[0].seed)
             with ProgressBar(self.options.epochs, self.options.progress) as bar, ThreadPoolExecutor(AHEAD) as pool:
@@ -211,7 +224,8 @@ class StackTrainer:
                     self._train_epoch()
                     records = self._record(epoch, self._evaluation(), started)
                     bar.update(epoch, records[0])
-                    if self.callback and self.callback(epoch, self._in_given_order(records)):
+                    stop = self.callback and self.callback(epoch, self._in_given_order(records))
+                    if stop or all(history.stop_reason for history in self.histories):
                         break
         for history in self.histories:
             if history.stop_reason is None:
@@ -261,7 +275,7 @@ class StackTrainer:
     def _forward(
         self, params: dict[str, Tensor], rows: Tensor, weights: RowWeights
     ) -> tuple[StackedRisk, dict[str, Tensor]]:
-        scores, statistics = self.network.training_scores(params, self.network.buffers, self._widen(rows))
+        scores, statistics = self.network.training_scores(params, self._widen(rows))
         return self.risks.risk(scores, weights), statistics
 
     def _finish(
@@ -284,10 +298,10 @@ class StackTrainer:
             return
         n = self.optimizer.step - 1  # updates so far
         decay = torch.minimum(torch.full_like(n, self.options.ema or 0.0), (1 + n) / (10 + n))
-        share = torch.where(n == 0, 1.0, 1 - decay)
+        share = self.alive * torch.where(n == 0, 1.0, 1 - decay)
         for kind, current in (("params", self.network.params), ("buffers", self.network.buffers)):
             for name, value in current.items():
-                self.average[kind][name].lerp_(value, share)
+                self.average[kind][name].lerp_(value, self.network.per_run(share, name))
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 
@@ -323,11 +337,12 @@ class StackTrainer:
     def _chunks(self, rows: Tensor, dim: int) -> Sequence[Tensor]:
         """Equal parts, each with activations of bounded size."""
         largest = max(1, EVALUATION_BYTES // (4 * len(self.runs) * self.network.width))
-        n = rows.shape[dim]
-        return torch.split(rows, max(1, -(-n // -(-n // largest))), dim)
+        n = max(1, rows.shape[dim])
+        return torch.split(rows, -(-n // -(-n // largest)), dim)
 
     def _record(self, epoch: int, evaluated: Tensor, started: float) -> list[dict[str, Any]]:
         totals, figures, alive = self.totals.cpu().double(), evaluated.cpu().double(), self.alive.tolist()
+        rates = (self.optimizer.lr / (1 + self.optimizer.lr_decay * self.optimizer.step)).tolist()
         totals[:5] /= sum(self.plan.sizes)
         totals[5:] /= self.plan.n_batches
         seconds = time.perf_counter() - started
@@ -337,8 +352,11 @@ class StackTrainer:
         for place, history in enumerate(self.histories):
             record: dict[str, Any] = {"epoch": epoch, **dict(zip(TRAINED, totals[:, place].tolist(), strict=True))}
             record["unbiased"] = record["positive"] + record["negative"]
-            record |= zip(names, figures[:, place].tolist(), strict=True)
-            record["seconds"] = seconds
+            record |= {
+                "lr": rates[place],
+                **dict(zip(names, figures[:, place].tolist(), strict=True)),
+                "seconds": seconds,
+            }
             records.append(record)
             if alive[place]:
                 history.epochs.append(record)
@@ -356,7 +374,7 @@ class StackTrainer:
     @torch.no_grad()
     def scores(self, X: Any) -> Tensor:
         """g(x) of every row by every run, shape (R, n), on the CPU."""
-        x = torch.as_tensor(X)
+        x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         scores = torch.cat(parts, 1).cpu()
         return torch.stack(self._in_given_order(list(scores)))
@@ -383,20 +401,20 @@ def train_runs(X: Any, runs: Sequence[Run], *, most: int | None = None, **argume
 
 
 def _initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
+    if name not in ("linear", "mlp"):
+        raise ValueError(f"a stack holds models 'linear' or 'mlp', got {name!r}; train others one by one with Trainer.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = build_model(name, (n_features,), params)
-    if not isinstance(model, MLP | Linear):
-        raise ValueError(f"a stack holds models 'linear' or 'mlp', got {name!r}; train others one by one with Trainer.")
-    return model
+        return build_model(name, (n_features,), params)
 
 
 def _check_options(options: TrainingOptions) -> None:
     for name, neutral in UNSUPPORTED.items():
         if getattr(options, name) != neutral:
-            raise ValueError(f"a stack has no {name}, got {getattr(options, name)!r}; train one by one with Trainer.")
+            raise ValueError(f"a stack has no {name}; train runs that need it one by one, with Trainer.")
     if not isinstance(options.optimizer, str):
-        raise ValueError(f"a stack needs an optimizer by name, 'adam', 'adamw' or 'sgd', got {options.optimizer!r}.")
+        kind = getattr(options.optimizer, "__name__", type(options.optimizer).__name__)
+        raise ValueError(f"a stack needs an optimizer by name, 'adam', 'adamw' or 'sgd', got {kind}.")
 
 
 def _check_runs(runs: Sequence[Run]) -> Sequence[Run]:
@@ -420,7 +438,8 @@ def _check_table(table: Tensor, runs: Sequence[Run]) -> None:
         raise ValueError(f"a stack takes a table of rows and columns, got shape {tuple(table.shape)}; reshape it.")
     for run in runs:
         for index in (*run.index, *(run.held_out_index or ())):
-            if len(index) and not (int(index.min()) >= 0 and int(index.max()) < len(table)):
+            outside = index[(index < 0) | (index >= len(table))]
+            if len(outside):
                 raise ValueError(
-                    f"a run names row {int(index.max())} of a table of {len(table):,} rows; rows are numbered from 0."
+                    f"a run names row {int(outside[0])} of a table of {len(table):,} rows; rows are numbered from 0."
                 )
