@@ -65,6 +65,41 @@ def predict(
     run_predict(model, rows, out)
 
 
+@app.command("reproduce")
+def reproduce_(
+    target: Annotated[str, typer.Argument(help="table2, table3, figure1, figure2, figure3 or all.")],
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="mnist, fashion_mnist, kmnist or cifar10; may be repeated. Default: all.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials of each cell. Default: 5, quick 2.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each run. Default: 200, quick fewer.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for runs, tables and figures. Default: results, quick results-quick.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the datasets. Default: $UULEARN_DATA, then a cache; downloads.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="A small version: few rows, few epochs, minutes.")] = False,
+    render_only: Annotated[
+        bool, typer.Option("--render-only", help="Write tables and figures from the runs that are there; no data.")
+    ] = False,
+    pack: Annotated[bool, typer.Option("--pack", help="Gather the runs into a few compressed archives.")] = False,
+    no_selection: Annotated[
+        bool, typer.Option("--no-selection", help="λ = −0.1 instead of a λ chosen without labels; fewer runs.")
+    ] = False,
+) -> None:
+    """The paper's tables and figures: does the runs that are missing, keeps each, and sets them beside the paper's.
+
+    It may be stopped at any time; the same command goes on where it was.
+    """
+    from uulearn.cli.reproduce import run_reproduce
+    from uulearn.paper.experiments import DATASETS, Request
+
+    request = Request(dataset or DATASETS, trials or 0, epochs, quick, not no_selection)
+    run_reproduce(target, request, out=out, data_dir=data_dir, device=device, render_only=render_only, pack=pack)
+
+
 def main() -> None:
     """Entry point."""
     debug = "--debug" in sys.argv

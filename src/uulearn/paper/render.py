@@ -99,7 +99,7 @@ def explanation(table: Table) -> list[str]:
         )
     if missing := len(table.incomplete):
         sentences.append(f"Not complete: {missing} of {len(table.cells)} cells; our bold numbers wait for whole rows.")
-    return sentences
+    return [*sentences, *table.notes]
 
 
 def footnotes(table: Table) -> list[str]:
@@ -116,7 +116,7 @@ def cell_lines(cell: Cell, quantity: str) -> Iterator[Line]:
     """The lines of a cell for one quantity, ``accuracy`` or ``drop``."""
     is_accuracy = quantity == "accuracy"
     ours = cell.accuracy if is_accuracy else cell.drop
-    text = _spread(ours) if ours else "no number" if cell.runs else "not run"
+    text = _spread(ours) if ours else "no number" if cell.runs else "not run" if cell.asked else "–"
     yield Line("ours", text + (NOT_FINITE if cell.not_finite else ""), cell.bold and is_accuracy)
     if cell.paper:
         yield Line("paper", _spread(getattr(cell.paper, quantity)), cell.paper.bold and is_accuracy)

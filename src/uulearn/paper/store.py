@@ -112,25 +112,32 @@ class RunStore:
 
         Curves are kept to six significant digits; a value in them that is not finite comes back as NaN.
         """
-        data = _storable(record)
+        return self.add_all([record])[0]
+
+    def add_all(self, records: Iterable[Record]) -> list[bool]:
+        """Store runs that were finished together, and tell for each whether it is new.
+
+        All are on disk before the first appears under its name: a process that is killed leaves all or, but for an
+        instant, none.
+        """
         if not self._cleaned:
             self._remove_leftovers()
             self._cleaned = True
-        if data["configuration"] in self:
-            return False
+        waiting: list[tuple[Path, Path] | None] = []
+        try:
+            for data in map(_storable, records):
+                waiting.append(None if data["configuration"] in self else self._write_privately(data))
+            return [pair is not None and _publish(*pair) for pair in waiting]
+        finally:
+            for pair in waiting:
+                if pair is not None:
+                    pair[0].unlink(missing_ok=True)
+
+    def _write_privately(self, data: Record) -> tuple[Path, Path]:
         path, text = self._loose(key(data["configuration"])), _line(data)
-        # Written under a private name and linked: unlike a rename, a link fails where another writer was first.
         private = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.tmp")
         write_atomically(private, lambda temporary: temporary.write_bytes(text))
-        try:
-            os.link(private, path)
-        except FileExistsError:
-            return False
-        except OSError:  # a file system without links: two records of one configuration are worth the same
-            private.replace(path)
-        finally:
-            private.unlink(missing_ok=True)
-        return True
+        return private, path
 
     def __contains__(self, configuration: object) -> bool:
         if not isinstance(configuration, Mapping):
@@ -249,6 +256,17 @@ class RunStore:
             with suppress(OSError):  # another process may clean at the same time
                 if leftover.stat().st_mtime < oldest:
                     leftover.unlink()
+
+
+def _publish(private: Path, path: Path) -> bool:
+    """Give a private file its name; unlike a rename, a link fails where another writer was first."""
+    try:
+        os.link(private, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links: two records of one configuration are worth the same
+        private.replace(path)
+    return True
 
 
 def _storable(record: Record) -> Record:

@@ -129,6 +129,7 @@ class Table:
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     cells: Mapping[tuple[Row, Column], Cell] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, place: tuple[Row, Column]) -> Cell:
         return self.cells[place]
@@ -166,14 +167,16 @@ def build_table(
     title: str,
     rows: Iterable[Row],
     columns: Iterable[Column],
-    runs: Callable[[Row, Column], Sequence[Record]],
+    runs: Callable[[Row, Column], Sequence[Record] | None],
     *,
     paper: PaperTable | None = None,
     trials: int = 5,
+    notes: Iterable[str] = (),
 ) -> Table:
     """Gather the runs of every cell, compare them with the paper's numbers, and decide what is set in bold.
 
-    ``runs(row, column)`` gives the records of a cell, one a seed. Bold is decided among the paper's columns, and only
+    ``runs(row, column)`` gives the records of a cell, one a seed, or None where none are asked for. ``notes`` are
+    sentences for the reader, beside those that every table has. Bold is decided among the paper's columns, and only
     in rows in which all of them are complete: the best of what happens to be there already is no result.
 
     Examples
@@ -191,13 +194,15 @@ def build_table(
         methods = printed.get((row.dataset, row.set_priors), {})
         for column in columns:
             reference = methods.get(column.paper) if column.paper else None
-            cells[row, column] = _cell(row, column, runs(row, column), trials, reference)
+            records = runs(row, column)
+            asked = 0 if records is None else trials
+            cells[row, column] = _cell(row, column, records or [], asked, reference)
         compared = [column for column in columns if column.paper]
         if all(cells[row, column].complete for column in compared):
             chosen = bold({column.name: cells[row, column].trials for column in compared})
             for column in compared:
                 cells[row, column] = replace(cells[row, column], bold=column.name in chosen)
-    return Table(title, rows, columns, cells)
+    return Table(title, rows, columns, cells, tuple(notes))
 
 
 def _cell(row: Row, column: Column, records: Sequence[Record], asked: int, paper: PaperCell | None) -> Cell:

@@ -1,0 +1,156 @@
+"""Which files each table and figure is written to, from the runs that a store holds; no dataset is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from uulearn.paper import selection
+from uulearn.paper.experiments import (
+    ABS,
+    BASELINES,
+    DATASETS,
+    FIXED_SLOPE,
+    RELU,
+    TABLE_MODELS,
+    Configuration,
+    Request,
+    TableRow,
+    figure1_panels,
+    figure3_curves,
+    table_rows,
+)
+from uulearn.paper.reference import paper_table
+from uulearn.paper.render import to_html, to_latex, to_markdown
+from uulearn.paper.selection import Find, Record
+from uulearn.paper.store import RunStore, key
+from uulearn.paper.tables import PAPER_COLUMNS, Column, Row, Table, build_table, slope_column
+from uulearn.training.storage import write_atomically
+
+TITLES = {"table2": "Table 2: simple models", "table3": "Table 3: deep models"}
+FORMATS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "tex": to_latex, "html": to_html}
+
+
+class Page(NamedTuple):
+    """What a target was written to, and its table if it is one."""
+
+    target: str
+    paths: list[Path]
+    table: Table | None = None
+
+
+def render(targets: Iterable[str], request: Request, store: RunStore, out: str | Path) -> list[Page]:
+    """Write the tables and figures asked for, with what the store holds of them.
+
+    A table shows the datasets of the request and those that have runs in the store.
+    """
+    records = {key(record["configuration"]): record for record in store.records()}
+
+    def find(configuration: Configuration) -> Record | None:
+        return records.get(key(configuration))
+
+    pages = [_page(target, request, find, Path(out)) for target in targets]
+    if any(page.table for page in pages):
+        studies = {
+            table: selection.trials_of(table_rows(table, _widened(table, request, find)), find)
+            for table in TABLE_MODELS
+        }
+        if any(studies.values()):
+            path = Path(out) / "selection.md"
+            _write(path, selection.to_markdown(studies))
+            pages.append(Page("selection", [path]))
+    return pages
+
+
+def check_drawing(targets: Iterable[str]) -> None:
+    """Raise ImportError, before hours of work, where a figure is asked for and nothing can draw it."""
+    figures = [target for target in targets if target.startswith("figure")]
+    if figures and find_spec("matplotlib") is None:
+        raise ImportError(f"{figures[0]} needs matplotlib, which is not installed; run pip install 'uulearn[plot]'.")
+
+
+def _page(target: str, request: Request, find: Find, out: Path) -> Page:
+    if target in TABLE_MODELS:
+        table = make_table(target, _widened(target, request, find), find)
+        paths = [out / f"{target}.{ending}" for ending in FORMATS]
+        for path, form in zip(paths, FORMATS.values(), strict=True):
+            _write(path, form(table))
+        return Page(target, paths, table)
+    from uulearn.paper import figures  # matplotlib, which a table does without
+
+    if target == "figure1":
+        return Page(target, figures.figure1(out / target, {n: find(c) for n, c in figure1_panels(request).items()}))
+    if target == "figure2":
+        return Page(target, figures.figure2(out / target))
+    dropout, decay = ([record for c in curves if (record := find(c))] for curves in figure3_curves(request))
+    return Page(target, figures.figure3(out / target, dropout, decay))
+
+
+def make_table(table: str, request: Request, find: Find) -> Table:
+    """Table 2 or 3, with the runs that are there."""
+    rows = {Row(row.dataset, row.set_priors): row for row in table_rows(table, request)}
+    slopes = sorted({slope for row in rows.values() for slope in row.slopes}, reverse=True)
+    methods: dict[str, str | float] = {name: name for name in BASELINES} | {"relu": RELU, "abs": ABS}
+    methods |= {slope_column(slope).name: slope for slope in slopes}
+
+    def runs(place: Row, column: Column) -> list[Record] | None:
+        row, method = rows[place], methods.get(column.name)
+        if isinstance(method, float) and method not in row.slopes:
+            return None
+        found = [_run(row, seed, method, find) for seed in range(request.trials)]
+        return [record for record in found if record is not None]
+
+    return build_table(
+        TITLES[table] + _caveat(rows.values()),
+        rows,
+        [*PAPER_COLUMNS, *map(slope_column, slopes)],
+        runs,
+        paper=paper_table(table) if request.is_the_papers else None,
+        trials=request.trials,
+        notes=_notes(rows.values()),
+    )
+
+
+def _run(row: TableRow, seed: int, method: str | float | None, find: Find) -> Record | None:
+    """The run of a method given by its name or λ, or of the leaky ReLU with whatever λ it is to have."""
+    if method is None:
+        method = selection.chosen_slope(row, seed, find) if row.candidates else FIXED_SLOPE
+    return None if method is None else find(row.run(method, seed))
+
+
+def _caveat(rows: Collection[TableRow]) -> str:
+    """Words for a title that tell that the runs are not the paper's."""
+    if all(row.request.is_the_papers for row in rows):
+        return ""
+    shapes = {(run["sizes"][0], run["epochs"]): None for row in rows for run in [row.run(BASELINES[0], 0)]}
+    said = " or ".join(f"{size:,} + {size:,} rows and {epochs} epochs" for size, epochs in shapes)
+    return f", not in the paper's setting: {said}"
+
+
+def _notes(rows: Collection[TableRow]) -> list[str]:
+    """How λ of the column UU-LReLU came about."""
+    notes = []
+    for slopes in dict.fromkeys(row.candidates for row in rows if row.candidates):
+        among = ", ".join(f"{slope:g}".replace("-", "−") for slope in slopes)
+        notes.append(f"UU-LReLU: λ of each trial was chosen without labels among {among}.")
+    fixed = dict.fromkeys(Row(row.dataset, row.set_priors).dataset_label for row in rows if not row.candidates)
+    if fixed:
+        notes.append(f"UU-LReLU: {slope_column(FIXED_SLOPE).label} for {', '.join(fixed)}.")
+    return notes
+
+
+def _widened(table: str, request: Request, find: Find) -> Request:
+    """The request with those datasets, too, of which the store has runs of the table."""
+
+    def has_runs(dataset: str) -> bool:
+        rows = table_rows(table, replace(request, datasets=[dataset]))
+        return any(find(run) for row in rows for seed in range(request.trials) for run in row.trial(seed))
+
+    return replace(request, datasets=[name for name in DATASETS if name in request.datasets or has_runs(name)])
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -1,0 +1,477 @@
+"""The paper's experiments as data, which runs are trained together, and what is trained for a configuration."""
+
+import dataclasses
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from uulearn import UUClassifier
+from uulearn.datasets import BinaryTask, make_sets
+from uulearn.paper import pages, runner, selection
+from uulearn.paper.experiments import (
+    CONVOLUTIONAL,
+    DATASETS,
+    EXPERIMENTS,
+    HELD_OUT,
+    RESNET_LR,
+    SET_PRIORS,
+    SLOPES,
+    TARGET_PRIORS,
+    Request,
+    TableRow,
+    configuration,
+    figure1_panels,
+    figure3_curves,
+    method_of,
+    runs_of,
+    table_rows,
+)
+from uulearn.paper.figures import PANELS
+from uulearn.paper.reference import paper_table
+from uulearn.paper.runner import Job, Reporter, choose_device, halves, plan_jobs, reproduce
+from uulearn.paper.store import RunStore, key
+from uulearn.risk.corrections import get_method
+
+EVERYTHING = ("table2", "table3", "figure1", "figure2", "figure3")
+MNIST_ROW = TableRow("table3", "mnist", (0.8, 0.2), Request())
+
+
+# --- The definitions -------------------------------------------------------------------------------------------------
+
+
+def test_how_many_runs_there_are():
+    runs = EXPERIMENTS["table2"](Request())
+    assert len([run for run in runs if not run["held_out"]]) == 4 * 3 * (4 + 4) * 5
+    assert len([run for run in runs if run["held_out"]]) == 4 * 3 * 5 * 5
+    deep = EXPERIMENTS["table3"](Request())
+    assert len(deep) == 3 * 3 * (8 + 5) * 5 + 3 * (4 + 1) * 5
+    assert len(EXPERIMENTS["table2"](Request(selection=False))) == 480
+    assert len(EXPERIMENTS["table2"](Request(["mnist"], trials=7))) == 3 * 13 * 7
+    assert EXPERIMENTS["figure2"](Request()) == []
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("target", EVERYTHING)
+def test_every_run_of_a_target_has_its_own_key(target, quick):
+    runs = EXPERIMENTS[target](Request(quick=quick))
+    assert len({key(run) for run in runs}) == len(runs)
+
+
+def test_what_targets_share_is_run_once():
+    assert RESNET_LR == 3e-5  # the shared panel below hangs on it
+    shared = Counter(key(run) for run in runs_of(EVERYTHING, Request()))
+    twice = {name for name, count in shared.items() if count > 1}
+    panels = figure1_panels(Request())
+    assert twice == {key(panels["cifar10-resnet32-logistic"]), key(panels["mnist-mlp-logistic"])}
+
+
+def test_quick_runs_are_never_taken_for_full_ones():
+    full, quick = ({key(run) for run in runs_of(EVERYTHING, Request(quick=q))} for q in (False, True))
+    assert not full & quick
+
+
+def test_slopes_and_methods_are_consistent():
+    for run in runs_of(EVERYTHING, Request()):
+        assert (run["slope"] is not None) == (run["method"] == "leaky_relu")
+        assert get_method(run["method"], -0.1 if run["slope"] is None else run["slope"]).name == run["method"]
+        assert (run["momentum"] is not None) == (run["optimizer"] == "sgd")
+        assert run["target_prior"] == TARGET_PRIORS[run["dataset"]]
+    x = torch.tensor([-2.0, 3.0])
+    for slope in (0.0, *SLOPES, -1.0):
+        method, entry = method_of(slope)
+        f = get_method(method, -0.1 if entry is None else entry).corrections[0]
+        assert torch.equal(f(x), torch.tensor([-2.0 * slope, 3.0]))
+
+
+def test_rows_are_those_of_the_paper():
+    for table in ("table2", "table3"):
+        assert [(row.dataset, row.set_priors) for row in table_rows(table, Request())] == list(paper_table(table))
+    assert set(figure1_panels(Request())) == set(PANELS)
+
+
+def test_settings_of_the_appendix_by_hand():
+    common = {
+        "method": "relu", "slope": None, "set_priors": [0.8, 0.2], "sizes": [30000, 30000], "loss": "logistic",
+        "optimizer": "adam", "momentum": None, "lr_decay": 0.0, "dropout": 0.0, "batch_size": 3000, "epochs": 200,
+        "seed": 3, "held_out": 0.0,
+    }  # fmt: skip
+    linear = TableRow("table2", "cifar10", (0.8, 0.2), Request()).run(0.0, 3)
+    own = {"dataset": "cifar10", "model": "linear", "target_prior": 0.6, "lr": 5e-3, "l2": 5e-3}
+    assert linear == common | own
+    deep = MNIST_ROW.run(0.0, 3)
+    assert deep == common | {"dataset": "mnist", "model": "mlp", "target_prior": 0.4926, "lr": 5e-5, "l2": 5e-3}
+    panel = figure1_panels(Request())["mnist-linear-sigmoid"]
+    assert (panel["lr"], panel["batch_size"], panel["momentum"], panel["loss"]) == (0.05, 1000, 0.9, "sigmoid")
+    dropout, decay = figure3_curves(Request())
+    assert [(run["dropout"], run["l2"]) for run in dropout] == [(d, 1e-4) for d in (0.0, 0.2, 0.4, 0.6, 0.8)]
+    assert [(run["dropout"], run["l2"]) for run in decay] == [(0.2, l2) for l2 in (5e-4, 5e-3, 5e-2, 5e-1, 5.0)]
+
+
+def test_more_trials_keep_the_runs_of_fewer():
+    few, more = ({key(run) for run in EXPERIMENTS["table3"](Request(trials=trials))} for trials in (2, 4))
+    assert few < more
+
+
+def test_requests():
+    assert Request(["cifar10", "mnist"]).datasets == ("mnist", "cifar10")
+    assert Request().is_the_papers
+    assert Request(epochs=200, trials=1).is_the_papers
+    assert not Request(epochs=20).is_the_papers
+    assert not Request(quick=True).is_the_papers
+    assert EXPERIMENTS["table2"](Request(quick=True, epochs=3))[0]["epochs"] == 3
+
+
+# --- Which runs are trained together ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [None, 1, 7, 40, 150])
+def test_jobs_hold_every_run_once_and_only_what_can_be_stacked(most):
+    runs = runs_of(["table2", "figure1", "figure3"], Request())
+    runs = list({key(run): run for run in runs}.values())
+    jobs = plan_jobs(runs, most)
+    assert Counter(key(run) for job in jobs for run in job.configurations) == Counter(map(key, runs))
+    for job in jobs:
+        assert len(job.configurations) <= (most or 10)
+        assert job.first["model"] not in CONVOLUTIONAL or len(job.configurations) == 1
+        for run in job.configurations:
+            assert all(run.get(name) == job.first.get(name) for name in runner.TOGETHER)
+            if most is None:
+                assert all(run[name] == job.first[name] for name in runner.SAME_SETS)
+    names = [job.first["dataset"] for job in jobs]
+    assert len([name for i, name in enumerate(names) if i == 0 or name != names[i - 1]]) == len(set(names))
+
+
+def test_stacks_are_few_even_and_keep_shared_sets_together():
+    runs = EXPERIMENTS["table2"](Request(["mnist"], trials=10, selection=False))
+    jobs = plan_jobs(runs, 150)
+    assert [len(job.configurations) for job in jobs] == [120, 120]
+    sets = [{(tuple(run["set_priors"]), run["seed"]) for run in job.configurations} for job in jobs]
+    assert not sets[0] & sets[1]
+    parts = halves(jobs[0])
+    assert [len(part.configurations) for part in parts] == [60, 60]
+    assert [len(part.configurations) for part in halves(Job(jobs[0].configurations[:2]))] == [1, 1]
+
+
+def test_a_convolutional_run_counts_for_many_dense_ones():
+    jobs = plan_jobs(EXPERIMENTS["figure1"](Request()), None)
+    costs = {job.first["model"]: job.cost for job in jobs}
+    assert costs["linear"] < costs["mlp"] < costs["resnet32"] < costs["allconvnet"]
+
+
+# --- What is trained -------------------------------------------------------------------------------------------------
+
+
+def make_task(name="mnist", shape=(6, 6), n=400):
+    """A small task in the shape of a dataset's; test part as large as makes the dataset's π."""
+    rng = np.random.default_rng(0)
+    n_test = {"mnist": 5000, "cifar10": 60}[name]
+
+    def draw(n, positives):
+        y = np.zeros(n, np.int64)
+        y[rng.permutation(n)[:positives]] = 1
+        means = np.where(y == 1, 150, 100).reshape(-1, *(1 for _ in shape))
+        return np.clip(rng.normal(means, 60, (n, *shape)), 0, 255).astype(np.uint8), y
+
+    train, test = draw(n, n // 2), draw(n_test, round(n_test * TARGET_PRIORS[name]))
+    return BinaryTask(name, *train, *test, positive_classes=())
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    return make_task()
+
+
+@pytest.fixture(scope="module")
+def cifar():
+    return make_task("cifar10", (3, 32, 32), 200)
+
+
+def small(model="linear", dataset="mnist", method=("relu", None), seed=0, **settings):
+    request = Request(quick=True, epochs=settings.pop("epochs", 3))
+    settings = {"lr": 1e-3, "l2": 1e-4, "batch_size": 40} | settings
+    own = {"sizes": [100, 60], "batch_size": settings["batch_size"]} if model not in CONVOLUTIONAL else {}
+    return configuration(request, dataset, model, method, (0.8, 0.2), seed, **settings) | own
+
+
+@pytest.mark.filterwarnings("ignore::uulearn.exceptions.OneSidedPredictionsWarning")
+@pytest.mark.parametrize(
+    ("model", "method", "settings"),
+    [
+        ("linear", ("leaky_relu", -0.3), {"lr": 0.01}),
+        ("linear", ("abs", None), {"optimizer": "sgd", "loss": "sigmoid", "lr": 0.1}),
+        ("linear", ("biased", None), {"l2": 5e-3}),
+        ("mlp", ("leaky_relu", -0.03), {"l2": 5e-3, "seed": 3}),
+        ("mlp", ("unbiased", None), {"optimizer": "sgd", "loss": "sigmoid"}),
+    ],
+)
+def test_a_run_is_the_one_that_its_configuration_describes(monkeypatch, tmp_path, mnist, model, method, settings):
+    monkeypatch.setattr("uulearn.training.precision.cpu_multiplies_bfloat16", lambda: False)
+    run = small(model, method=method, **settings) | {"test_rows": None}
+    store = RunStore(tmp_path)
+    assert reproduce([run], store, lambda name: mnist, device="cpu") == (1, 0, 0)
+    record = store.get(run)
+    flat, adam = mnist.flat(), run["optimizer"] == "adam"
+    drawn = make_sets(flat.X_train, flat.y_train, (0.8, 0.2), (100, 60), random_state=run["seed"])
+    alone = UUClassifier(
+        (0.8, 0.2), 0.4926, loss=run["loss"], method=method[0], slope=method[1] or -0.1, model=model,
+        model_params={"momentum": 0.01} if model == "mlp" else None, optimizer=run["optimizer"], lr=run["lr"],
+        optimizer_params={"eps": 1e-7} if adam else {"momentum": 0.9}, l2=run["l2"], epochs=3, batch_size=40,
+        ema=None, input_scale=1 / 255, random_state=run["seed"], progress=False,
+    ).fit_sets(drawn.X0, drawn.X1, test_data=(flat.X_test, flat.y_test))  # fmt: skip
+    for name in ("positive", "objective", "zero_one", "test_accuracy"):
+        np.testing.assert_allclose(record["curves"][name], alone.history_.column(name), atol=2e-3, rtol=2e-3)
+    assert record["stop_reason"] == "all 3 epochs done"
+    facts = {"realised_priors": [0.8, 0.2], "overlap": 0, "repeats": [0, 0], "trained_sizes": [100, 60]}
+    assert record["facts"] == facts | {"held_out_sizes": [0, 0], "n_test": 5000}
+    assert record["environment"]["engine"] == "stack of 1"
+    assert record["environment"]["precision"] == "float32"
+    assert record["environment"]["capability"] == "cpu"
+    assert record["seconds"] > 0
+
+
+def test_the_runs_of_a_stack_are_those_that_their_configurations_describe(tmp_path, mnist):
+    runs = [small(method=method, seed=seed, lr=lr, held_out=held_out)
+            for method in (("relu", None), ("biased", None)) for seed in (0, 1) for lr in (1e-3, 1e-2)
+            for held_out in (0.0, HELD_OUT)]  # fmt: skip
+    together, apart = RunStore(tmp_path / "together"), RunStore(tmp_path / "apart")
+    assert reproduce(reversed(runs), together, lambda name: mnist).done == len(runs)
+    for run in runs:
+        reproduce([run], apart, lambda name: mnist)
+        for name, curve in apart.get(run)["curves"].items():
+            np.testing.assert_allclose(together.get(run)["curves"][name], curve, atol=1e-4)
+    risks = {tuple(together.get(run)["curves"]["test_risk"]) for run in runs}
+    assert len(risks) == len(runs)
+
+
+def test_held_out_rows_are_the_last_of_the_same_sets(tmp_path, mnist):
+    bench = runner._Bench(mnist, torch.device("cpu"), Reporter())
+    full, held = small(seed=4), small(seed=4, held_out=HELD_OUT)
+    (first, second), nothing = bench._rows(full)
+    trained, held_out = bench._rows(held)
+    assert nothing is None
+    assert [len(part) for part in (*trained, *held_out)] == [90, 54, 10, 6]
+    assert torch.equal(torch.cat([trained[0], held_out[0]]), first)
+    assert torch.equal(torch.cat([trained[1], held_out[1]]), second)
+    store = RunStore(tmp_path)
+    reproduce([full, held], store, lambda name: mnist)
+    assert len(store.get(held)["curves"]["validation_zero_one"]) == 3
+    assert "validation_zero_one" not in store.get(full)["curves"]
+    assert store.get(held)["facts"]["held_out_sizes"] == [10, 6]
+
+
+@pytest.mark.parametrize("model", CONVOLUTIONAL)
+def test_convolutional_runs(tmp_path, cifar, model):
+    runs = [small(model, "cifar10", epochs=1), small(model, "cifar10", epochs=1, held_out=HELD_OUT)]
+    store = RunStore(tmp_path)
+    assert reproduce(runs, store, lambda name: cifar).done == 2
+    full, held = map(store.get, runs)
+    assert len(full["curves"]["test_accuracy"]) == len(full["curves"]["test_risk"]) == 1
+    assert full["environment"]["engine"] == "single"
+    assert full["facts"]["n_test"] == 60
+    assert (held["facts"]["trained_sizes"], held["facts"]["held_out_sizes"]) == ([18, 18], [2, 2])
+    assert len(held["curves"]["validation_zero_one"]) == 1
+
+
+def test_the_learning_rate_decays_as_in_keras():
+    weight = torch.nn.Parameter(torch.zeros(1))
+    bench = runner._Bench(make_task(), torch.device("cpu"), Reporter())
+    assert bench._options(small("resnet32", "cifar10")).scheduler is None
+    options = bench._options(small("resnet32", "cifar10", lr=0.1) | {"lr_decay": 0.5})
+    optimizer = torch.optim.SGD([weight], lr=options.lr)
+    schedule = options.scheduler(optimizer)
+    for _ in range(4):
+        optimizer.step()
+        schedule.step()
+    assert options.scheduler_interval == "batch"
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / (1 + 0.5 * 4))
+
+
+def test_some_of_the_test_rows_are_spread_evenly():
+    task = make_task()
+    order = np.argsort(task.y_test)
+    task = dataclasses.replace(task, X_test=task.X_test[order], y_test=task.y_test[order])
+    bench = runner._Bench(task, torch.device("cpu"), Reporter())
+    images, labels = bench._test(small() | {"test_rows": 1000})
+    assert len(images) == len(labels) == 1000
+    assert labels.float().mean().item() == pytest.approx(0.4926, abs=0.001)
+    assert len(bench._test(small() | {"test_rows": None})[1]) == 5000
+    assert len(bench._test(small() | {"test_rows": 9999})[1]) == 5000
+
+
+@pytest.mark.parametrize(("model", "dataset"), [("linear", "mnist"), ("resnet32", "cifar10")])
+def test_a_risk_that_stops_being_finite_is_a_result(tmp_path, mnist, cifar, model, dataset):
+    bad = small(model, dataset, method=("unbiased", None), lr=1e38, epochs=4, optimizer="sgd")
+    good = small(model, dataset, epochs=1 if model == "resnet32" else 4)
+    store = RunStore(tmp_path)
+    outcome = reproduce([bad, good], store, {"mnist": mnist, "cifar10": cifar}.__getitem__)
+    assert outcome == (2, 0, 1)
+    assert "not finite" in store.get(bad)["stop_reason"]
+    assert len(store.get(bad)["curves"]["test_accuracy"]) < 4
+    assert "done" in store.get(good)["stop_reason"]
+    assert reproduce([bad, good], store, pytest.fail) == (0, 2, 0)  # it is not tried again, and no data are read
+
+
+def test_data_are_read_once_and_checked(tmp_path, mnist):
+    read = []
+    runs = [small(seed=seed) for seed in range(3)] + [small(dataset="kmnist")]
+
+    def tasks(name):
+        read.append(name)
+        return mnist
+
+    with pytest.raises(ValueError, match=r"kmnist has a share of 0.4926 positives .* experiments have 0.3; use"):
+        reproduce(runs, RunStore(tmp_path), tasks)
+    assert read == ["mnist", "kmnist"]
+    assert len(RunStore(tmp_path)) == 3
+    with pytest.raises(ValueError, match="'linear' has no dropout"):
+        reproduce([small(dropout=0.5)], RunStore(tmp_path), tasks)
+
+
+def test_runs_of_a_stack_are_stored_together_or_not_at_all(tmp_path):
+    store = RunStore(tmp_path)
+    good = {"configuration": small(), "curves": {"test_accuracy": [0.5]}}
+    with pytest.raises(ValueError, match="needs a dict 'curves'"):
+        store.add_all([good, {"configuration": small(seed=1)}])
+    assert list((tmp_path / "runs").iterdir()) == []
+    assert store.add_all([good, good, good | {"configuration": small(seed=1)}]) == [True, False, True]
+    assert store.add_all([good]) == [False]
+    assert store.add_all([]) == []
+    assert len(list((tmp_path / "runs").iterdir())) == len(store) == 2
+
+
+class Rival(Reporter):
+    """Does the runs of the first job itself, before it begins."""
+
+    def __init__(self, store, task):
+        self.store, self.task, self.seen = store, task, []
+
+    def begin(self, jobs, found):
+        reproduce(jobs[0].configurations[1:], self.store, lambda name: self.task)
+
+    def finish(self, job, records, seconds):
+        self.seen.append(len(records))
+
+
+def test_what_another_process_did_meanwhile_is_not_done_again(tmp_path, mnist):
+    store = RunStore(tmp_path)
+    runs = [small(method=method) for method in (("relu", None), ("abs", None), ("unbiased", None))]
+    rival = Rival(RunStore(tmp_path), mnist)
+    assert reproduce(runs, store, lambda name: mnist, reporter=rival) == (1, 0, 0)
+    assert rival.seen == [1]
+
+
+def test_a_stack_that_does_not_fit_is_halved(monkeypatch, tmp_path, mnist):
+    real, sizes = runner._Bench.train, []
+
+    def train(self, job):
+        sizes.append(len(job.configurations))
+        if len(job.configurations) > 2:
+            raise torch.cuda.OutOfMemoryError("out of memory")
+        return real(self, job)
+
+    monkeypatch.setattr(runner._Bench, "train", train)
+    runs = [small(method=("leaky_relu", slope)) for slope in (*SLOPES, -0.5)]
+    assert reproduce(runs, RunStore(tmp_path), lambda name: mnist).done == 5
+    assert sizes == [5, 3, 2, 1, 2]
+
+
+def test_devices():
+    assert choose_device("cpu").type == "cpu"
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    for name in ("gpu0", "meta"):
+        with pytest.raises(ValueError, match=f"must be 'auto', 'cpu' or 'cuda', got '{name}'"):
+            choose_device(name)
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="no CUDA device; use 'auto'"):
+            choose_device("cuda")
+
+
+# --- The choice of λ -------------------------------------------------------------------------------------------------
+
+
+def record_of(run, accuracy=0.9, risk=None, epochs=None):
+    n = run["epochs"] if epochs is None else epochs
+    curves = {"test_accuracy": [accuracy] * n, "unbiased": [0.1] * n, "test_risk": [0.3] * n}
+    if run["held_out"]:
+        curves["validation_zero_one"] = [0.5] * (n - 10) + [risk] * 10
+    return {"configuration": run, "curves": curves, "stop_reason": f"all {n} epochs done"}
+
+
+def fixed_records(row, seed, risks, accuracies):
+    """The runs of one trial with given held-out risks and accuracies by λ."""
+    found = [record_of(row.run(slope, seed, HELD_OUT), risk=risk) for slope, risk in risks.items()]
+    found += [record_of(row.run(slope, seed), accuracy) for slope, accuracy in accuracies.items()]
+    return {key(record["configuration"]): record for record in found}
+
+
+RISKS = {-0.01: 0.2, -0.03: 0.1, -0.1: 0.15, -0.3: 0.1, -1.0: 0.3}
+ACCURACIES = {0.0: 0.80, -0.01: 0.81, -0.03: 0.82, -0.1: 0.83, -0.3: 0.86, -1.0: 0.7}
+
+
+def test_the_choice_by_hand():
+    records = fixed_records(MNIST_ROW, 0, RISKS, ACCURACIES)
+    find = lambda run: records.get(key(run))  # noqa: E731
+    assert selection.chosen_slope(MNIST_ROW, 0, find) == -0.03  # as good as −0.3, and closer to 0
+    assert selection.chosen_slope(MNIST_ROW, 1, find) is None
+    assert [trial.seed for trial in selection.trials_of([MNIST_ROW], find)] == [0]
+    (trial,) = selection.trials_of([MNIST_ROW], find)
+    assert (trial.chosen, trial.hindsight) == (-0.03, -0.3)
+    (comparison,) = selection.compare([trial])
+    assert comparison.best_slope == -0.3
+    numbers = [getattr(comparison, name) for name in ("relu", "fixed", "chosen", "hindsight_row", "hindsight_trial")]
+    assert numbers == pytest.approx([80, 83, 82, 86, 86])
+    text = selection.to_markdown({"table2": [], "table3": [trial]})
+    assert "Table 2" not in text
+    assert "+2.00 with λ chosen without labels, +3.00 with λ = −0.1, +6.00 with the best λ of each row" in text
+    assert "in the paper +0.06" in text
+
+
+def test_a_run_that_did_not_end_well_is_not_chosen():
+    run = MNIST_ROW.run(-0.1, 0, HELD_OUT)
+    assert selection.held_out_risk(record_of(run, risk=0.25)) == 0.25
+    assert selection.held_out_risk(record_of(run, risk=0.01, epochs=150)) == math.inf
+    assert selection.held_out_risk(record_of(run, risk=math.nan)) == math.inf
+
+
+def test_hindsight_of_a_row_is_one_slope_for_all_its_trials():
+    other = ACCURACIES | {-0.3: 0.5, -0.1: 0.9}
+    records = fixed_records(MNIST_ROW, 0, RISKS, ACCURACIES) | fixed_records(MNIST_ROW, 1, RISKS, other)
+    trials = selection.trials_of([MNIST_ROW], lambda run: records.get(key(run)))
+    (comparison,) = selection.compare(trials)
+    assert (comparison.best_slope, comparison.trials) == (-0.1, 2)
+    assert comparison.hindsight_row == pytest.approx(86.5)
+    assert comparison.hindsight_trial == pytest.approx(88)
+
+
+def test_the_table_shows_the_chosen_run():
+    request = Request(["mnist"], trials=1)
+    row = TableRow("table3", "mnist", (0.8, 0.2), request)
+    records = fixed_records(row, 0, RISKS, ACCURACIES)
+    table = pages.make_table("table3", request, lambda run: records.get(key(run)))
+    cells = {cell.column.name: cell for cell in table if cell.row.set_priors == (0.8, 0.2)}
+    assert cells["leaky_relu"].accuracy.mean == pytest.approx(82)
+    assert cells["abs"].accuracy == cells["leaky_relu(-1)"].accuracy
+    assert cells["relu"].accuracy.mean == pytest.approx(80)
+    assert not cells["biased"].complete
+    assert "chosen without labels among −0.01, −0.03, −0.1, −0.3, −1." in table.notes[0]
+    fixed = pages.make_table("table3", Request(["mnist"], 1, selection=False), lambda run: records.get(key(run)))
+    shown = next(cell for cell in fixed if cell.column.name == "leaky_relu")
+    assert shown.accuracy.mean == pytest.approx(83)
+
+
+def test_cells_that_nobody_asked_for_do_not_count_as_missing():
+    table = pages.make_table("table3", Request(), lambda run: None)
+    cifar = [cell for cell in table if cell.row.dataset == "cifar10"]
+    idle = {cell.column.name for cell in cifar if cell.complete}
+    assert idle == {"leaky_relu(-0.01)", "leaky_relu(-0.03)", "leaky_relu(-0.3)"}
+    assert len(table.incomplete) == 12 * 11 - 3 * 3
+    assert len(table.notes) == 2
+    assert "λ = −0.1 for CIFAR-10" in table.notes[1]
+
+
+def test_datasets_and_priors_are_the_papers():
+    assert tuple(TARGET_PRIORS) == DATASETS
+    assert len(SET_PRIORS) == 3
