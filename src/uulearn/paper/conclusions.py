@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from uulearn.paper.render import grid, signed
 from uulearn.paper.statistics import LEVEL, first_negative_epoch, paired_t_test, turning_epoch
 from uulearn.paper.tables import DATASET_NAMES
 
@@ -237,7 +238,7 @@ def _contests_grid(found: Sequence[Contest]) -> str:
                 tally = Counter(contest.verdict for contest in mine)
                 gains = [contest.difference for contest in mine]
                 counts = [str(tally[verdict]) for verdict in ("better", "even", "worse")]
-                figures = [_signed(float(np.mean(gains))), _signed(min(gains))]
+                figures = [signed(float(np.mean(gains))), signed(min(gains))]
                 lines.append([f"{NAMES[corrected]}, {MODELS[model]}", NAMES[plain], str(len(mine)), *counts, *figures])
     return grid(lines, left=2)
 
@@ -268,7 +269,7 @@ def _together_grid(records: Sequence[Record]) -> str:
     for label, some in chosen:
         if some:
             c = co_occurrence(some)
-            rank = "–" if c.spearman is None or c.p is None else f"{_signed(c.spearman)} ({c.p:.1g})"
+            rank = "–" if c.spearman is None or c.p is None else f"{signed(c.spearman)} ({c.p:.1g})"
             counts = [str(n) for n in (c.runs, c.both, c.only_negative, c.only_turns, c.neither)]
             lines.append([label, *counts, f"{100 * c.together:.0f}%", rank])
     return grid(lines, left=1)
@@ -286,13 +287,3 @@ def _regularised_grid(runs: Sequence[Regularised]) -> str:
 def _reading_order(item: tuple[tuple[str, str, str], Any]) -> tuple[int, int, int]:
     model, dataset, method = item[0]
     return list(MODELS).index(model), list(DATASET_NAMES).index(dataset), list(NAMES).index(method)
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
-def grid(lines: Sequence[Sequence[str]], left: int) -> str:
-    """A Markdown table; the first line is its header and the first ``left`` columns are aligned to the left."""
-    marks = [":--" if column < left else "--:" for column in range(len(lines[0]))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], marks, *lines[1:]))

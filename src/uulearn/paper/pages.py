@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from uulearn.paper import selection
+from uulearn.paper import conclusions, selection
 from uulearn.paper.experiments import (
     ABS,
     BASELINES,
@@ -54,14 +54,25 @@ def render(targets: Iterable[str], request: Request, store: RunStore, out: str |
 
     pages = [_page(target, request, find, Path(out)) for target in targets]
     if any(page.table for page in pages):
-        studies = {
-            table: selection.trials_of(table_rows(table, _widened(table, request, find)), find)
-            for table in TABLE_MODELS
-        }
-        if any(studies.values()):
-            path = Path(out) / "selection.md"
-            _write(path, selection.to_markdown(studies))
-            pages.append(Page("selection", [path]))
+        pages += _studies(request, find, Path(out))
+    return pages
+
+
+def _studies(request: Request, find: Find, out: Path) -> list[Page]:
+    """What the runs of both tables say beside the tables: the choice of λ, and the conclusions of Section 4."""
+    rows = {table: table_rows(table, _widened(table, request, find)) for table in TABLE_MODELS}
+    pages = []
+    trials = {table: selection.trials_of(mine, find) for table, mine in rows.items()}
+    if any(trials.values()):
+        pages.append(Page("selection", [out / "selection.md"]))
+        _write(out / "selection.md", selection.to_markdown(trials))
+    seeds = range(request.trials)
+    full = [run for mine in rows.values() for row in mine for seed in seeds for run in row.trial(seed)]
+    dropout, decay = ([record for run in curves if (record := find(run))] for curves in figure3_curves(request))
+    found = [record for run in full if not run["held_out"] and (record := find(run))]
+    if found:
+        pages.append(Page("conclusions", [out / "conclusions.md"]))
+        _write(out / "conclusions.md", conclusions.to_markdown(found, dropout, decay))
     return pages
 
 

@@ -76,12 +76,38 @@ def to_latex(table: Table) -> str:
     return "\n".join(parts) + "\n"
 
 
+def grid(lines: Sequence[Sequence[str]], left: int) -> str:
+    """A Markdown table; the first line is its header, the first ``left`` columns are aligned to the left.
+
+    Examples
+    --------
+    >>> print(grid([["", "rows"], ["set 0", "12"]], left=1))
+    |  | rows |
+    | :-- | --: |
+    | set 0 | 12 |
+    """
+    marks = [":--" if column < left else "--:" for column in range(len(lines[0]))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], marks, *lines[1:]))
+
+
+def signed(value: float) -> str:
+    """Two digits with a sign, the minus as it is printed.
+
+    Examples
+    --------
+    >>> signed(-0.5), signed(1.234)
+    ('−0.50', '+1.23')
+    """
+    text = f"{value:+.2f}"
+    return "±0.00" if text in ("+0.00", "-0.00") else text.replace("-", "−")
+
+
 def describe(cell: Cell) -> str:
     """One cell in words: where it is, our number, the paper's and the difference."""
     place = f"{cell.row.label}, {cell.column.label}"
     if cell.accuracy is None or cell.paper is None or cell.difference is None:
         return f"{place}: nothing to compare"
-    return f"{place}: {_spread(cell.accuracy)}, paper {_spread(cell.paper.accuracy)}, {_signed(cell.difference)} points"
+    return f"{place}: {_spread(cell.accuracy)}, paper {_spread(cell.paper.accuracy)}, {signed(cell.difference)} points"
 
 
 def explanation(table: Table) -> list[str]:
@@ -123,18 +149,13 @@ def cell_lines(cell: Cell, quantity: str) -> Iterator[Line]:
     difference = cell.difference if is_accuracy else cell.drop_difference
     if difference is not None:
         mark = SPACE + DIFFERS if is_accuracy and cell.agrees is False else ""
-        yield Line("difference", _signed(difference) + mark)
+        yield Line("difference", signed(difference) + mark)
     if cell.runs and not cell.complete:
         yield Line("note", f"{cell.runs} of {cell.asked} trials".replace(" ", SPACE))
 
 
 def _spread(spread: Spread) -> str:
     return f"{spread.mean:.2f}" + ("" if spread.std is None else f"{SPACE}({spread.std:.2f})")
-
-
-def _signed(value: float) -> str:
-    text = f"{value:+.2f}"
-    return "±0.00" if text in ("+0.00", "-0.00") else text.replace("-", "−")
 
 
 # Markdown
@@ -315,7 +336,7 @@ def _latex_cell(cell: Cell) -> list[str]:
         half += _latex_spread(getattr(cell.paper, quantity, None), bool(cell.paper and cell.paper.bold and is_accuracy))
         difference = cell.difference if is_accuracy else cell.drop_difference
         differs = r"^{\neq}" if is_accuracy and cell.agrees is False else ""
-        half.append("" if difference is None else f"${_signed(difference).translate(SIGNS)}{differs}$")
+        half.append("" if difference is None else f"${signed(difference).translate(SIGNS)}{differs}$")
         halves.append(half)
     return [f"{accuracy} & {drop}" for accuracy, drop in zip(*halves, strict=True)]
 

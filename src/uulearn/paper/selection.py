@@ -18,6 +18,7 @@ import numpy as np
 
 from uulearn.paper.experiments import FIXED_SLOPE, HELD_OUT, RELU, Configuration, TableRow
 from uulearn.paper.reference import paper_table
+from uulearn.paper.render import grid, signed
 from uulearn.paper.tables import Row, slope_column
 
 Record = Mapping[str, Any]
@@ -172,7 +173,7 @@ def _counts_grid(trials: Sequence[Trial]) -> str:
     lines = [["", *(slope_column(slope).label for slope in slopes)]]
     lines.append(["times chosen without labels", *(str(chosen[slope]) for slope in slopes)])
     lines.append(["times best in hindsight", *(str(best[slope]) for slope in slopes)])
-    return _grid(lines, left=1)
+    return grid(lines, left=1)
 
 
 def _rows_grid(comparisons: Sequence[Comparison]) -> str:
@@ -185,7 +186,7 @@ def _rows_grid(comparisons: Sequence[Comparison]) -> str:
         best = f"{c.hindsight_row:.2f} (λ = {c.best_slope:g})".replace("-", "−")
         numbers = [f"{value:.2f}" for value in (c.relu, c.fixed, c.chosen)]
         lines.append([row.dataset_label, row.priors_label, str(c.trials), *numbers, best, f"{c.hindsight_trial:.2f}"])
-    return _grid(lines, left=2)
+    return grid(lines, left=2)
 
 
 def _verdict(table: str, comparisons: Sequence[Comparison]) -> str:
@@ -199,17 +200,8 @@ def _verdict(table: str, comparisons: Sequence[Comparison]) -> str:
         "the best λ of each row in hindsight": _mean(c.hindsight_row - c.relu for c in comparisons),
         "the best λ of each trial in hindsight": _mean(c.hindsight_trial - c.relu for c in comparisons),
     }
-    said = ", ".join(f"{_points(gain)} with {how}" for how, gain in gains.items())
+    said = ", ".join(f"{signed(gain)} with {how}" for how, gain in gains.items())
     return (
         f"Over ReLU the leaky ReLU gains, as a mean over these {len(comparisons)} rows and in points: {said}; "
-        f"in the paper {_points(paper)}."
+        f"in the paper {signed(paper)}."
     )
-
-
-def _points(difference: float) -> str:
-    return f"{difference:+.2f}".replace("-", "−")
-
-
-def _grid(lines: Sequence[Sequence[str]], left: int) -> str:
-    marks = [":--" if column < left else "--:" for column in range(len(lines[0]))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], marks, *lines[1:]))
