@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
-from uulearn.models.initialisers import lecun_normal_
+from uulearn.models.initialisers import get_initialiser, lecun_normal_
 
 
 class Linear(nn.Module):
@@ -42,7 +42,7 @@ class Linear(nn.Module):
 class MLP(nn.Module):
     """Multi-layer perceptron with batch normalisation and ReLU; by default the paper's d-300-300-300-300-1.
 
-    Each hidden layer is a product with LeCun-normal kernels, batch normalisation (then the layer has no bias),
+    Each hidden layer is a product, batch normalisation (then the layer has no bias),
     ReLU and, if asked, dropout. The output layer is computed in float32 even under autocast, so that scores keep
     their full resolution.
 
@@ -58,6 +58,8 @@ class MLP(nn.Module):
         Of the batch normalisation, in PyTorch's sense (Keras's momentum 0.99 is 0.01 here).
     dropout : float
         Share of hidden units dropped while training.
+    initialiser : str
+        Of all kernels: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``, in Keras's sense.
 
     Examples
     --------
@@ -75,13 +77,15 @@ class MLP(nn.Module):
         momentum: float = 0.1,
         eps: float = 1e-3,
         dropout: float = 0.0,
+        initialiser: str = "lecun_normal",
     ) -> None:
         super().__init__()
+        initialise_ = get_initialiser(initialiser)
         layers: list[nn.Module] = []
         width = n_features
         for size in hidden:
             product = nn.Linear(width, size, bias=not batch_norm)
-            lecun_normal_(product.weight)
+            initialise_(product.weight)
             layers.append(product)
             if batch_norm:
                 layers.append(nn.BatchNorm1d(size, eps=eps, momentum=momentum))
@@ -93,7 +97,7 @@ class MLP(nn.Module):
             width = size
         self.hidden = nn.Sequential(*layers)
         self.output = nn.Linear(width, 1)
-        lecun_normal_(self.output.weight)
+        initialise_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Tensor) -> Tensor:

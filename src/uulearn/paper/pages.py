@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from uulearn.paper import conclusions, selection
+from uulearn.paper import conclusions, selection, variants
 from uulearn.paper.experiments import (
     ABS,
     BASELINES,
@@ -90,6 +90,9 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
         for path, form in zip(paths, FORMATS.values(), strict=True):
             _write(path, form(table))
         return Page(target, paths, table)
+    if target == "variants":
+        _write(out / "variants.md", variants.to_markdown(variants.tried(request, find)))
+        return Page(target, [out / "variants.md"])
     from uulearn.paper import figures  # matplotlib, which a table does without
 
     if target == "figure1":

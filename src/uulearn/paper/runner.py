@@ -7,6 +7,7 @@ Several processes may work on one store; each looks again before it begins a sta
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import platform
 import time
@@ -24,6 +25,7 @@ from uulearn.datasets import BinaryTask, UnlabeledSets, make_sets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import build_model
 from uulearn.paper.experiments import CONVOLUTIONAL, Configuration
+from uulearn.paper.sampling import shortened_sets
 from uulearn.paper.store import RunStore
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import DEFAULT_SLOPE
@@ -34,6 +36,7 @@ Record = dict[str, Any]
 
 TOGETHER = (
     "dataset", "model", "loss", "optimizer", "momentum", "batch_size", "epochs", "sizes", "held_out", "test_rows",
+    "sampling", "initialiser",
 )  # fmt: skip
 """What all runs of a stack must have in common."""
 SAME_SETS = ("set_priors", "seed")
@@ -184,7 +187,9 @@ def plan_jobs(configurations: Iterable[Configuration], most: int | None) -> list
     for position, configuration in enumerate(configurations):
         entries = TOGETHER if most else (*TOGETHER, *SAME_SETS)
         apart = position if configuration["model"] in CONVOLUTIONAL else None
-        shared = _frozen({name: configuration.get(name) for name in entries})
+        if configuration.get("sampling") == "shortened":
+            entries = (*entries, "set_priors")  # on which the sizes depend
+        shared = _frozen({name: configuration.get(name) for name in dict.fromkeys(entries)})
         alike.setdefault((shared, apart), []).append(configuration)
     jobs = [Job(tuple(part)) for group in alike.values() for part in _parts(group, most or len(group))]
     order = {name: place for place, name in enumerate(dict.fromkeys(job.first["dataset"] for job in jobs))}
@@ -270,7 +275,7 @@ class _Bench:
             self.images.flatten(1),
             [self._stacked_run(configuration) for configuration in job.configurations],
             model=first["model"],
-            model_params={"momentum": KERAS_MOMENTUM} if first["model"] == "mlp" else None,
+            model_params=_model_params(first),
             loss=first["loss"],
             options=self._options(first),
             test=(test_images.flatten(1), test_labels),
@@ -300,7 +305,7 @@ class _Bench:
         table = DenseRows(self.images)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(first["seed"])
-            model = build_model(first["model"], self.task.row_shape)
+            model = build_model(first["model"], self.task.row_shape, _model_params(first))
         risk = UURisk(first["set_priors"], first["target_prior"], first["loss"], first["method"], _slope(first))
         validation = None
         if held_out is not None:
@@ -346,10 +351,14 @@ class _Bench:
     def _drawn(self, configuration: Configuration) -> UnlabeledSets:
         """The sets of a run: the same for all methods, and for runs with and without rows held out."""
         priors, sizes, seed = tuple(configuration["set_priors"]), tuple(configuration["sizes"]), configuration["seed"]
-        if (priors, sizes, seed) not in self._sets:
+        sampling = configuration.get("sampling", "without_replacement")
+        if (priors, sizes, seed, sampling) not in self._sets:
             numbers = np.arange(len(self.task.y_train))[:, None]  # in place of the images, which would be copied
-            self._sets[priors, sizes, seed] = make_sets(numbers, self.task.y_train, priors, sizes, random_state=seed)
-        return self._sets[priors, sizes, seed]
+            draw = shortened_sets if sampling == "shortened" else functools.partial(make_sets, scheme=sampling)
+            self._sets[priors, sizes, seed, sampling] = draw(
+                numbers, self.task.y_train, priors, sizes, random_state=seed
+            )
+        return self._sets[priors, sizes, seed, sampling]
 
     def _rows(self, configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
         """Numbers of the rows to train on, and of those held out, the last ones of each set."""
@@ -387,6 +396,13 @@ class _Bench:
             "device": torch.cuda.get_device_name(self.device) if on_cuda else platform.machine(),
             "capability": ".".join(map(str, torch.cuda.get_device_capability(self.device))) if on_cuda else "cpu",
         }
+
+
+def _model_params(configuration: Configuration) -> dict[str, Any] | None:
+    if configuration["model"] != "mlp":
+        return None
+    initialiser = configuration.get("initialiser")
+    return {"momentum": KERAS_MOMENTUM} | ({"initialiser": initialiser} if initialiser else {})
 
 
 def _slope(configuration: Configuration) -> float:

@@ -85,14 +85,15 @@ def trials_of(rows: Iterable[TableRow], find: Find) -> list[Trial]:
             if chosen is None:
                 continue
             found = {slope: find(row.run(slope, seed)) for slope in row.slopes}
-            known = {slope: _last_accuracy(record) for slope, record in found.items()}
+            known = {slope: last_accuracy(record) for slope, record in found.items()}
             accuracies = {slope: value for slope, value in known.items() if value is not None}
             if len(accuracies) == len(found):
                 trials.append(Trial(row, seed, chosen, accuracies))
     return trials
 
 
-def _last_accuracy(record: Record | None) -> float | None:
+def last_accuracy(record: Record | None) -> float | None:
+    """Test accuracy after the last epoch, in percent; None without a record or without a finite value in it."""
     curve = [] if record is None else [v for v in record["curves"].get("test_accuracy", ()) if math.isfinite(v)]
     return 100 * curve[-1] if curve else None
 

@@ -47,7 +47,7 @@ class NormaliseReLU(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Normalise with the statistics of the batch."""
         n = x.shape[1]
-        about = runs_apart(x[:, :1], width).float()
+        about = runs_apart(x[:, :1], width).float().contiguous()  # as the kernels take it
         if use_kernels(x):
             from uulearn.training.stack import kernels
 
