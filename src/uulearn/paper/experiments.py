@@ -289,7 +289,9 @@ VARIANTS: dict[str, str] = {
     "Glorot": "Glorot-uniform kernels, Keras's default, instead of LeCun-normal ones",
 }
 """Readings of the paper that the tables might rest on, each a change to the deep models of Table 3."""
-VARIANT_METHODS: tuple[str | float, ...] = ("biased", "unbiased", ABS, RELU, -0.01, FIXED_SLOPE)
+VARIANT_METHODS: tuple[str | float, ...] = ("unbiased", ABS, RELU, -0.01, FIXED_SLOPE)
+SHORT_OF_ROWS = ("kmnist",)
+"""Datasets with a class of fewer rows than one set asks for, of those with dense models."""
 VARIANT_TRIALS = 3
 
 
@@ -310,9 +312,10 @@ def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> 
     return run | changes[variant]
 
 
-def variant_rows(request: Request) -> list[TableRow]:
-    """The rows of Table 3 with dense models; a convolutional run takes too long to try much."""
-    return [row for row in table_rows("table3", request) if row.model not in CONVOLUTIONAL]
+def variant_rows(variant: str, request: Request) -> list[TableRow]:
+    """The rows of Table 3 that a reading concerns, of dense models; a convolutional run takes too long to try much."""
+    rows = [row for row in table_rows("table3", request) if row.model not in CONVOLUTIONAL]
+    return [row for row in rows if variant != "shortened" or row.dataset in SHORT_OF_ROWS]
 
 
 def _variants(request: Request) -> list[Configuration]:
@@ -320,7 +323,7 @@ def _variants(request: Request) -> list[Configuration]:
     return [
         variant_run(row, variant, method, seed)
         for variant in VARIANTS
-        for row in variant_rows(request)
+        for row in variant_rows(variant, request)
         for seed in seeds
         for method in VARIANT_METHODS
     ]

@@ -53,7 +53,7 @@ def tried(request: Request, find: Find) -> list[Tried]:
     seeds = range(min(request.trials, VARIANT_TRIALS))
     out = []
     for variant in VARIANTS:
-        for row in variant_rows(request):
+        for row in variant_rows(variant, request):
             for method in VARIANT_METHODS:
                 found = [last_accuracy(find(variant_run(row, variant, method, seed))) for seed in seeds]
                 known = [value for value in found if value is not None]
@@ -71,8 +71,8 @@ def to_markdown(cells: Sequence[Tried]) -> str:
         "### What was tried",
         "Table 3 with the MLP under other readings of the paper, each changing one thing, trials 0 to "
         f"{VARIANT_TRIALS - 1}. Numbers are differences to the paper's mean accuracy at the last epoch, in points; ≠ "
-        "marks those beyond 1.5 points and two pooled standard deviations. The paper's LReLU, whose λ was selected, stands "
-        "beside two fixed λ.",
+        "marks those beyond 1.5 points and two pooled standard deviations. The paper's LReLU, whose λ was selected, "
+        "stands beside two fixed λ.",
         "\n".join(f"- **{variant}**: {VARIANTS[variant]}." for variant in present),
         _summary(cells, present),
     ]

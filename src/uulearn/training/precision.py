@@ -1,7 +1,8 @@
 """Which arithmetic a run uses.
 
 ``"auto"`` takes bfloat16 products (weights, sums and the risk stay in float32) where that is faster and harmless: the
-device multiplies bfloat16 natively, the model has a product wide enough to gain, and the columns are not so far from
+device multiplies bfloat16 natively, the model has a product wide enough to gain (or, on CUDA, convolutions), and the
+columns are not so far from
 zero, compared with their spread, that eight significant bits would blur them.
 """
 
@@ -47,7 +48,9 @@ def resolve_precision(precision: str, model: nn.Module, device: torch.device, sa
     if precision == "float32" or not multiplies_bfloat16(device):
         return torch.float32
     wide = any(p.ndim >= 2 and min(len(p), p[0].numel()) >= WIDE_ENOUGH for p in model.parameters())
-    return torch.bfloat16 if wide and _survives_rounding(sample) else torch.float32
+    # On an accelerator a convolution is bound by the memory that its images take, however few its channels.
+    convolves = device.type == "cuda" and any(isinstance(layer, nn.Conv2d) for layer in model.modules())
+    return torch.bfloat16 if (wide or convolves) and _survives_rounding(sample) else torch.float32
 
 
 def _survives_rounding(sample: Tensor) -> bool:
