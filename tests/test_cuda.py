@@ -138,7 +138,7 @@ def test_a_stack_trains_the_same_weights_as_on_the_cpu(table, optimizer, model):
     (there, found), (here, expected) = (stack_of_runs(*table, device=d, **changes) for d in ("cuda", "cpu"))
     for one, other in zip(there.models(), here.models(), strict=True):
         for mine, its in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
-            torch.testing.assert_close(mine, its, rtol=2e-3, atol=2e-4, check_dtype=False)
+            torch.testing.assert_close(mine, its, rtol=5e-3, atol=1e-3, check_dtype=False)
     for one, other in zip(found, expected, strict=True):
         assert len(one) == len(other) == 4
         for name in ("positive", "negative", "objective", "zero_one", "test_risk", "validation_unbiased"):

@@ -182,7 +182,6 @@ class Regularised:
     last_risk: float
     best_accuracy: float
     last_accuracy: float
-    turns: bool
 
 
 def regularised(records: Iterable[Record], name: str) -> list[Regularised]:
@@ -198,7 +197,6 @@ def regularised(records: Iterable[Record], name: str) -> list[Regularised]:
                 curves["test_risk"][-1],
                 100 * max(curves["test_accuracy"]),
                 100 * curves["test_accuracy"][-1],
-                turning_epoch(curves["test_accuracy"]) is not None,
             )
         )
     return out
@@ -276,11 +274,11 @@ def _together_grid(records: Sequence[Record]) -> str:
 
 
 def _regularised_grid(runs: Sequence[Regularised]) -> str:
-    lines = [["", "test risk, lowest", "last", "accuracy, best", "last", "turns"]]
+    lines = [["", "test risk, lowest", "last", "accuracy, best", "last", "drop"]]
     for run in runs:
-        risks = [f"{value:.3f}" for value in (run.lowest_risk, run.last_risk)]
-        accuracies = [f"{value:.2f}" for value in (run.best_accuracy, run.last_accuracy)]
-        lines.append([run.name, *risks, *accuracies, "yes" if run.turns else "no"])
+        risks = [f"{value:.3g}" for value in (run.lowest_risk, run.last_risk)]
+        accuracies = [run.best_accuracy, run.last_accuracy, run.best_accuracy - run.last_accuracy]
+        lines.append([run.name, *risks, *(f"{value:.2f}" for value in accuracies)])
     return grid(lines, left=1)
 
 

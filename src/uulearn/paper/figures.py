@@ -6,6 +6,7 @@ give the same SVG to the byte.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from uulearn.training.storage import write_atomically
 Record = Mapping[str, Any]
 
 RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
+FAR_RISK = 10.0
 LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
 PANELS = {
     "mnist-linear-sigmoid": "MNIST, linear, sigmoid loss",
@@ -94,6 +96,7 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
     if (turn := turning_epoch(curves["test_accuracy"])) is not None:
         # Dashes of another length: where both lines fall on one epoch, both stay visible.
         lines.append(other.axvline(turn, color=ERROR, ls=(0, (2, 2)), lw=1.3, label=LEGEND[3]))
+    _bend_far_risks(axis, [curves["unbiased"]])
     if left:
         axis.set_ylabel("training risk", color=RISK)
     if right:
@@ -158,12 +161,29 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
             axis.plot(range(1, len(curve) + 1), curve, color=colours[setting], ls=style, lw=1.6, label=name)
     axis.axhline(0, color="black", lw=0.6)
     axis.set(xlabel="epoch", ylabel="risk")
+    _bend_far_risks(axis, [record["curves"][name] for record in records for name in ("test_risk", "unbiased")])
     settings_legend = axis.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.6), fontsize=9, frameon=False)
     axis.add_artist(settings_legend)
     meanings = [axis.plot([], [], color=QUIET, ls=style)[0] for style in ("-", "--")]
     axis.legend(
         meanings, ["test", "training"], loc="center left", bbox_to_anchor=(1.01, 0.15), fontsize=9, frameon=False
     )
+
+
+def _bend_far_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
+    """Where a risk leaves [−10, 10], as the unbiased one may without end, an axis that is linear only around zero."""
+    finite = [value for curve in curves for value in curve if math.isfinite(value)]
+    if not finite or max(map(abs, finite)) <= FAR_RISK:
+        return
+    low, high = (
+        4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in (min(*finite, -1.0), max(*finite, 1.0))
+    )
+    axis.set_yscale("symlog", linthresh=1.0, linscale=1.5)
+    axis.set_ylim(low, high)
+    step = math.ceil(math.log10(max(high, -low)) / 5)
+    powers = [10.0**exponent for exponent in range(step, 40, step)]
+    axis.set_yticks([tick for tick in (*(-power for power in reversed(powers)), 0.0, *powers) if low <= tick <= high])
+    axis.minorticks_off()
 
 
 def _say_not_run(axis: Any) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from uulearn.paper.experiments import (
+    TABLE_MODELS,
     VARIANT_METHODS,
     VARIANT_TRIALS,
     VARIANTS,
@@ -49,7 +50,7 @@ class Tried:
 
 def tried(request: Request, find: Find) -> list[Tried]:
     """Every cell of every reading of which all trials are there."""
-    printed = paper_table("table3")
+    printed = {table: paper_table(table) for table in TABLE_MODELS}
     seeds = range(min(request.trials, VARIANT_TRIALS))
     out = []
     for variant in VARIANTS:
@@ -59,7 +60,7 @@ def tried(request: Request, find: Find) -> list[Tried]:
                 known = [value for value in found if value is not None]
                 if len(known) == len(found):
                     name = method if isinstance(method, str) else method_of(method)[0]
-                    paper = printed[row.dataset, row.set_priors][name]
+                    paper = printed[row.table][row.dataset, row.set_priors][name]
                     out.append(Tried(row, variant, method, *mean_std(known), paper))
     return out
 
@@ -69,7 +70,7 @@ def to_markdown(cells: Sequence[Tried]) -> str:
     present = [variant for variant in VARIANTS if any(cell.variant == variant for cell in cells)]
     parts = [
         "### What was tried",
-        "Table 3 with the MLP under other readings of the paper, each changing one thing, trials 0 to "
+        "Rows of Table 3 (MLP) and of Table 2 (CIFAR-10) under other readings of the paper, trials 0 to "
         f"{VARIANT_TRIALS - 1}. Numbers are differences to the paper's mean accuracy at the last epoch, in points; ≠ "
         "marks those beyond 1.5 points and two pooled standard deviations. The paper's LReLU, whose λ was selected, "
         "stands beside two fixed λ.",
@@ -101,7 +102,7 @@ def _cells(cells: Sequence[Tried], variants: Sequence[str], method: str | float)
         place = Row(row.dataset, row.set_priors)
         paper = next(cell.paper for (own, _), cell in mine.items() if own == row)
         shown = [_shown(mine.get((row, variant))) for variant in variants]
-        lines.append([place.dataset_label, place.priors_label, f"{paper.accuracy.mean:.2f}", *shown])
+        lines.append([f"{place.dataset_label}, {row.model}", place.priors_label, f"{paper.accuracy.mean:.2f}", *shown])
     return grid(lines, left=2)
 
 
@@ -116,4 +117,4 @@ def _label(method: str | float) -> str:
     if isinstance(method, str):
         return f"UU-{method.capitalize()}"
     name, slope = method_of(method)
-    return {"relu": "UU-ReLU", "abs": "UU-ABS"}.get(name, f"UU-LReLU, λ = {slope:g}".replace("-0", "−0"))
+    return f"UU-LReLU, λ = −{-slope:g}" if slope is not None else {"relu": "UU-ReLU", "abs": "UU-ABS"}[name]

@@ -1,9 +1,8 @@
 """Which arithmetic a run uses.
 
 ``"auto"`` takes bfloat16 products (weights, sums and the risk stay in float32) where that is faster and harmless: the
-device multiplies bfloat16 natively, the model has a product wide enough to gain (or, on CUDA, convolutions), and the
-columns are not so far from
-zero, compared with their spread, that eight significant bits would blur them.
+device multiplies bfloat16 natively, the model has a product wide enough to gain (or, on CUDA, convolutions), and
+the columns are not so far from zero, compared with their spread, that eight significant bits would blur them.
 """
 
 from __future__ import annotations

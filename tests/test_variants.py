@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from uulearn.paper import variants
+from uulearn.paper.experiments import (
+    EXPERIMENTS,
+    RELU,
+    VARIANT_METHODS,
+    VARIANT_TRIALS,
+    VARIANTS,
+    Request,
+    TableRow,
+    runs_of,
+    table_rows,
+    variant_rows,
+    variant_run,
+)
+from uulearn.paper.runner import plan_jobs
+from uulearn.paper.sampling import shortened_sets
+from uulearn.paper.store import key
+
+
+def test_each_reading_changes_one_thing():
+    row = table_rows("table3", Request(["kmnist"]))[2]
+    assert row.set_priors == (0.6, 0.4)
+    printed = row.run("unbiased", 0)
+    changed = {variant: variant_run(row, variant, "unbiased", 0) for variant in VARIANTS}
+    assert changed.pop("as printed") == printed
+    for variant, run in changed.items():
+        different = {name for name in run if run[name] != printed.get(name)}
+        assert len(different) == 1, variant
+    assert changed["decay"]["lr_decay"] == 5e-4
+    far = variant_run(table_rows("table3", Request(["kmnist"]))[0], "decay", "unbiased", 0)
+    assert far["lr_decay"] == 5e-5
+    assert changed["lr / 3"]["lr"] == pytest.approx(1e-5)
+
+
+def test_every_run_is_asked_for_once_and_what_the_tables_have_is_theirs():
+    runs = EXPERIMENTS["variants"](Request())
+    keys = [key(run) for run in runs]
+    assert len(set(keys)) == len(keys)
+    tables = {key(run) for run in runs_of(["table2", "table3"], Request())}
+    printed = [run for run in keys if run in tables]
+    assert len(printed) == 12 * VARIANT_TRIALS * len(VARIANT_METHODS)  # nine rows with the MLP, three of CIFAR-10
+    assert {row.dataset for row in variant_rows("shortened", Request())} == {"kmnist", "cifar10"}
+    assert all(row.model == "mlp" for row in variant_rows("Glorot", Request()))
+
+
+def test_shortened_sets_of_different_priors_are_trained_apart():
+    runs = [run for run in EXPERIMENTS["variants"](Request(["kmnist"])) if run.get("sampling") == "shortened"]
+    assert [len(job.configurations) for job in plan_jobs(runs, 150)] == [15, 15, 15]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shortened_sets_are_short_where_a_class_runs_out(seed):
+    y = np.array([1] * 300 + [0] * 700)
+    numbers = np.arange(1000)[:, None]
+    drawn = shortened_sets(numbers, y, (0.8, 0.2), (500, 500), random_state=seed)
+    first, second = drawn.indices
+    assert len(first) == 300 + 100  # all positives there are, and the negatives asked for
+    assert len(second) == 100 + 400
+    assert len(np.unique(first)) == len(first)
+    assert drawn.realised_priors == (0.75, 0.2)
+    assert drawn.overlap == 100  # the positives of the second set are those of the first
+    np.testing.assert_array_equal(drawn.X0[:, 0], first)
+    enough = shortened_sets(numbers, y, (0.5, 0.2), (200, 200), random_state=seed)
+    assert enough.sizes == (200, 200)
+    assert enough.overlap == 0
+
+
+def test_the_page_compares_with_the_paper():
+    request = Request(["mnist"], trials=2)
+    records = {}
+    for variant, accuracy in {"as printed": 0.7800, "decay": 0.9}.items():
+        for row in variant_rows(variant, request):
+            for method in VARIANT_METHODS:
+                for seed in range(2):
+                    run = variant_run(row, variant, method, seed)
+                    curve = [0.1, accuracy + 0.001 * seed]
+                    records[key(run)] = {"configuration": run, "curves": {"test_accuracy": curve}}
+    cells = variants.tried(request, lambda run: records.get(key(run)))
+    assert len(cells) == 2 * 3 * len(VARIANT_METHODS)
+
+    def cell(variant, method, priors):
+        return next(c for c in cells if (c.variant, c.method, c.row.set_priors) == (variant, method, priors))
+
+    near = cell("as printed", "unbiased", (0.8, 0.2))  # the paper has 78.01
+    assert near.mean == pytest.approx(78.05)
+    assert near.difference == pytest.approx(0.04)
+    assert near.agrees
+    assert not cell("decay", "unbiased", (0.8, 0.2)).agrees
+    assert cell("as printed", RELU, (0.8, 0.2)).paper.accuracy.mean == 95.15
+    page = variants.to_markdown(cells)
+    assert "+0.04" in page
+    assert "lr × 3" not in page  # nothing was run of it
+    assert "UU-LReLU, λ = −0.01" in page
+    assert isinstance(cells[0].row, TableRow)
