@@ -1,6 +1,6 @@
 """Speed on one CUDA device against what its arithmetic and its memory allow: stacks of runs, and ResNet-32.
 
-usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution] [--out FILE]
+usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution,contenders] [--out FILE]
 
 Each part prints, and stores as JSON beside versions, device and configuration: seconds from nothing to the last epoch
 (building, compiling and capturing included), seconds an epoch once warm, and the roofline: floating-point operations
@@ -30,6 +30,7 @@ from common import FORMAT, RESULTS, Bar, Section, read_json, write_json
 from uulearn import UURisk
 from uulearn.datasets import load_task, make_sets
 from uulearn.models import ResNet32
+from uulearn.models.convolutional import PackedConv2d
 from uulearn.training import DenseRows, Trainer, TrainingOptions, TwoSets
 from uulearn.training.stack import Run, StackTrainer
 
@@ -220,7 +221,8 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     trainer.model.train()
     x = torch.rand(BATCH, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
     weights = trainer._batch_weights((BATCH // 2, BATCH // 2))
-    step = seconds_of(lambda: trainer.step(x, weights), 40)
+    with trainer._fastest_convolutions():
+        step = seconds_of(lambda: trainer.step(x, weights), 40)
     evaluation = seconds_of(trainer._evaluate, 5)
     epoch = statistics.median(later - earlier for earlier, later in itertools.pairwise(stamps[1:]))
     results = {
@@ -238,6 +240,29 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     return Section({"model": "resnet32", "epochs": epochs, "sizes": SIZES, "batch_size": BATCH}, results, [bar])
 
 
+def contenders_part(top: dict[str, float]) -> Section:
+    """A training step of ResNet-32 as PyTorch has it, compiled, and compiled with packed pixels, side by side."""
+    x = torch.rand(BATCH, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
+    rows = DenseRows(torch.zeros(BATCH, 3, 32, 32, dtype=torch.uint8))
+    steps = {}
+    for name, packs, compiled in (("plain", False, False), ("compiled", False, True), ("packed", True, True)):
+        torch._dynamo.reset()
+        model = ResNet32()
+        for layer in model.modules():
+            if isinstance(layer, PackedConv2d) and not packs:
+                layer.packing = 1
+        options = TrainingOptions(batch_size=BATCH, ema=None, device="cuda", compile=compiled, progress=False)
+        data = TwoSets.from_membership(rows, torch.arange(BATCH) % 2)
+        trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options)
+        trainer.dtype = torch.bfloat16  # zeros would not tell that it serves
+        trainer.model.train()
+        weights = trainer._batch_weights((BATCH // 2, BATCH // 2))
+        with trainer._fastest_convolutions():
+            steps[name] = seconds_of(functools.partial(trainer.step, x, weights), 40)
+    rates = {f"images_a_second_{name}": BATCH / seconds for name, seconds in steps.items()}
+    return Section({"model": "resnet32", "batch_size": BATCH}, {"seconds_a_step": steps, **rates})
+
+
 def image_data() -> tuple[Any, Any, Any, Any]:
     """CIFAR-10, or random pixels."""
     try:
@@ -253,7 +278,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=200, help="of each stack; convolutions run a tenth")
-    parser.add_argument("--only", default="stack,convolution")
+    parser.add_argument("--only", default="stack,convolution,contenders")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
     asked = parser.parse_args()
     if not torch.cuda.is_available():
@@ -266,7 +291,9 @@ def main() -> None:
     if "stack" in asked.only:
         parts |= {f"stack-{model}": functools.partial(stack_part, model, asked.epochs, top) for model in DENSE}
     if "convolution" in asked.only:
-        parts["resnet32"] = lambda: convolution_part(max(4, asked.epochs // 10), top)
+        parts["resnet32"] = functools.partial(convolution_part, max(4, asked.epochs // 10), top)
+    if "contenders" in asked.only:
+        parts["resnet32-contenders"] = functools.partial(contenders_part, top)
     for name, measure in parts.items():
         torch.cuda.reset_peak_memory_stats()
         section = measure()

@@ -125,7 +125,7 @@ def test_a_table_from_files_to_pages(reproduce, tmp_path):
     code, out, err = reproduce(*asked)
     assert code == 0
     folder = tmp_path / "results-quick"
-    assert set(pages_in(folder)) == {"table2.md", "table2.tex", "table2.html", "selection.md"}
+    assert set(pages_in(folder)) == {"table2.md", "table2.tex", "table2.html", "selection.md", "conclusions.md"}
     assert len(list((folder / "runs").iterdir())) == 2 * 3 * 9 * 2
     assert "108 done now; 0 were there" in out
     assert "not the paper's setting" in out
@@ -288,7 +288,7 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
     assert "| MNIST | 0.7, 0.3 | ours<br>*paper*<br>difference | 70.75 (0.16)" in text
     assert "table3  " in out
     assert "complete cells agree with the paper" in out
-    study = (tmp_path / "results" / "selection.md").read_text()
+    study = (tmp_path / "results" / "selection.md", "conclusions.md").read_text()
     assert "| times chosen without labels | 0 | 0 | 0 | 12 | 0 |" in study  # four trials in three rows are whole
     assert "in the paper" in study
     first = pages_in(tmp_path / "results")
@@ -311,7 +311,10 @@ def test_render_only_of_nothing(reproduce, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("table4",), "the target must be one of table2, table3, figure1, figure2, figure3 or all, got 'table4'."),
+        (
+            ("table4",),
+            "the target must be one of table2, table3, figure1, figure2, figure3, variants or all, got 'table4'.",
+        ),
         (("table2", "--dataset", "svhn"), "one of mnist, fashion_mnist, kmnist, cifar10, got 'svhn'."),
         (("figure3", "--dataset", "kmnist"), "figure3 is about mnist, got --dataset kmnist."),
         (("table2", "--out", "file"), "file is a file; pass a folder for runs, tables and figures."),

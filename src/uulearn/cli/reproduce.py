@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from uulearn.datasets import load_task
-from uulearn.paper.experiments import EXPERIMENTS, TARGETS, Request, runs_of
+from uulearn.paper.experiments import EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
 from uulearn.paper.pages import Page, check_drawing, render
 from uulearn.paper.runner import Job, Outcome, Record, Reporter, reproduce
 from uulearn.paper.store import RunStore
@@ -62,10 +62,10 @@ def run_reproduce(
 
 
 def choose_targets(target: str, request: Request) -> list[str]:
-    """The targets that a name stands for: itself, or all that have to do with the datasets asked for."""
+    """The targets that a name stands for: itself, or all tables and figures of the datasets asked for."""
     if target != "all" and target not in TARGETS:
         raise ValueError(f"the target must be one of {', '.join(TARGETS)} or all, got {target!r}.")
-    names = list(TARGETS) if target == "all" else [target]
+    names = [name for name in TARGETS if name not in STUDIES] if target == "all" else [target]
     everything = Request()
     idle = [name for name in names if EXPERIMENTS[name](everything) and not EXPERIMENTS[name](request)]
     if idle and target != "all":

@@ -353,6 +353,8 @@ EXPERIMENTS: dict[str, Callable[[Request], list[Configuration]]] = {
 }
 """The runs of each table, figure and study; Figure 2 shows functions and has none."""
 TARGETS = tuple(EXPERIMENTS)
+STUDIES = ("variants",)
+"""Targets that are no table or figure of the paper."""
 
 
 def runs_of(targets: Sequence[str], request: Request) -> list[Configuration]:

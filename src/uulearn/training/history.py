@@ -26,7 +26,8 @@ class History:
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  time of the epoch, evaluation included
     ``validation_…``             the risk on held-out rows of both sets, when they were given
-    ``test_accuracy``            accuracy on labelled rows, when they were given
+    ``test_accuracy``,           accuracy on labelled rows and their labelled risk (Eq. 2), when they were given
+    ``test_risk``
     ===========================  ==========================================================================
     """
 
