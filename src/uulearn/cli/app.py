@@ -67,7 +67,9 @@ def predict(
 
 @app.command("reproduce")
 def reproduce_(
-    target: Annotated[str, typer.Argument(help="table2, table3, figure1, figure2, figure3, all of these, or variants.")],
+    target: Annotated[
+        str, typer.Argument(help="table2, table3, figure1, figure2, figure3, all of these, or variants.")
+    ],
     dataset: Annotated[
         list[str] | None, typer.Option(help="mnist, fashion_mnist, kmnist or cifar10; may be repeated. Default: all.")
     ] = None,
