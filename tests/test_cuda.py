@@ -111,6 +111,21 @@ def test_wrong_sets_are_loud():
     assert values.isnan()
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_captured_step_trains_the_same_weights(table, optimizer):
+    """Batches of two sizes, so two graphs; the warm-up of each must leave no trace."""
+    options = {"optimizer": optimizer, "l2": 1e-3, "batch_size": 150, "ema": 0.9}
+    if optimizer == "sgd":
+        options["optimizer_params"] = {"momentum": 0.9}
+    plain, captured = train(*table, **options), train(*table, graph=True, **options)
+    assert len(captured._captured._graphs) == len({plain.plan.counts(b) for b in range(plain.plan.n_batches)}) > 1
+    for one, other in zip(
+        plain.final_model.state_dict().values(), captured.final_model.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert captured.history.column("objective") == pytest.approx(plain.history.column("objective"), abs=1e-4)
+
+
 # ---------------------------------------------------------------------------------------------------- stacks of runs
 
 

@@ -340,6 +340,7 @@ class _Bench:
             l2=configuration["l2"],
             ema=None,
             compile=alone and self.device.type == "cuda",
+            graph=alone and self.device.type == "cuda" and not decay,
             device=self.device,
             input_scale=PIXEL_SCALE,
             seed=configuration["seed"],

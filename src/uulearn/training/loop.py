@@ -20,6 +20,7 @@ from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weight
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.batches import BatchPlan
 from uulearn.training.checkpoint import Checkpoint, fingerprint
+from uulearn.training.graphs import Captured, protect_optimizer, protect_tensors
 from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
@@ -95,6 +96,9 @@ class Trainer:
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
         self.kernels = kernel_parameters(self.model) if options.l2 else []
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
+        graphed = options.graph and self.device.type == "cuda"
+        self._captured = Captured(self._update, self.device, self._protect) if graphed else None
+        self._static_rows: dict[int, Tensor] = {}
         self._weights: dict[tuple[int, int], RowWeights] = {}
         self._good: list[dict[str, Any]] = []
 
@@ -180,7 +184,18 @@ class Trainer:
         return record
 
     def step(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
-        """Forward, correct, backward, update; returns the parts of the risk and the scores, detached."""
+        """Forward, correct, backward, update; returns the parts of the risk and the scores, detached.
+
+        With ``graph`` they are in tensors that the next step overwrites.
+        """
+        taken = self._replay(x, weights) if self._captured else self._update(x, weights)
+        if self.average is not None:
+            self.average.update()
+        if self.scheduler is not None and self.options.scheduler_interval == "batch":
+            self.scheduler.step()
+        return taken
+
+    def _update(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
         taken: list[tuple[UURiskParts, Tensor]] = []
 
         def closure() -> Tensor:
@@ -199,11 +214,27 @@ class Trainer:
         else:
             closure()
             self.optimizer.step()
-        if self.average is not None:
-            self.average.update()
-        if self.scheduler is not None and self.options.scheduler_interval == "batch":
-            self.scheduler.step()
         return taken[0]
+
+    def _replay(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
+        """`_update` as a captured graph, one for each size of a batch, on rows copied to where it reads them."""
+        assert self._captured is not None
+        if len(x) not in self._static_rows:
+            self._static_rows[len(x)] = torch.empty_like(x)
+        static = self._static_rows[len(x)]
+        static.copy_(x)
+        taken: tuple[UURiskParts, Tensor] = self._captured(static, weights)
+        return taken
+
+    def _protect(self) -> Callable[[], None]:
+        tensors = [tensor.detach() for tensor in (*self.model.parameters(), *self.model.buffers())]
+        undo_model, undo_optimizer = protect_tensors(tensors), protect_optimizer(self.optimizer)
+
+        def undo() -> None:
+            undo_model()
+            undo_optimizer()
+
+        return undo
 
     def _regularize(self) -> None:
         """Add the gradient of l2·‖W‖² (so that it is coupled with the optimizer, as in Keras), then clip."""

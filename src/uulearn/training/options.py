@@ -25,7 +25,11 @@ FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of `Trainer`; `uulearn.UUClassifier` documents each."""
+    """Options of `Trainer`; `uulearn.UUClassifier` documents each, but for ``graph``.
+
+    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python: for models whose forward
+    pass asks nothing of the host, without a scheduler.
+    """
 
     epochs: int = 200
     batch_size: int = 3000
@@ -40,6 +44,7 @@ class TrainingOptions:
     ema: float | None = 0.999
     precision: str = "auto"
     compile: bool = False
+    graph: bool = False
     device: str | torch.device = "cpu"
     input_scale: float = 1.0
     seed: int = 0
@@ -64,6 +69,8 @@ def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]
             raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
         if optimizer in FUSED and not {"fused", "foreach", "differentiable"} & arguments.keys():
             arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
+        if options.graph and "capturable" in inspect.signature(optimizer).parameters:
+            arguments.setdefault("capturable", all(p.device.type == "cuda" for p in parameters))
     elif options.weight_decay:
         raise ValueError(
             f"weight_decay={options.weight_decay:g} cannot reach an optimizer made by a factory; set it in the factory."
@@ -84,6 +91,8 @@ def build_scheduler(options: TrainingOptions, optimizer: torch.optim.Optimizer) 
     """The scheduler that the factory makes, checked."""
     if options.scheduler is None:
         return None
+    if options.graph:
+        raise ValueError("graph=True keeps the learning rate it was captured with; train with a scheduler without it.")
     scheduler = options.scheduler(optimizer)
     if not isinstance(scheduler, LRScheduler):
         raise TypeError(f"the scheduler factory must return a torch learning-rate scheduler, got {scheduler!r}.")

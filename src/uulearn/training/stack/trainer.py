@@ -18,11 +18,11 @@ from uulearn.models import Linear, build_model
 from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
 from uulearn.training.batches import BatchPlan
+from uulearn.training.graphs import Captured, protect_tensors
 from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
-from uulearn.training.stack.graphs import Captured
 from uulearn.training.stack.network import DenseStack
 from uulearn.training.stack.optimizer import StackedOptimizer
 from uulearn.training.stack.risk import RiskStack, StackedRisk
@@ -127,8 +127,8 @@ class StackTrainer:
         self.totals = torch.zeros(len(TRAINED), len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
         self._place_batches()
-        self._step = Captured(self._one_step, self.device, self._state)
-        self._evaluation = Captured(self._evaluate, self.device, list)
+        self._step = Captured(self._one_step, self.device, lambda: protect_tensors(self._state()))
+        self._evaluation = Captured(self._evaluate, self.device, lambda: protect_tensors([]))
 
     # ------------------------------------------------------------------------------------------------------- building
 

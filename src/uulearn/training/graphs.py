@@ -1,0 +1,82 @@
+"""Work that is captured as a CUDA graph where there is CUDA, and called as it is elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+WARM_UP = 2
+
+
+class Captured:
+    """Calls a function of static tensors; on CUDA, by replaying a graph of its kernels, one for each argument.
+
+    The function reads and writes tensors that stay where they are, returns tensors or nothing, and has no other
+    effect. Capturing takes warm-up calls; ``protect`` is called before them and returns what undoes their effects.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], device: torch.device, protect: Callable[[], Callable[[], None]]
+    ) -> None:
+        self.function = function
+        self.device = device
+        self.protect = protect
+        self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The function's result; on CUDA in tensors that the next call overwrites."""
+        if self.device.type != "cuda":
+            return self.function(*arguments)
+        if arguments not in self._graphs:
+            self._graphs[arguments] = self._capture(arguments)
+        graph, result = self._graphs[arguments]
+        graph.replay()
+        return result
+
+    def _capture(self, arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        undo = self.protect()
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                self.function(*arguments)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = self.function(*arguments)
+        undo()
+        return graph, result
+
+
+def protect_tensors(tensors: list[Tensor]) -> Callable[[], None]:
+    """Copies the tensors, and returns what writes the copies back in place."""
+    kept = [(tensor, tensor.clone()) for tensor in tensors]
+
+    def undo() -> None:
+        with torch.no_grad():
+            for tensor, value in kept:
+                tensor.copy_(value)
+
+    return undo
+
+
+def protect_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """Copies the optimizer's state; undoing sets what did not exist yet to zero, its value before a first step."""
+    known = {
+        (parameter, name): value.clone()
+        for parameter, state in optimizer.state.items()
+        for name, value in state.items()
+        if isinstance(value, Tensor)
+    }
+
+    def undo() -> None:
+        with torch.no_grad():
+            for parameter, state in optimizer.state.items():
+                for name, value in state.items():
+                    if isinstance(value, Tensor):
+                        value.copy_(known[parameter, name]) if (parameter, name) in known else value.zero_()
+
+    return undo
