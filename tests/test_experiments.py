@@ -47,7 +47,8 @@ def test_how_many_runs_there_are():
     assert len([run for run in runs if not run["held_out"]]) == 4 * 3 * (4 + 4) * 5
     assert len([run for run in runs if run["held_out"]]) == 4 * 3 * 5 * 5
     deep = EXPERIMENTS["table3"](Request())
-    assert len(deep) == 3 * 3 * (8 + 5) * 5 + 3 * (4 + 1) * 5
+    assert len(deep) == 3 * 3 * (8 + 5) * 5 + 3 * (4 + 1) * 2
+    assert len(EXPERIMENTS["table3"](Request(["cifar10"], trials=5))) == 3 * (4 + 1) * 5
     assert len(EXPERIMENTS["table2"](Request(selection=False))) == 480
     assert len(EXPERIMENTS["table2"](Request(["mnist"], trials=7))) == 3 * 13 * 7
     assert EXPERIMENTS["figure2"](Request()) == []

@@ -53,7 +53,7 @@ def test_without_cuda_the_function_is_called_as_it_is():
     assert calls == [(1, 2), (1, 2)]
 
 
-def test_a_step_through_static_rows_is_the_same_step(gaussians, monkeypatch):
+def test_a_step_through_static_rows_is_the_same_step(gaussians):
     """What a captured step does around the graph, with the graph itself replaced by a plain call."""
 
     def train(captured):

@@ -13,7 +13,7 @@ from scipy import stats
 
 from uulearn.paper import statistics
 from uulearn.paper.reference import PaperCell, Spread, paper_table
-from uulearn.paper.render import SPACE, describe, to_html, to_latex, to_markdown
+from uulearn.paper.render import SPACE, describe, explanation, to_html, to_latex, to_markdown
 from uulearn.paper.store import RunStore
 from uulearn.paper.tables import PAPER_COLUMNS, Row, build_table, slope_column
 
@@ -388,3 +388,12 @@ def test_a_table_without_any_run_can_be_shown():
     bare = build_table("Bare", [MNIST], SLOPES, lambda row, column: [])
     assert all("not run" in text for text in (to_markdown(bare), to_html(bare)))
     assert braces_balance(to_latex(bare))
+
+
+def test_rows_may_ask_for_different_numbers_of_trials():
+    rows = [Row("mnist", (0.8, 0.2)), Row("cifar10", (0.8, 0.2))]
+    record = {"configuration": {"seed": 0}, "curves": {"test_accuracy": [0.9]}}
+    asked = {rows[0]: 3, rows[1]: 1}
+    table = build_table("Mixed", rows, PAPER_COLUMNS[:1], lambda row, column: [record], trials=asked.__getitem__)
+    assert [table[row, PAPER_COLUMNS[0]].complete for row in rows] == [False, True]
+    assert "over 3 trials (1 for CIFAR-10)" in explanation(table)[0]

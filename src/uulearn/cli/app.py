@@ -73,7 +73,9 @@ def reproduce_(
     dataset: Annotated[
         list[str] | None, typer.Option(help="mnist, fashion_mnist, kmnist or cifar10; may be repeated. Default: all.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Trials of each cell. Default: 5, quick 2.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials of each cell. Default: 5, of ResNet-32 2, quick 2.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each run. Default: 200, quick fewer.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for runs, tables and figures. Default: results, quick results-quick.")
@@ -98,7 +100,7 @@ def reproduce_(
     from uulearn.cli.reproduce import run_reproduce
     from uulearn.paper.experiments import DATASETS, Request
 
-    request = Request(dataset or DATASETS, trials or 0, epochs, quick, not no_selection)
+    request = Request(dataset or DATASETS, trials, epochs, quick, not no_selection)
     run_reproduce(target, request, out=out, data_dir=data_dir, device=device, render_only=render_only, pack=pack)
 
 

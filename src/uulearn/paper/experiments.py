@@ -33,6 +33,7 @@ HELD_OUT = 0.1
 TRIALS, EPOCHS, SIZE, BATCH = 5, 200, 30_000, 3_000
 MOMENTUM = 0.9
 CONVOLUTIONAL = ("allconvnet", "resnet32")
+CONVOLUTIONAL_TRIALS = 2
 
 RESNET_LR = 3e-5
 """Of ResNet-32 on CIFAR-10 in Table 3: Appendix C says 5e-3, Appendix B, of the same network in Figure 1, 3e-5."""
@@ -88,7 +89,8 @@ class Request:
     datasets : sequence of str
         Some of `DATASETS`.
     trials, epochs : int, optional
-        Seeds 0 to trials − 1, and epochs of each run; by default the paper's 5 and 200, or those of a small version.
+        Seeds 0 to trials − 1, and epochs of each run. By default the paper's 5 and 200, but 2 trials of convolutional
+        networks, whose runs are long, and fewer of both in a small version.
     quick : bool
         The small version.
     selection : bool
@@ -96,15 +98,15 @@ class Request:
 
     Examples
     --------
-    >>> Request(quick=True).trials, Request().trials
-    (2, 5)
+    >>> Request().trials_of("mlp"), Request().trials_of("resnet32"), Request(trials=3).trials_of("resnet32")
+    (5, 2, 3)
     >>> Request(datasets=["cifar"])
     Traceback (most recent call last):
     ValueError: dataset must be one of mnist, fashion_mnist, kmnist, cifar10, got 'cifar'.
     """
 
     datasets: Sequence[str] = DATASETS
-    trials: int = 0
+    trials: int | None = None
     epochs: int | None = None
     quick: bool = False
     selection: bool = True
@@ -114,7 +116,14 @@ class Request:
             if name not in DATASETS:
                 raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, got {name!r}.")
         object.__setattr__(self, "datasets", tuple(name for name in DATASETS if name in self.datasets))
-        object.__setattr__(self, "trials", self.trials or (QUICK_DENSE.trials if self.quick else TRIALS))
+
+    def trials_of(self, model: str) -> int:
+        """Trials of each cell with that model."""
+        if self.trials is not None:
+            return self.trials
+        if self.quick:
+            return QUICK_DENSE.trials
+        return CONVOLUTIONAL_TRIALS if model in CONVOLUTIONAL else TRIALS
 
     @property
     def is_the_papers(self) -> bool:
@@ -207,6 +216,11 @@ class TableRow:
         return TABLE_MODELS[self.table][self.dataset]
 
     @property
+    def seeds(self) -> range:
+        """One seed a trial."""
+        return range(self.request.trials_of(self.model))
+
+    @property
     def slopes(self) -> tuple[float, ...]:
         """Every λ that is run: of a convolutional network, whose runs are long, only one beside ReLU and ABS."""
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else self.request.slopes), ABS)
@@ -239,7 +253,7 @@ def table_rows(table: str, request: Request) -> list[TableRow]:
 def _table(table: str) -> Callable[[Request], list[Configuration]]:
     def runs(request: Request) -> list[Configuration]:
         rows = table_rows(table, request)
-        return [run for row in rows for seed in range(request.trials) for run in row.trial(seed)]
+        return [run for row in rows for seed in row.seeds for run in row.trial(seed)]
 
     return runs
 
@@ -325,12 +339,11 @@ def variant_rows(variant: str, request: Request) -> list[TableRow]:
 
 
 def _variants(request: Request) -> list[Configuration]:
-    seeds = range(min(request.trials, VARIANT_TRIALS))
     return [
         variant_run(row, variant, method, seed)
         for variant in VARIANTS
         for row in variant_rows(variant, request)
-        for seed in seeds
+        for seed in row.seeds[:VARIANT_TRIALS]
         for method in VARIANT_METHODS
     ]
 

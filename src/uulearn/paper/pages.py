@@ -66,8 +66,7 @@ def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     if any(trials.values()):
         pages.append(Page("selection", [out / "selection.md"]))
         _write(out / "selection.md", selection.to_markdown(trials))
-    seeds = range(request.trials)
-    full = [run for mine in rows.values() for row in mine for seed in seeds for run in row.trial(seed)]
+    full = [run for mine in rows.values() for row in mine for seed in row.seeds for run in row.trial(seed)]
     dropout, decay = ([record for run in curves if (record := find(run))] for curves in figure3_curves(request))
     found = [record for run in full if not run["held_out"] and (record := find(run))]
     if found:
@@ -114,7 +113,7 @@ def make_table(table: str, request: Request, find: Find) -> Table:
         row, method = rows[place], methods.get(column.name)
         if isinstance(method, float) and method not in row.slopes:
             return None
-        found = [_run(row, seed, method, find) for seed in range(request.trials)]
+        found = [_run(row, seed, method, find) for seed in row.seeds]
         return [record for record in found if record is not None]
 
     return build_table(
@@ -123,7 +122,7 @@ def make_table(table: str, request: Request, find: Find) -> Table:
         [*PAPER_COLUMNS, *map(slope_column, slopes)],
         runs,
         paper=paper_table(table) if request.is_the_papers else None,
-        trials=request.trials,
+        trials=lambda place: len(rows[place].seeds),
         notes=_notes(rows.values()),
     )
 
@@ -161,7 +160,7 @@ def _widened(table: str, request: Request, find: Find) -> Request:
 
     def has_runs(dataset: str) -> bool:
         rows = table_rows(table, replace(request, datasets=[dataset]))
-        return any(find(run) for row in rows for seed in range(request.trials) for run in row.trial(seed))
+        return any(find(run) for row in rows for seed in row.seeds for run in row.trial(seed))
 
     return replace(request, datasets=[name for name in DATASETS if name in request.datasets or has_runs(name)])
 

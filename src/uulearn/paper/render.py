@@ -112,9 +112,7 @@ def describe(cell: Cell) -> str:
 
 def explanation(table: Table) -> list[str]:
     """How to read the table, in sentences: only what occurs in it."""
-    asked = max((cell.asked for cell in table), default=0)
-    trials = "trial" if asked == 1 else "trials"
-    sentences = [f"Means (standard deviations) over {asked} {trials}, in percent, at the last epoch."]
+    sentences = [f"Means (standard deviations) over {_trials(table)}, in percent, at the last epoch."]
     if any(cell.bold or (cell.paper and cell.paper.bold) for cell in table):
         sentences.append("Bold: the best method and those not significantly worse (paired t-test, 5%).")
     if any(cell.paper for cell in table):
@@ -126,6 +124,14 @@ def explanation(table: Table) -> list[str]:
     if missing := len(table.incomplete):
         sentences.append(f"Not complete: {missing} of {len(table.cells)} cells; our bold numbers wait for whole rows.")
     return [*sentences, *table.notes]
+
+
+def _trials(table: Table) -> str:
+    """How many trials cells have, and which datasets have another number of them."""
+    by_dataset = {row.dataset_label: max(table[row, column].asked for column in table.columns) for row in table.rows}
+    most = max(by_dataset.values(), default=0)
+    fewer = ", ".join(f"{asked} for {label}" for label, asked in by_dataset.items() if asked < most)
+    return f"{most} {'trial' if most == 1 else 'trials'}" + (f" ({fewer})" if fewer else "")
 
 
 def footnotes(table: Table) -> list[str]:

@@ -80,7 +80,7 @@ def trials_of(rows: Iterable[TableRow], find: Find) -> list[Trial]:
     """Every trial of which all runs are there."""
     trials = []
     for row in rows:
-        for seed in range(row.request.trials):
+        for seed in row.seeds:
             chosen = chosen_slope(row, seed, find)
             if chosen is None:
                 continue

@@ -170,7 +170,7 @@ def build_table(
     runs: Callable[[Row, Column], Sequence[Record] | None],
     *,
     paper: PaperTable | None = None,
-    trials: int = 5,
+    trials: int | Callable[[Row], int] = 5,
     notes: Iterable[str] = (),
 ) -> Table:
     """Gather the runs of every cell, compare them with the paper's numbers, and decide what is set in bold.
@@ -195,7 +195,7 @@ def build_table(
         for column in columns:
             reference = methods.get(column.paper) if column.paper else None
             records = runs(row, column)
-            asked = 0 if records is None else trials
+            asked = 0 if records is None else trials(row) if callable(trials) else trials
             cells[row, column] = _cell(row, column, records or [], asked, reference)
         compared = [column for column in columns if column.paper]
         if all(cells[row, column].complete for column in compared):

@@ -51,12 +51,13 @@ class Tried:
 def tried(request: Request, find: Find) -> list[Tried]:
     """Every cell of every reading of which all trials are there."""
     printed = {table: paper_table(table) for table in TABLE_MODELS}
-    seeds = range(min(request.trials, VARIANT_TRIALS))
     out = []
     for variant in VARIANTS:
         for row in variant_rows(variant, request):
             for method in VARIANT_METHODS:
-                found = [last_accuracy(find(variant_run(row, variant, method, seed))) for seed in seeds]
+                found = [
+                    last_accuracy(find(variant_run(row, variant, method, seed))) for seed in row.seeds[:VARIANT_TRIALS]
+                ]
                 known = [value for value in found if value is not None]
                 if len(known) == len(found):
                     name = method if isinstance(method, str) else method_of(method)[0]
