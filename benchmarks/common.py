@@ -114,7 +114,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "bfloat16_instructions": cpu_multiplies_bfloat16(),
         "torch_threads": torch.get_num_threads(),
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
     }
 
 

@@ -105,7 +105,7 @@ def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tupl
         return 2 * 2.0 * runs * rows * d, gathered * (1 + 1 + 1 + 4 + 4 + 4) + runs * d * 28.0
     units, kernels = runs * rows * h, runs * (d * h + 3 * h * h)
     flops = 2.0 * runs * rows * (2 * d * h + 3 * 3 * h * h)
-    return flops, gathered * (1 + 1 + 1 + 2 + 4) + 4.0 * units * 32 + units * 6.0 + kernels * 38.0
+    return flops, gathered * (1 + 1 + 1 + 2 + 4) + 4.0 * units * 28 + units * 6.0 + kernels * 38.0
 
 
 def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:

@@ -77,6 +77,7 @@ class ConvolutionalModel(nn.Module):
     The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
     """
 
+    prefers_channels_last = True
     output: nn.Linear
 
     def features(self, x: Tensor) -> Tensor:

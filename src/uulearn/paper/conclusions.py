@@ -20,7 +20,7 @@ from scipy import stats
 
 from uulearn.paper.render import grid, signed
 from uulearn.paper.statistics import LEVEL, first_negative_epoch, paired_t_test, turning_epoch
-from uulearn.paper.tables import DATASET_NAMES
+from uulearn.paper.tables import DATASET_NAMES, LEAST_TRIALS
 
 Record = Mapping[str, Any]
 
@@ -47,13 +47,18 @@ class Cell:
         return self.dataset, self.model, self.set_priors
 
 
+def with_fixed_slope(records: Iterable[Record]) -> list[Record]:
+    """Of runs with the leaky ReLU only those with λ = −0.1, so that it counts no more than the other methods."""
+    return [
+        r for r in records if r["configuration"]["method"] != "leaky_relu" or r["configuration"]["slope"] == FIXED_SLOPE
+    ]
+
+
 def cells_of(records: Iterable[Record]) -> list[Cell]:
     """Cells of Tables 2 and 3 from full runs in the paper's setting; of the leaky ReLU those with λ = −0.1."""
     found: dict[tuple[Any, ...], dict[int, Sequence[float]]] = {}
-    for record in records:
+    for record in with_fixed_slope(records):
         c = record["configuration"]
-        if c["method"] == "leaky_relu" and c["slope"] != FIXED_SLOPE:
-            continue
         curve = [value for value in record["curves"]["test_accuracy"] if math.isfinite(value)]
         if curve:
             place = (c["dataset"], c["model"], tuple(c["set_priors"]), c["method"])
@@ -83,11 +88,14 @@ class Contest:
     plain: str
     difference: float
     p: float | None
+    trials: int
 
     @property
     def verdict(self) -> str:
-        """``"better"``, ``"worse"`` or ``"even"``, by the paired t-test at 5%."""
-        if self.p is None or self.p >= LEVEL:
+        """``"better"``, ``"worse"`` or ``"even"`` by the paired t-test at 5%, ``"not tested"`` below three trials."""
+        if self.p is None or self.trials < LEAST_TRIALS:
+            return "not tested"
+        if self.p >= LEVEL:
             return "even"
         return "better" if self.difference > 0 else "worse"
 
@@ -105,7 +113,9 @@ def contests(cells: Sequence[Cell]) -> list[Contest]:
                 seeds = sorted(ours.keys() & theirs.keys())
                 a, b = [ours[s] for s in seeds], [theirs[s] for s in seeds]
                 if seeds:
-                    out.append(Contest(row, corrected, plain, float(np.mean(a) - np.mean(b)), paired_t_test(a, b)))
+                    out.append(
+                        Contest(row, corrected, plain, float(np.mean(a) - np.mean(b)), paired_t_test(a, b), len(a))
+                    )
     return out
 
 
@@ -133,7 +143,6 @@ class CoOccurrence:
     only_turns: int
     neither: int
     spearman: float | None
-    p: float | None
 
     @property
     def runs(self) -> int:
@@ -163,11 +172,10 @@ def co_occurrence(records: Iterable[Record]) -> CoOccurrence:
         tally[negative is not None, turn is not None] += 1
         if negative is not None and turn is not None:
             pairs.append((negative, turn))
-    spearman = p = None
+    spearman = None
     if len(pairs) > 2 and all(len(set(side)) > 1 for side in zip(*pairs, strict=True)):
-        answer = stats.spearmanr(*zip(*pairs, strict=True))
-        spearman, p = float(answer.statistic), float(answer.pvalue)
-    return CoOccurrence(tally[True, True], tally[True, False], tally[False, True], tally[False, False], spearman, p)
+        spearman = float(stats.spearmanr(*zip(*pairs, strict=True)).statistic)
+    return CoOccurrence(tally[True, True], tally[True, False], tally[False, True], tally[False, False], spearman)
 
 
 # --------------------------------------------------------------------------------------- 4. regularisation is no cure
@@ -188,7 +196,9 @@ def regularised(records: Iterable[Record], name: str) -> list[Regularised]:
     """The runs of one panel of Figure 3, by rising strength; ``name`` is the entry that varies."""
     out = []
     for record in sorted(records, key=lambda record: record["configuration"][name]):
-        curves = record["curves"]
+        curves = {n: [v for v in values if math.isfinite(v)] for n, values in record["curves"].items()}
+        if not curves["test_risk"]:
+            continue  # it ended before its first epoch did
         label = {"dropout": "dropout", "l2": "weight decay"}[name]
         out.append(
             Regularised(
@@ -228,14 +238,14 @@ def to_markdown(records: Sequence[Record], dropout: Sequence[Record] = (), decay
 
 
 def _contests_grid(found: Sequence[Contest]) -> str:
-    lines = [["", "against", "rows", "better", "even", "worse", "mean gain", "smallest gain"]]
+    lines = [["", "against", "rows", "better", "even", "worse", "not tested", "mean gain", "smallest gain"]]
     for model in MODELS:
         for corrected, plain in itertools.product(CORRECTED, PLAIN):
             mine = [c for c in found if c.row[1] == model and (c.corrected, c.plain) == (corrected, plain)]
             if mine:
                 tally = Counter(contest.verdict for contest in mine)
                 gains = [contest.difference for contest in mine]
-                counts = [str(tally[verdict]) for verdict in ("better", "even", "worse")]
+                counts = [str(tally[verdict]) for verdict in ("better", "even", "worse", "not tested")]
                 figures = [signed(float(np.mean(gains))), signed(min(gains))]
                 lines.append([f"{NAMES[corrected]}, {MODELS[model]}", NAMES[plain], str(len(mine)), *counts, *figures])
     return grid(lines, left=2)
@@ -256,8 +266,9 @@ def _drops_grid(cells: Sequence[Cell]) -> str:
 
 
 def _together_grid(records: Sequence[Record]) -> str:
-    lines = [["runs of", "runs", "both", "only negative", "only turns", "neither", "together", "rank correlation (p)"]]
-    chosen: list[tuple[str, list[Record]]] = [("all methods, all models", list(records))]
+    lines = [["runs of", "runs", "both", "only negative", "only turns", "neither", "together", "rank correlation"]]
+    records = with_fixed_slope(records)
+    chosen: list[tuple[str, list[Record]]] = [("all methods, all models", records)]
     for method in (*PLAIN, *CORRECTED):
         chosen.append((NAMES[method], [r for r in records if r["configuration"]["method"] == method]))
     for model, label in MODELS.items():
@@ -267,7 +278,7 @@ def _together_grid(records: Sequence[Record]) -> str:
     for label, some in chosen:
         if some:
             c = co_occurrence(some)
-            rank = "–" if c.spearman is None or c.p is None else f"{signed(c.spearman)} ({c.p:.1g})"
+            rank = "–" if c.spearman is None else signed(c.spearman)
             counts = [str(n) for n in (c.runs, c.both, c.only_negative, c.only_turns, c.neither)]
             lines.append([label, *counts, f"{100 * c.together:.0f}%", rank])
     return grid(lines, left=1)

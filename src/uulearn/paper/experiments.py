@@ -27,8 +27,8 @@ SLOPES = (-0.01, -0.03, -0.1, -0.3)
 FIXED_SLOPE = -0.1
 """λ where none is chosen."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
-HELD_OUT = 0.1
-"""Share of each set that the runs for the choice of λ are not trained on."""
+HELD_OUT = 0.09
+"""Share of each set that the runs for the choice of λ hold out; see `uulearn.paper.sampling.hold_out`."""
 
 TRIALS, EPOCHS, SIZE, BATCH = 5, 200, 30_000, 3_000
 MOMENTUM = 0.9

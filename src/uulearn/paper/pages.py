@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,7 +60,7 @@ def render(targets: Iterable[str], request: Request, store: RunStore, out: str |
 
 def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     """What the runs of both tables say beside the tables: the choice of λ, and the conclusions of Section 4."""
-    rows = {table: table_rows(table, _widened(table, request, find)) for table in TABLE_MODELS}
+    rows = {table: _rows_shown(table, request, find) for table in TABLE_MODELS}
     pages = []
     trials = {table: selection.trials_of(mine, find) for table, mine in rows.items()}
     if any(trials.values()):
@@ -84,7 +84,7 @@ def check_drawing(targets: Iterable[str]) -> None:
 
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
     if target in TABLE_MODELS:
-        table = make_table(target, _widened(target, request, find), find)
+        table = make_table(target, _rows_shown(target, request, find), find)
         paths = [out / f"{target}.{ending}" for ending in FORMATS]
         for path, form in zip(paths, FORMATS.values(), strict=True):
             _write(path, form(table))
@@ -102,9 +102,9 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
     return Page(target, figures.figure3(out / target, dropout, decay))
 
 
-def make_table(table: str, request: Request, find: Find) -> Table:
+def make_table(table: str, shown: Sequence[TableRow], find: Find) -> Table:
     """Table 2 or 3, with the runs that are there."""
-    rows = {Row(row.dataset, row.set_priors): row for row in table_rows(table, request)}
+    rows = {Row(row.dataset, row.set_priors): row for row in shown}
     slopes = sorted({slope for row in rows.values() for slope in row.slopes}, reverse=True)
     methods: dict[str, str | float] = {name: name for name in BASELINES} | {"relu": RELU, "abs": ABS}
     methods |= {slope_column(slope).name: slope for slope in slopes}
@@ -121,7 +121,7 @@ def make_table(table: str, request: Request, find: Find) -> Table:
         rows,
         [*PAPER_COLUMNS, *map(slope_column, slopes)],
         runs,
-        paper=paper_table(table) if request.is_the_papers else None,
+        paper=paper_table(table) if all(row.request.is_the_papers for row in shown) else None,
         trials=lambda place: len(rows[place].seeds),
         notes=_notes(rows.values()),
     )
@@ -155,14 +155,16 @@ def _notes(rows: Collection[TableRow]) -> list[str]:
     return notes
 
 
-def _widened(table: str, request: Request, find: Find) -> Request:
-    """The request with those datasets, too, of which the store has runs of the table."""
-
-    def has_runs(dataset: str) -> bool:
-        rows = table_rows(table, replace(request, datasets=[dataset]))
-        return any(find(run) for row in rows for seed in row.seeds for run in row.trial(seed))
-
-    return replace(request, datasets=[name for name in DATASETS if name in request.datasets or has_runs(name)])
+def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
+    """The rows of the datasets asked for, and of others that the store has runs of, these with the usual trials."""
+    usual = Request(epochs=request.epochs, quick=request.quick)
+    shown = []
+    for dataset in DATASETS:
+        wanted = dataset in request.datasets
+        rows = table_rows(table, replace(request if wanted else usual, datasets=[dataset]))
+        if wanted or any(find(run) for row in rows for seed in row.seeds for run in row.trial(seed)):
+            shown += rows
+    return shown
 
 
 def _write(path: Path, text: str) -> None:

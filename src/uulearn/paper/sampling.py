@@ -1,7 +1,8 @@
-"""Sets as the authors' earlier public code draws them, to see what that does to the tables."""
+"""Rows held out of two sets, and sets as the authors' earlier public code draws them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.datasets import UnlabeledSets
+
+Indices = NDArray[np.int64]
+LEAST_SPARE, DEVIATIONS = 0.01, 5.0
+"""Share of each set that may be dropped so that all runs of a table end up with the same sizes: at least the first, and
+this many standard deviations of how many of its rows a random choice hits."""
+
+
+def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple[tuple[Indices, Indices], ...]:
+    """Split two sets into rows to train on and rows held out, so that no row is on both sides.
+
+    A row may be in a set more than once, and in both sets: it goes to one side with all its copies, or what it was
+    trained to be would come back as the estimate. Rows are chosen at random, and a few are dropped at random so that
+    each set keeps the same number of rows for every seed (of large sets 1 − share − 0.02 of them) and exactly
+    ``share`` of them are held out.
+
+    Examples
+    --------
+    >>> first, second = np.arange(30_000), np.arange(20_000, 50_000)
+    >>> kept, held_out = hold_out((first, second), 0.09, seed=0)
+    >>> [len(part) for part in (*kept, *held_out)]
+    [26700, 26700, 2700, 2700]
+    >>> np.intersect1d(np.concatenate(kept), np.concatenate(held_out)).size
+    0
+    """
+    rng = np.random.default_rng([seed, 1])
+    distinct = np.unique(np.concatenate(indices))
+    spare = max(LEAST_SPARE, DEVIATIONS * math.sqrt(share * (1 - share) / min(map(len, indices))))
+    chosen = rng.permutation(distinct)[: round((share + spare) * len(distinct))]
+    sides: list[tuple[Indices, Indices]] = []
+    for side, portion in ((False, 1 - share - 2 * spare), (True, share)):
+        parts = []
+        for index in indices:
+            rows = index[np.isin(index, chosen) == side]
+            wanted = round(portion * len(index))
+            if len(rows) < wanted:
+                raise ValueError(
+                    f"a set of {len(index):,} rows is too small to hold out {share:g} of it; use more rows."
+                )
+            parts.append(rows[np.sort(rng.permutation(len(rows))[:wanted])])
+        sides.append((parts[0], parts[1]))
+    return sides[0], sides[1]
 
 
 def shortened_sets(
@@ -26,7 +68,7 @@ def shortened_sets(
     >>> drawn.sizes, drawn.realised_priors, drawn.overlap
     ((40, 50), (0.75, 0.2), 10)
     """
-    drawn: list[list[NDArray[np.int64]]] = [[], []]
+    drawn: list[list[Indices]] = [[], []]
     rng = np.random.default_rng(random_state)
     wanted = [(round(n * prior), n - round(n * prior)) for n, prior in zip(sizes, set_priors, strict=True)]
     for place, members in enumerate((np.flatnonzero(y == 1), np.flatnonzero(y != 1))):

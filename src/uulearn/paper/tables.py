@@ -16,6 +16,8 @@ from uulearn.paper.statistics import agrees, bold, mean_std
 
 Record = Mapping[str, Any]
 
+LEAST_TRIALS = 3
+"""Below which nothing is set in bold: a t-test on two pairs calls almost anything even."""
 DATASET_NAMES = {
     "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST", "cifar10": "CIFAR-10",
 }  # fmt: skip
@@ -177,7 +179,8 @@ def build_table(
 
     ``runs(row, column)`` gives the records of a cell, one a seed, or None where none are asked for. ``notes`` are
     sentences for the reader, beside those that every table has. Bold is decided among the paper's columns, and only
-    in rows in which all of them are complete: the best of what happens to be there already is no result.
+    in rows in which all of them are complete, with three trials or more: the best of what happens to be there already
+    is no result.
 
     Examples
     --------
@@ -186,7 +189,7 @@ def build_table(
     >>> table = build_table("One trial", [row], PAPER_COLUMNS[:1], lambda row, column: [record], trials=1)
     >>> cell = table[row, PAPER_COLUMNS[0]]
     >>> f"{cell.accuracy.mean:.2f} {cell.drop.mean:.2f}", cell.accuracy.std, cell.bold
-    ('95.00 1.00', None, True)
+    ('95.00 1.00', None, False)
     """
     rows, columns, printed = tuple(rows), tuple(columns), paper or {}
     cells: dict[tuple[Row, Column], Cell] = {}
@@ -198,7 +201,7 @@ def build_table(
             asked = 0 if records is None else trials(row) if callable(trials) else trials
             cells[row, column] = _cell(row, column, records or [], asked, reference)
         compared = [column for column in columns if column.paper]
-        if all(cells[row, column].complete for column in compared):
+        if all(cells[row, column].complete and cells[row, column].runs >= LEAST_TRIALS for column in compared):
             chosen = bold({column.name: cells[row, column].trials for column in compared})
             for column in compared:
                 cells[row, column] = replace(cells[row, column], bold=column.name in chosen)

@@ -91,7 +91,7 @@ def stored_seed(folder: str | Path) -> int | None:
 
 def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk: UURisk) -> dict[str, str]:
     """What must agree for a run to be continued; the number of epochs may grow."""
-    free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device"}
+    free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph"}
     described = {
         field.name: _describe(getattr(options, field.name))
         for field in dataclasses.fields(options)

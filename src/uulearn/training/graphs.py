@@ -30,11 +30,16 @@ class Captured:
         """The function's result; on CUDA in tensors that the next call overwrites."""
         if self.device.type != "cuda":
             return self.function(*arguments)
-        if arguments not in self._graphs:
-            self._graphs[arguments] = self._capture(arguments)
-        graph, result = self._graphs[arguments]
-        graph.replay()
+        with torch.cuda.device(self.device):
+            if arguments not in self._graphs:
+                self._graphs[arguments] = self._capture(arguments)
+            graph, result = self._graphs[arguments]
+            graph.replay()
         return result
+
+    def clear(self) -> None:
+        """Give back the graphs and their memory; the next call captures anew."""
+        self._graphs.clear()
 
     def _capture(self, arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
         undo = self.protect()
@@ -45,7 +50,8 @@ class Captured:
                 self.function(*arguments)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads may go on allocating pinned memory meanwhile, which the default mode would refuse.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             result = self.function(*arguments)
         undo()
         return graph, result

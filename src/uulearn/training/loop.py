@@ -71,8 +71,10 @@ class Trainer:
         self.device = torch.device(options.device)
         self.model = model.to(self.device)
         self.data = data.place(self.device)
-        # On CUDA convolutions run on tensor cores, which want the channels of a pixel side by side.
-        self.channels_last = self.device.type == "cuda" and len(data.row_shape) == 3
+        # On CUDA convolutions run on tensor cores, which want the channels of a pixel side by side. A model must say
+        # that it can be laid out like that: with a common flattening, x.view(len(x), -1), it could not.
+        prefers = getattr(self.model, "prefers_channels_last", False)
+        self.channels_last = prefers and self.device.type == "cuda" and len(data.row_shape) == 3
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.risk = risk
@@ -97,8 +99,8 @@ class Trainer:
         self.kernels = kernel_parameters(self.model) if options.l2 else []
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
         graphed = options.graph and self.device.type == "cuda"
-        self._captured = Captured(self._update, self.device, self._protect) if graphed else None
-        self._static_rows: dict[int, Tensor] = {}
+        self._captured = Captured(self._update_static, self.device, self._protect) if graphed else None
+        self._static: dict[int, tuple[Tensor, RowWeights]] = {}
         self._weights: dict[tuple[int, int], RowWeights] = {}
         self._good: list[dict[str, Any]] = []
 
@@ -129,13 +131,18 @@ class Trainer:
         finally:
             self.model.eval()
             self.final_model.eval()
+            if self._captured:
+                self._captured.clear()
         return self.history
 
     @contextlib.contextmanager
     def _fastest_convolutions(self) -> Iterator[None]:
-        """Let cuDNN time its algorithms for each shape and take the fastest; the caller's setting is restored."""
+        """With ``compile``, let cuDNN time its algorithms and take the fastest; the caller's setting is restored.
+
+        Which is the fastest may differ from run to run, and with it the rounding.
+        """
         before = torch.backends.cudnn.benchmark
-        torch.backends.cudnn.benchmark = before or self.channels_last
+        torch.backends.cudnn.benchmark = before or (self.channels_last and self.options.compile)
         try:
             yield
         finally:
@@ -217,14 +224,17 @@ class Trainer:
         return taken[0]
 
     def _replay(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
-        """`_update` as a captured graph, one for each size of a batch, on rows copied to where it reads them."""
+        """`_update` as a captured graph, one for each composition of a batch, on rows copied to where it reads them."""
         assert self._captured is not None
-        if len(x) not in self._static_rows:
-            self._static_rows[len(x)] = torch.empty_like(x)
-        static = self._static_rows[len(x)]
-        static.copy_(x)
-        taken: tuple[UURiskParts, Tensor] = self._captured(static, weights)
+        key = id(weights)  # which `_batch_weights` keeps, one for each composition
+        if key not in self._static:
+            self._static[key] = torch.empty_like(x), weights
+        self._static[key][0].copy_(x)
+        taken: tuple[UURiskParts, Tensor] = self._captured(key)
         return taken
+
+    def _update_static(self, key: int) -> tuple[UURiskParts, Tensor]:
+        return self._update(*self._static[key])
 
     def _protect(self) -> Callable[[], None]:
         tensors = [tensor.detach() for tensor in (*self.model.parameters(), *self.model.buffers())]

@@ -69,6 +69,8 @@ def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]
             raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
         if optimizer in FUSED and not {"fused", "foreach", "differentiable"} & arguments.keys():
             arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
+        if options.graph and (optimizer is torch.optim.LBFGS or arguments.get("dampening")):
+            raise ValueError("graph=True serves optimizers of one pass without dampening; set graph=False.")
         if options.graph and "capturable" in inspect.signature(optimizer).parameters:
             arguments.setdefault("capturable", all(p.device.type == "cuda" for p in parameters))
     elif options.weight_decay:

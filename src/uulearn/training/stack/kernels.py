@@ -32,7 +32,7 @@ def _moments(x, about, sums, n, h, width, n_runs, rows_a_part, ROWS: tl.constexp
     second = tl.zeros((ROWS, COLUMNS), tl.float32)
     stop = tl.minimum(n, (part + 1) * rows_a_part)
     for start in range(part * rows_a_part, stop, ROWS):
-        rows = start + tl.arange(0, ROWS)
+        rows = (start + tl.arange(0, ROWS)).to(tl.int64)
         mask = (rows < stop)[:, None] & inside[None, :]
         value = tl.load(x + rows[:, None] * (width * h) + columns[None, :], mask=mask, other=0.0).to(tl.float32)
         distance = tl.where(mask, value - centre[None, :], 0.0)
@@ -45,8 +45,8 @@ def _moments(x, about, sums, n, h, width, n_runs, rows_a_part, ROWS: tl.constexp
 
 @triton.jit
 def _scale_shift_relu(x, mean, scale, shift, out, n, h, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    rows, run = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.program_id(2).to(tl.int64)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    rows, run = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.program_id(2).to(tl.int64)
     inside = columns < h
     mask = (rows < n)[:, None] & inside[None, :]
     x += (run // width) * n * width * h + (run % width) * h
@@ -75,7 +75,7 @@ def _gradient_sums(
     second = tl.zeros((ROWS, COLUMNS), tl.float32)
     stop = tl.minimum(n, (part + 1) * rows_a_part)
     for start in range(part * rows_a_part, stop, ROWS):
-        rows = start + tl.arange(0, ROWS)
+        rows = (start + tl.arange(0, ROWS)).to(tl.int64)
         mask = (rows < stop)[:, None] & inside[None, :]
         value = tl.load(x + rows[:, None] * (width * h) + columns[None, :], mask=mask, other=0.0).to(tl.float32)
         back = tl.load(gradient + (run * n + rows[:, None]) * h + columns[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -93,8 +93,8 @@ def _gradient(
     x, gradient, gamma, beta, mean, inverse, first, second, out, n, h, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     """The gradient with respect to x, in the layout of x; ``first`` and ``second`` are the sums, over all rows."""
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    rows, run = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.program_id(2).to(tl.int64)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    rows, run = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.program_id(2).to(tl.int64)
     inside = columns < h
     mask = (rows < n)[:, None] & inside[None, :]
     start = (run // width) * n * width * h + (run % width) * h
@@ -113,7 +113,7 @@ def _gradient(
 
 @triton.jit
 def _scores(hidden, kernel, bias, out, n, h, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    rows, run = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1).to(tl.int64)
+    rows, run = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.program_id(1).to(tl.int64)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for start in range(0, h, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
@@ -135,7 +135,7 @@ def _scores_gradient(
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     stop = tl.minimum(n, (part + 1) * rows_a_part)
     for start in range(part * rows_a_part, stop, ROWS):
-        rows = start + tl.arange(0, ROWS)
+        rows = (start + tl.arange(0, ROWS)).to(tl.int64)
         mask = (rows < stop)[:, None] & inside[None, :]
         place = (run * n + rows[:, None]) * h + columns[None, :]
         back = tl.load(gradient + run * n + rows, mask=rows < stop, other=0.0)
@@ -147,7 +147,7 @@ def _scores_gradient(
 @triton.jit
 def _adam(
     p, gradient, first, second, lr, l2, decay, alive, finite, corrections, n, block, width, h,
-    beta1, beta2, eps, decoupled: tl.constexpr, FLAT: tl.constexpr,
+    rest1, beta2, rest2, eps, decoupled: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
     """One step of Adam on a stacked parameter; ``lr`` to ``finite`` hold one value a run.
 
@@ -166,8 +166,8 @@ def _adam(
     else:
         g += fade * value
     old1, old2 = tl.load(first + place, mask=mask, other=0.0), tl.load(second + place, mask=mask, other=0.0)
-    new1 = old1 + (1.0 - beta1) * (g - old1)
-    new2 = beta2 * old2 + (1.0 - beta2) * g * g
+    new1 = old1 + rest1 * (g - old1)
+    new2 = beta2 * old2 + rest2 * g * g
     c1, c2 = tl.load(corrections), tl.load(corrections + 1)
     new = new - rate / c1 * new1 / (tl.sqrt(new2 / c2) + eps)
     good = tl.abs(new) < float("inf")  # not so for NaN
@@ -246,9 +246,11 @@ def adam(
     beta1, beta2 = settings["betas"]
     n, block, h = p.numel(), p[0].numel(), p.shape[2] // width
     _adam[(triton.cdiv(n, FLAT),)](
-        p, gradient, *slots, *per_run, corrections, n, block, width, h, beta1, beta2, settings["eps"], decoupled, FLAT
-    )
+        p, gradient, *slots, *per_run, corrections, n, block, width, h,
+        1 - beta1, beta2, 1 - beta2, settings["eps"], decoupled, FLAT,
+    )  # fmt: skip
 
 
 def _elementwise(n: int, h: int, n_runs: int) -> tuple[int, int, int]:
-    return triton.cdiv(h, COLUMNS), triton.cdiv(n, ROWS), n_runs
+    """Programs for each block of rows and columns of each run; only the first axis may exceed 65,535."""
+    return triton.cdiv(n, ROWS), triton.cdiv(h, COLUMNS), n_runs

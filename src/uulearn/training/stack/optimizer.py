@@ -71,7 +71,7 @@ class StackedOptimizer:
         self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in params.items()}
 
     def update(self, gradients: Mapping[str, Tensor], alive: Tensor) -> None:
-        """One step for the runs that are alive; a run whose update is not finite dies, and that update is not made."""
+        """One step for the runs that are alive; an entry that would not be finite stays as it was, and its run dies."""
         lr = self.lr / (1 + self.lr_decay * self.step)
         self.step += 1
         if self.name != "sgd" and len(self.kernels) > 1 and use_kernels(lr):

@@ -28,7 +28,7 @@ from uulearn.training.stack.optimizer import StackedOptimizer
 from uulearn.training.stack.risk import RiskStack, StackedRisk
 from uulearn.training.stack.runs import Groups, Run
 
-UNSUPPORTED = {"scheduler": None, "clip_norm": None, "checkpoint_dir": None}
+UNSUPPORTED = {"scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False, "graph": False}
 TRAINED = ("positive", "negative", "corrected", "objective", "zero_one", "positive_below_zero", "negative_below_zero")
 VALIDATED = ("positive", "negative", "unbiased", "corrected", "zero_one")
 EVALUATION_BYTES = 2**30
@@ -137,6 +137,8 @@ class StackTrainer:
         return torch.tensor([default if value is None else value for value in values], device=self.device)
 
     def _dropout(self, model: nn.Module) -> Tensor | None:
+        if isinstance(model, Linear) and any(run.dropout for run in self.runs):
+            raise ValueError("a linear model has no hidden units to drop; leave dropout of its runs at 0.")
         own = next((layer.p for layer in model.modules() if isinstance(layer, nn.Dropout)), 0.0)
         rates = self._per_run("dropout", own)
         return rates if bool((rates > 0).any()) else None
@@ -211,8 +213,25 @@ class StackTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch; the histories of the runs, in the order in which the runs were given."""
+        """Train to the last epoch; the histories of the runs, in the order in which the runs were given.
+
+        A stack is trained once: called again, this returns the same histories.
+        """
+        if any(history.stop_reason for history in self.histories):
+            return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
+        try:
+            self._train()
+        finally:  # the graphs and this object hold each other; their memory should not wait for a collection of cycles
+            self._step.clear()
+            self._evaluation.clear()
+        for history in self.histories:
+            if history.stop_reason is None:
+                done = len(history) == self.options.epochs
+                history.stop_reason = f"all {len(history)} epochs done" if done else "the callback asked to stop"
+        return self._in_given_order(self.histories)
+
+    def _train(self) -> None:
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.runs[0].seed)
             with ProgressBar(self.options.epochs, self.options.progress) as bar, ThreadPoolExecutor(AHEAD) as pool:
@@ -227,11 +246,6 @@ class StackTrainer:
                     stop = self.callback and self.callback(epoch, self._in_given_order(records))
                     if stop or all(history.stop_reason for history in self.histories):
                         break
-        for history in self.histories:
-            if history.stop_reason is None:
-                done = len(history) == self.options.epochs
-                history.stop_reason = f"all {len(history)} epochs done" if done else "the callback asked to stop"
-        return self._in_given_order(self.histories)
 
     def _in_given_order(self, values: Sequence[Any]) -> list[Any]:
         out: list[Any] = [None] * len(values)
