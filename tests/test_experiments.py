@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from uulearn import UUClassifier
 from uulearn.datasets import BinaryTask, make_sets
-from uulearn.paper import pages, runner, selection
+from uulearn.paper import pages, selection
+from uulearn.paper.bench import Bench
 from uulearn.paper.experiments import (
     CONVOLUTIONAL,
     DATASETS,
@@ -32,6 +33,7 @@ from uulearn.paper.experiments import (
     table_rows,
 )
 from uulearn.paper.figures import PANELS
+from uulearn.paper.jobs import SAME_SETS, TOGETHER
 from uulearn.paper.reference import paper_table
 from uulearn.paper.runner import Job, Reporter, choose_device, halves, plan_jobs, reproduce
 from uulearn.paper.sampling import hold_out
@@ -141,9 +143,9 @@ def test_jobs_hold_every_run_once_and_only_what_can_be_stacked(most):
         assert len(job.configurations) <= (most or 10)
         assert job.first["model"] not in CONVOLUTIONAL or len(job.configurations) == 1
         for run in job.configurations:
-            assert all(run.get(name) == job.first.get(name) for name in runner.TOGETHER)
+            assert all(run.get(name) == job.first.get(name) for name in TOGETHER)
             if most is None:
-                assert all(run[name] == job.first[name] for name in runner.SAME_SETS)
+                assert all(run[name] == job.first[name] for name in SAME_SETS)
     names = [job.first["dataset"] for job in jobs]
     assert len([name for i, name in enumerate(names) if i == 0 or name != names[i - 1]]) == len(set(names))
 
@@ -251,7 +253,7 @@ def test_the_runs_of_a_stack_are_those_that_their_configurations_describe(tmp_pa
 
 
 def test_held_out_rows_are_rows_of_the_same_sets_that_are_not_trained_on(tmp_path, mnist):
-    bench = runner._Bench(mnist, torch.device("cpu"), Reporter())
+    bench = Bench(mnist, torch.device("cpu"), Reporter())
     full, held = small(seed=4), small(seed=4, held_out=HELD_OUT)
     sets, nothing = bench._rows(full)
     trained, held_out = bench._rows(held)
@@ -304,7 +306,7 @@ def test_convolutional_runs(tmp_path, cifar, model):
 
 def test_the_learning_rate_decays_as_in_keras():
     weight = torch.nn.Parameter(torch.zeros(1))
-    bench = runner._Bench(make_task(), torch.device("cpu"), Reporter())
+    bench = Bench(make_task(), torch.device("cpu"), Reporter())
     assert bench._options(small("resnet32", "cifar10")).scheduler is None
     options = bench._options(small("resnet32", "cifar10", lr=0.1) | {"lr_decay": 0.5})
     optimizer = torch.optim.SGD([weight], lr=options.lr)
@@ -320,7 +322,7 @@ def test_some_of_the_test_rows_are_spread_evenly():
     task = make_task()
     order = np.argsort(task.y_test)
     task = dataclasses.replace(task, X_test=task.X_test[order], y_test=task.y_test[order])
-    bench = runner._Bench(task, torch.device("cpu"), Reporter())
+    bench = Bench(task, torch.device("cpu"), Reporter())
     images, labels = bench._test(small() | {"test_rows": 1000})
     assert len(images) == len(labels) == 1000
     assert labels.float().mean().item() == pytest.approx(0.4926, abs=0.001)
@@ -391,7 +393,7 @@ def test_what_another_process_did_meanwhile_is_not_done_again(tmp_path, mnist):
 
 
 def test_a_stack_that_does_not_fit_is_halved(monkeypatch, tmp_path, mnist):
-    real, sizes = runner._Bench.train, []
+    real, sizes = Bench.train, []
 
     def train(self, job):
         sizes.append(len(job.configurations))
@@ -399,7 +401,7 @@ def test_a_stack_that_does_not_fit_is_halved(monkeypatch, tmp_path, mnist):
             raise torch.cuda.OutOfMemoryError("out of memory")
         return real(self, job)
 
-    monkeypatch.setattr(runner._Bench, "train", train)
+    monkeypatch.setattr(Bench, "train", train)
     runs = [small(method=("leaky_relu", slope)) for slope in (*SLOPES, -0.5)]
     assert reproduce(runs, RunStore(tmp_path), lambda name: mnist).done == 5
     assert sizes == [5, 3, 2, 1, 2]

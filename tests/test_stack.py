@@ -430,7 +430,7 @@ def test_runs_of_different_sizes_are_sorted_into_stacks(most, monkeypatch):
     ]
     built = []
     monkeypatch.setattr(
-        "uulearn.training.stack.trainer.StackTrainer",
+        "uulearn.training.stack.many.StackTrainer",
         lambda X, runs, **arguments: built.append(len(runs)) or StackTrainer(X, runs, **arguments),
     )
     found = train_runs(X, runs, most=most, model_params={"hidden": (8, 5)}, options=options(), test=TEST)
@@ -836,22 +836,35 @@ def test_arguments_that_do_not_fit_are_refused(arguments, text):
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "text"),
     [
-        lambda: stacked([run_of()], test=(X[:, :3], Y)),
-        lambda: stacked([run_of()], test=(X, Y + 5)),
-        lambda: stacked([run_of()], test=(X[:0], Y[:0])),
-        lambda: stacked([run_of()]).scores(X[:, :3]),
-        lambda: stacked([run_of()], loss="zero_one"),
-        lambda: stacked([run_of()], options=options(optimizer="sgd", optimizer_params={"nesterov": True})),
-        lambda: stacked([run_of()], options=options(optimizer_params={"betas": (1.5, 0.9)})),
-        lambda: Run(([0], [1], [2]), (0.8, 0.2), 0.5),
-        lambda: Run(([0],), (0.8, 0.2), 0.5),
+        (lambda: stacked([run_of()], test=(X[:, :3], Y)), "test must have 6 columns"),
+        (lambda: stacked([run_of()], test=(X, Y + 5)), "labels must be 1 and 0"),
+        (lambda: stacked([run_of()], test=(X[:0], Y[:0])), "got 0 rows"),
+        (lambda: stacked([run_of()]).scores(X[:, :3]), "X must have 6 columns"),
+        (lambda: stacked([run_of()], loss="zero_one"), "'zero_one' has no gradient"),
+        (
+            lambda: stacked([run_of()], options=options(optimizer="sgd", optimizer_params={"nesterov": True})),
+            "nesterov=True needs a momentum",
+        ),
+        (lambda: stacked([run_of()], options=options(optimizer_params={"betas": (1.5, 0.9)})), r"betas must lie in"),
+        (lambda: stacked([run_of()], options=options(compile=True)), "a stack has no compile"),
+        (lambda: stacked([run_of(dropout=0.5)], "linear"), "no hidden units to drop"),
+        (lambda: Run(([0], [1], [2]), (0.8, 0.2), 0.5), "rows of a run must be a pair"),
+        (lambda: Run(([0],), (0.8, 0.2), 0.5), "rows of a run must be a pair"),
+        (lambda: Run(([0], [1]), (0.8, 0.2), 0.5, seed=-1), "seed of a run must be ≥ 0"),
     ],
-    ids=["columns", "labels", "no rows", "columns to score", "loss", "nesterov", "betas", "three sets", "one set"],
 )
-def test_more_that_does_not_fit_is_refused(call):
-    refused(".", call)
+def test_more_that_does_not_fit_is_refused(call, text):
+    refused(text, call)
+
+
+def test_a_stack_is_trained_once():
+    stack = stacked([run_of()])
+    before = [len(history) for history in stack.histories]
+    weights = [p.clone() for p in stack.models()[0].parameters()]
+    assert [len(history) for history in stack.run()] == before
+    assert all(torch.equal(a, b) for a, b in zip(weights, stack.models()[0].parameters(), strict=True))
 
 
 def test_no_rows_have_no_scores():

@@ -7,7 +7,8 @@
 ===============  =====================================================================================
 """
 
+from uulearn.training.stack.many import train_runs
 from uulearn.training.stack.runs import Run
-from uulearn.training.stack.trainer import StackTrainer, train_runs
+from uulearn.training.stack.trainer import StackTrainer
 
 __all__ = ["Run", "StackTrainer", "train_runs"]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from uulearn.models import Linear, build_model
+from uulearn.models import Linear
 from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
 from uulearn.training.batches import BatchPlan
@@ -23,12 +23,12 @@ from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
+from uulearn.training.stack.checks import check_options, check_runs, check_table, initial_model
 from uulearn.training.stack.network import DenseStack
 from uulearn.training.stack.optimizer import StackedOptimizer
 from uulearn.training.stack.risk import RiskStack, StackedRisk
 from uulearn.training.stack.runs import Groups, Run
 
-UNSUPPORTED = {"scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False, "graph": False}
 TRAINED = ("positive", "negative", "corrected", "objective", "zero_one", "positive_below_zero", "negative_below_zero")
 VALIDATED = ("positive", "negative", "unbiased", "corrected", "zero_one")
 EVALUATION_BYTES = 2**30
@@ -99,16 +99,16 @@ class StackTrainer:
         callback: StackCallback | None = None,
     ) -> None:
         self.options = options or TrainingOptions()
-        _check_options(self.options)
-        self.groups = Groups.of(_check_runs(runs))
+        check_options(self.options)
+        self.groups = Groups.of(check_runs(runs))
         self.runs = [runs[position] for position in self.groups.order]
         self.device = torch.device(self.options.device)
         self.plan = BatchPlan(self.runs[0].sizes, self.options.batch_size)
         self.callback = callback
         table = torch.as_tensor(X)
-        _check_table(table, self.runs)
+        check_table(table, self.runs)
         self.n_features = table.shape[1]
-        models = [_initial_model(model, table.shape[1], model_params, run.seed) for run in self.runs]
+        models = [initial_model(model, table.shape[1], model_params, run.seed) for run in self.runs]
         sample = table[torch.cat([index[:: max(1, len(index) // 256)] for index in self.runs[0].index])]
         self.dtype = resolve_precision(self.options.precision, models[0], self.device, sample)
         if isinstance(models[0], Linear):
@@ -392,68 +392,3 @@ class StackTrainer:
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         scores = torch.cat(parts, 1).cpu()
         return torch.stack(self._in_given_order(list(scores)))
-
-
-def train_runs(X: Any, runs: Sequence[Run], *, most: int | None = None, **arguments: Any) -> list[History]:
-    """Histories of any list of runs: as few stacks as the sizes of their sets allow, of at most ``most`` runs each.
-
-    The other arguments are those of `StackTrainer`.
-    """
-    shapes: dict[Any, list[int]] = {}
-    for position, run in enumerate(runs):
-        shapes.setdefault((run.sizes, run.held_out_sizes), []).append(position)
-    histories: list[History] = [History() for _ in runs]
-    for positions in shapes.values():
-        step = most or len(positions)
-        for start in range(0, len(positions), step):
-            chosen = positions[start : start + step]
-            for position, history in zip(
-                chosen, StackTrainer(X, [runs[i] for i in chosen], **arguments).run(), strict=True
-            ):
-                histories[position] = history
-    return histories
-
-
-def _initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
-    if name not in ("linear", "mlp"):
-        raise ValueError(f"a stack holds models 'linear' or 'mlp', got {name!r}; train others one by one with Trainer.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build_model(name, (n_features,), params)
-
-
-def _check_options(options: TrainingOptions) -> None:
-    for name, neutral in UNSUPPORTED.items():
-        if getattr(options, name) != neutral:
-            raise ValueError(f"a stack has no {name}; train runs that need it one by one, with Trainer.")
-    if not isinstance(options.optimizer, str):
-        kind = getattr(options.optimizer, "__name__", type(options.optimizer).__name__)
-        raise ValueError(f"a stack needs an optimizer by name, 'adam', 'adamw' or 'sgd', got {kind}.")
-
-
-def _check_runs(runs: Sequence[Run]) -> Sequence[Run]:
-    if not runs:
-        raise ValueError("a stack needs at least one run, got none.")
-    for name in ("sizes", "held_out_sizes"):
-        found = {getattr(run, name) for run in runs}
-        if len(found) > 1:
-            first, second = sorted(found)[:2]
-            raise ValueError(
-                f"all runs of a stack need sets of the same sizes, got {name} {first} and {second}; use train_runs, "
-                "which sorts runs into stacks."
-            )
-    if not all(runs[0].sizes):
-        raise ValueError(f"both sets of a run need rows, got sizes {runs[0].sizes}.")
-    return runs
-
-
-def _check_table(table: Tensor, runs: Sequence[Run]) -> None:
-    if table.ndim != 2:
-        raise ValueError(f"a stack takes a table of rows and columns, got shape {tuple(table.shape)}; reshape it.")
-    for run in runs:
-        for index in (*run.index, *(run.held_out_index or ())):
-            outside = index[(index < 0) | (index >= len(table))]
-            if len(outside):
-                raise ValueError(
-                    f"a run names row {int(outside[0])} of a table of {len(table):,} rows; rows are numbered from 0."
-                )
