@@ -15,7 +15,7 @@ import pytest
 
 from conftest import data_folder
 from uulearn.cli import main
-from uulearn.cli.reproduce import Display, Lines, choose_targets, describe, duration
+from uulearn.cli.reproduce import Display, Lines, choose_targets, default_folder, describe, duration
 from uulearn.datasets.catalog import CIFAR_FILES, IDX_FILES, SOURCES
 from uulearn.datasets.formats import digest_of_records
 from uulearn.paper.experiments import HELD_OUT, TARGET_PRIORS, Request, runs_of
@@ -250,8 +250,9 @@ def test_the_display_on_a_terminal(capsys):
         assert display.left() == "time left unknown"
         display.epoch(jobs[0], 5, [0.5, 0.75, float("nan")])
         text = display._bar.tasks[0].fields["text"]
-        assert text.startswith("10 of 64 runs, about ")
-        assert text.endswith("left; MNIST linear (0.8, 0.2) seed 0: epoch 5 of 10, accuracy 50.0 to 75.0%")
+        assert text.startswith("10/64 runs, ")
+        assert text.endswith("left; 50.0 to 75.0%, epoch 5/10, MNIST linear (0.8, 0.2) seed 0")
+        assert text.index("75.0%") < 50  # what matters comes before a narrow terminal cuts the line
         assert display.share == pytest.approx(3 / 54)
         for job in jobs:
             display.finish(job, [], 1.0)
@@ -301,8 +302,8 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
 def test_render_only_of_nothing(reproduce, tmp_path):
     code, out, _ = reproduce("all", "--render-only", "--out", "empty")
     assert code == 0
-    assert len(pages_in(tmp_path / "empty")) == 2 * 3 + 3 * 2
-    assert "cells are not complete" in out
+    assert set(pages_in(tmp_path / "empty")) == {"figure2.png", "figure2.svg"}  # the one that needs no runs
+    assert out.count("has no runs yet; nothing was written") == 4
 
 
 # --- What is said when something is wrong ----------------------------------------------------------------------------
@@ -385,3 +386,18 @@ def test_real_mnist(monkeypatch, capsys, tmp_path):
     held = RunStore(tmp_path / "real").records(held_out=HELD_OUT)
     assert all(record["facts"]["trained_sizes"] == [476, 476] for record in held)
     assert "ours" in (tmp_path / "real" / "table2.md").read_text()
+
+
+def test_settings_that_are_not_the_papers_go_elsewhere(tmp_path, monkeypatch):
+    assert default_folder(Request()) == Path("results")
+    assert default_folder(Request(epochs=200, trials=1)) == Path("results")
+    assert default_folder(Request(quick=True)) == Path("results-quick")
+    assert default_folder(Request(epochs=50)) == Path("results-50-epochs")
+
+
+def test_what_is_there_is_not_hidden_by_asking_for_less(reproduce, tmp_path):
+    arguments = ("table2", "--quick", "--dataset", "mnist", "--epochs", 2, "--out", "kept")
+    assert reproduce(*arguments)[0] == 0
+    before = pages_in(tmp_path / "kept")
+    assert reproduce(*arguments, "--trials", 1)[0] == 0
+    assert pages_in(tmp_path / "kept") == before

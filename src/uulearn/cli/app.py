@@ -78,7 +78,8 @@ def reproduce_(
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each run. Default: 200, quick fewer.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for runs, tables and figures. Default: results, quick results-quick.")
+        Path | None,
+        typer.Option(help="Folder for runs, tables and figures. Default: results, if the setting is the paper's."),
     ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder of the datasets. Default: $UULEARN_DATA, then a cache; downloads.")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 import typer
 
-from uulearn.datasets import load_task
-from uulearn.paper.experiments import EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
+from uulearn.datasets import BinaryTask, load_task
+from uulearn.paper.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
 from uulearn.paper.pages import Page, check_drawing, render
 from uulearn.paper.runner import Job, Outcome, Record, Reporter, reproduce
 from uulearn.paper.store import RunStore
@@ -36,15 +37,16 @@ def run_reproduce(
 ) -> None:
     """Do the runs that are missing, write tables and figures, and say in a few lines what there is."""
     targets = choose_targets(target, request)
-    out = out or Path("results-quick" if request.quick else "results")
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; pass a folder for runs, tables and figures.")
+    out = out or default_folder(request)
+    check_folder(out)
     check_drawing(targets)
     store = RunStore(out)
     configurations = runs_of(targets, request)
     outcome = None
     if not render_only:
-        tasks = functools.partial(load_task, data_dir=data_dir)
+        tasks = load_all({run["dataset"] for run in store.missing(configurations)}, data_dir)
+        if request.quick:
+            torch.set_num_threads(1)  # small products gain nothing by threads, and lose much where cores are shared
         with Display() if sys.stderr.isatty() else Lines() as reporter:
             try:
                 outcome = reproduce(configurations, store, tasks, device=device, reporter=reporter)
@@ -59,6 +61,31 @@ def run_reproduce(
         written += store.pack()
     for line in summary(outcome, pages, len(store.missing(configurations)), written):
         typer.echo(line)
+
+
+def default_folder(request: Request) -> Path:
+    """``results`` for the paper's setting, a folder of its own for any other."""
+    if request.is_the_papers:
+        return Path("results")
+    return Path("results-quick" if request.quick else f"results-{request.epochs}-epochs")
+
+
+def check_folder(out: Path) -> None:
+    """Find out now, not after the first hour, whether anything can be kept."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; pass a folder for runs, tables and figures.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written into ({error.strerror}); pass another folder as --out.") from None
+
+
+def load_all(datasets: Iterable[str], data_dir: Path | None) -> Callable[[str], BinaryTask]:
+    """The tasks of all datasets that are needed, read before any work, so that a missing one is found at once."""
+    found = {name: load_task(name, data_dir=data_dir) for name in DATASETS if name in set(datasets)}
+    return found.__getitem__
 
 
 def choose_targets(target: str, request: Request) -> list[str]:
@@ -83,7 +110,9 @@ def summary(outcome: Outcome | None, pages: Iterable[Page], missing: int, writte
     elif missing:
         lines.append(f"runs    {missing} are missing; without --render-only they would be done")
     for page in pages:
-        if page.table is None:
+        if not page.paths:
+            lines.append(f"{page.target}  has no runs yet; nothing was written")
+        if page.table is None or not page.paths:
             continue
         judged, differ = len(page.table.judged), len(page.table.disagreeing)
         said = f"{judged - differ} of {judged} complete cells agree with the paper, {differ} differ" if judged else ""
@@ -173,7 +202,7 @@ class Display(Counting):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = [BarColumn(bar_width=24), TextColumn("{task.fields[text]}", markup=False)]
+        columns = [BarColumn(bar_width=10), TextColumn("{task.fields[text]}", markup=False)]
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task("runs", total=1.0, text="starting")
         self._bar.start()
@@ -185,8 +214,8 @@ class Display(Counting):
     def epoch(self, job: Job, epoch: int, accuracies: Sequence[float]) -> None:
         """Show how far the job is."""
         super().epoch(job, epoch, accuracies)
-        ended = accuracy_range([[accuracy] for accuracy in accuracies])
-        self._show(f"{describe(job)}: epoch {epoch} of {job.first['epochs']}{ended}")
+        ended = accuracy_range([[accuracy] for accuracy in accuracies]).removeprefix(", accuracy ")
+        self._show(f"{ended}, epoch {epoch}/{job.first['epochs']}, {describe(job)}")
 
     def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
         """Count the job."""
@@ -195,7 +224,7 @@ class Display(Counting):
 
     def _show(self, text: str) -> None:
         if self._bar is not None:
-            done = f"{self.found + self.done} of {self.total} runs, {self.left()}"
+            done = f"{self.found + self.done}/{self.total} runs, {self.left().removeprefix('about ')}"
             self._bar.update(self._task, completed=self.share, text=f"{done}; {text}")
 
     def close(self) -> None:
@@ -209,7 +238,8 @@ def describe(job: Job) -> str:
 
     Examples
     --------
-    >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs"}
+    >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
+    ...        "loss": "logistic"}
     >>> describe(Job((one,))), describe(Job((one, one | {"set_priors": [0.7, 0.3], "seed": 4})))
     ('MNIST mlp abs (0.8, 0.2) seed 0', 'MNIST mlp (0.8, 0.2) (0.7, 0.3) seeds 0 to 4')
     """
@@ -218,6 +248,7 @@ def describe(job: Job) -> str:
     seeds = sorted({c["seed"] for c in job.configurations})
     named = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     method = [first["method"]] if len(job.configurations) == 1 else []
+    method += [first["loss"]] if first["loss"] != "logistic" else []
     words = [DATASET_NAMES[first["dataset"]], first["model"], *method, *priors, named]
     return " ".join(words) + (", to choose λ" if first["held_out"] else "")
 
@@ -240,5 +271,5 @@ def duration(seconds: float) -> str:
     ('3.2 s', '2 min', '2.0 h')
     """
     if seconds < 100:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -100,6 +101,7 @@ def _not_found(
 
 def _download(source: Source, missing: Sequence[str], folder: Path, pooch: ModuleType) -> None:
     target = folder / source.folders[0]
+    made = [path for path in (target, folder) if not path.exists()]
     try:
         target.mkdir(parents=True, exist_ok=True)
         if source.is_idx:
@@ -111,6 +113,10 @@ def _download(source: Source, missing: Sequence[str], folder: Path, pooch: Modul
                 _unpack(archive, missing, target)
     except OSError as error:
         raise _DownloadError(f"cannot write into {target}: {error.strerror or type(error).__name__}") from None
+    finally:
+        for path in made:  # a mistyped folder leaves nothing behind
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
 
 def _fetch(source: Source, name: str, folder: Path, pooch: ModuleType) -> Path:

@@ -215,11 +215,16 @@ def regularised(records: Iterable[Record], name: str) -> list[Regularised]:
 # ---------------------------------------------------------------------------------------------------------- for readers
 
 
-def to_markdown(records: Sequence[Record], dropout: Sequence[Record] = (), decay: Sequence[Record] = ()) -> str:
-    """All four, as a page; ``records`` are full runs of the tables, the others those of Figure 3."""
+def to_markdown(
+    records: Sequence[Record], dropout: Sequence[Record] = (), decay: Sequence[Record] = (), caveat: str = ""
+) -> str:
+    """All four, as a page; ``records`` are full runs of the tables, the others those of Figure 3.
+
+    ``caveat`` is added to the title, for runs that are not in the paper's setting.
+    """
     cells = cells_of(records)
     parts = [
-        "### The conclusions of Section 4",
+        f"### The conclusions of Section 4{caveat}",
         "Held against the full runs of Tables 2 and 3 (of the leaky ReLU those with λ = −0.1), the last one against "
         "those of Figure 3.",
     ]

@@ -112,6 +112,7 @@ class Request:
     selection: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "datasets", tuple(name.replace("-", "_") for name in self.datasets))
         for name in self.datasets:
             if name not in DATASETS:
                 raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, got {name!r}.")

@@ -139,6 +139,7 @@ def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Reco
     left, right = figure.subplots(1, 2)
     _draw_settings(left, dropout_records, "dropout", "dropout")
     _draw_settings(right, decay_records, "l2", "weight decay")
+    figure.suptitle("UU-Unbiased on MNIST, (θ, θ′) = (0.6, 0.4), MLP, logistic loss", fontsize=11)
     return figure
 
 

@@ -71,7 +71,8 @@ def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     found = [record for run in full if not run["held_out"] and (record := find(run))]
     if found:
         pages.append(Page("conclusions", [out / "conclusions.md"]))
-        _write(out / "conclusions.md", conclusions.to_markdown(found, dropout, decay))
+        caveat = _caveat([row for mine in rows.values() for row in mine])
+        _write(out / "conclusions.md", conclusions.to_markdown(found, dropout, decay, caveat))
     return pages
 
 
@@ -83,23 +84,30 @@ def check_drawing(targets: Iterable[str]) -> None:
 
 
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
+    """Write a target; of one that has runs, but none in the store, nothing is written over what may be there."""
     if target in TABLE_MODELS:
-        table = make_table(target, _rows_shown(target, request, find), find)
+        shown = _rows_shown(target, request, find)
+        table = make_table(target, shown, find)
+        if not any(cell.runs for cell in table):
+            return Page(target, [], table)
         paths = [out / f"{target}.{ending}" for ending in FORMATS]
         for path, form in zip(paths, FORMATS.values(), strict=True):
             _write(path, form(table))
         return Page(target, paths, table)
     if target == "variants":
-        _write(out / "variants.md", variants.to_markdown(variants.tried(request, find)))
-        return Page(target, [out / "variants.md"])
+        tried = variants.tried(request, find)
+        if tried:
+            _write(out / "variants.md", variants.to_markdown(tried, _caveat([cell.row for cell in tried])))
+        return Page(target, [out / "variants.md"] if tried else [])
     from uulearn.paper import figures  # matplotlib, which a table does without
 
-    if target == "figure1":
-        return Page(target, figures.figure1(out / target, {n: find(c) for n, c in figure1_panels(request).items()}))
     if target == "figure2":
         return Page(target, figures.figure2(out / target))
+    if target == "figure1":
+        panels = {name: find(run) for name, run in figure1_panels(request).items()}
+        return Page(target, figures.figure1(out / target, panels) if any(panels.values()) else [])
     dropout, decay = ([record for c in curves if (record := find(c))] for curves in figure3_curves(request))
-    return Page(target, figures.figure3(out / target, dropout, decay))
+    return Page(target, figures.figure3(out / target, dropout, decay) if dropout or decay else [])
 
 
 def make_table(table: str, shown: Sequence[TableRow], find: Find) -> Table:
@@ -161,7 +169,13 @@ def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
     shown = []
     for dataset in DATASETS:
         wanted = dataset in request.datasets
-        rows = table_rows(table, replace(request if wanted else usual, datasets=[dataset]))
+        rows = table_rows(table, replace(usual, datasets=[dataset]))
+        if wanted:
+            asked = table_rows(table, replace(request, datasets=[dataset]))
+            more = len(rows[0].seeds) > len(asked[0].seeds) and any(
+                find(row.run("unbiased", len(asked[0].seeds))) for row in asked
+            )
+            rows = rows if more else asked  # what is there already is not hidden
         if wanted or any(find(run) for row in rows for seed in row.seeds for run in row.trial(seed)):
             shown += rows
     return shown

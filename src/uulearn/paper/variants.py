@@ -66,11 +66,14 @@ def tried(request: Request, find: Find) -> list[Tried]:
     return out
 
 
-def to_markdown(cells: Sequence[Tried]) -> str:
-    """For each reading how near it comes to the paper, and every cell of it."""
+def to_markdown(cells: Sequence[Tried], caveat: str = "") -> str:
+    """For each reading how near it comes to the paper, and every cell of it.
+
+    ``caveat`` is added to the title, for runs that are not in the paper's setting.
+    """
     present = [variant for variant in VARIANTS if any(cell.variant == variant for cell in cells)]
     parts = [
-        "### What was tried",
+        f"### What was tried{caveat}",
         "Rows of Table 3 (MLP) and of Table 2 (CIFAR-10) under other readings of the paper, as far as run, trials 0 to "
         f"{VARIANT_TRIALS - 1}. Numbers are differences to the paper's mean accuracy at the last epoch, in points; ≠ "
         "marks those beyond 1.5 points and two pooled standard deviations. The paper's LReLU, whose λ was selected, "
