@@ -262,7 +262,7 @@ def test_the_display_on_a_terminal(capsys):
         assert display._bar is None
     assert capsys.readouterr().out == ""
     assert describe(jobs[1]) == "MNIST linear (0.8, 0.2) seed 0, to choose λ"
-    assert duration(99.94) == "99.9 s"
+    assert duration(99.94) == "100 s"
 
 
 # --- Rendering without data ------------------------------------------------------------------------------------------
