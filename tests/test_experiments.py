@@ -506,3 +506,19 @@ def test_cells_that_nobody_asked_for_do_not_count_as_missing():
 def test_datasets_and_priors_are_the_papers():
     assert tuple(TARGET_PRIORS) == DATASETS
     assert len(SET_PRIORS) == 3
+
+
+def test_a_table_tells_of_runs_in_different_precisions():
+    rows = table_rows("table3", Request(["mnist"], 2))
+    runs = [run for row in rows for seed in row.seeds for run in row.trial(seed)]
+
+    def record(run, precision):
+        return {"configuration": run, "curves": {"test_accuracy": [0.9]}, "environment": {"precision": precision}}
+
+    same = {key(run): record(run, "bfloat16") for run in runs}
+    assert not any(
+        "bfloat16" in note for note in pages.make_table("table3", rows, lambda run: same.get(key(run))).notes
+    )
+    mixed = same | {key(runs[0]): record(runs[0], "float32")}
+    notes = pages.make_table("table3", rows, lambda run: mixed.get(key(run))).notes
+    assert "Runs of MNIST are in bfloat16 and float32." in notes

@@ -131,7 +131,7 @@ def make_table(table: str, shown: Sequence[TableRow], find: Find) -> Table:
         runs,
         paper=paper_table(table) if all(row.request.is_the_papers for row in shown) else None,
         trials=lambda place: len(rows[place].seeds),
-        notes=_notes(rows.values()),
+        notes=_notes(rows.values()) + _mixtures(rows.values(), find),
     )
 
 
@@ -161,6 +161,16 @@ def _notes(rows: Collection[TableRow]) -> list[str]:
     if fixed:
         notes.append(f"UU-LReLU: {slope_column(FIXED_SLOPE).label} for {', '.join(fixed)}.")
     return notes
+
+
+def _mixtures(rows: Collection[TableRow], find: Find) -> list[str]:
+    """Which datasets have runs in more than one precision: a difference between cells might be owed to it."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        records = (find(run) for seed in row.seeds for run in row.trial(seed))
+        used = {str(record.get("environment", {}).get("precision")) for record in records if record is not None}
+        found.setdefault(Row(row.dataset, row.set_priors).dataset_label, set()).update(used)
+    return [f"Runs of {name} are in {' and '.join(sorted(used))}." for name, used in found.items() if len(used) > 1]
 
 
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
