@@ -11,7 +11,6 @@ accuracy of the last and of the best epoch; labels are used for nothing else. Re
 from __future__ import annotations
 
 import argparse
-import gzip
 import itertools
 import statistics
 import sys
@@ -26,9 +25,9 @@ from numpy.typing import NDArray
 from common import FORMAT, RESULTS, machine, read_json, versions, write_json
 from pixels import data_folder
 from uulearn import UUClassifier
-from uulearn.datasets import make_sets
+from uulearn.datasets import load_task, make_sets
 
-POSITIVES = {"mnist": (0, 2, 4, 6, 8), "fashion-mnist": (0, 1, 6, 7), "kmnist": (1, 8, 9)}
+DATASETS = ("mnist", "fashion-mnist", "kmnist")
 SET_PRIORS = ((0.8, 0.2), (0.6, 0.4))
 SIZES = (30_000, 30_000)
 BASE: dict[str, Any] = {
@@ -58,15 +57,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 Part = tuple[NDArray[np.uint8], NDArray[np.bool_]]
 
 
-def read_part(folder: Path, dataset: str, part: str) -> Part:
-    """Pixels, one image a row, and whether the class is positive."""
-    arrays = []
-    for kind, header in (("images-idx3", 16), ("labels-idx1", 8)):
-        with gzip.open(folder / dataset / f"{part}-{kind}-ubyte.gz") as file:
-            arrays.append(np.frombuffer(file.read(), dtype=np.uint8, offset=header))
-    return arrays[0].reshape(len(arrays[1]), -1), np.isin(arrays[1], POSITIVES[dataset])
-
-
 def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
     """Train once."""
     drawn = make_sets(*train, settings["set_priors"], SIZES, random_state=settings["seed"])
@@ -92,7 +82,8 @@ def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
 def study(dataset: str, seed: int, folder: Path, out: Path) -> None:
     """Every variant that is not stored yet."""
     path = out / f"defaults-{dataset}-{seed}.json"
-    train, test = read_part(folder, dataset, "train"), read_part(folder, dataset, "t10k")
+    task = load_task(dataset.replace("-", "_"), data_dir=folder, download=False).flat()
+    train, test = (task.X_train, task.y_train == 1), (task.X_test, task.y_test == 1)
     for (variant, changes), set_priors in itertools.product(VARIANTS.items(), SET_PRIORS):
         settings = BASE | changes | {"dataset": dataset, "set_priors": list(set_priors), "seed": seed}
         runs = read_json(path).get("runs", [])
@@ -130,12 +121,12 @@ def cell_of(found: dict[str, Any]) -> tuple[str, tuple[float, ...]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", choices=POSITIVES, action="append", help="default: all three")
+    parser.add_argument("--dataset", choices=DATASETS, action="append", help="default: all three")
     parser.add_argument("--seed", type=int, action="append", help="default: 0 and 1")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
-    datasets = asked.dataset or list(POSITIVES)
+    datasets = asked.dataset or list(DATASETS)
     folder = data_folder()
     if not asked.report and folder is None:
         sys.exit("no data: set UULEARN_DATA to a folder with mnist/, fashion-mnist/ and kmnist/ (IDX, gzip)")

@@ -6,7 +6,6 @@ it holds the IDX files as they are distributed, for example ``mnist/train-images
 
 from __future__ import annotations
 
-import gzip
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import N_FEATURES, SET_PRIORS
-from uulearn.datasets import make_sets
+from uulearn.datasets import BinaryTask, load_task, make_sets
 
 Floats = NDArray[np.float32]
 NONZERO_SHARE = 0.19
@@ -48,14 +47,9 @@ def data_folder() -> Path | None:
     return folder if (folder / "mnist" / "train-images-idx3-ubyte.gz").exists() else None
 
 
-def read_mnist(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images, one a row, and digits of the part ``"train"`` or ``"t10k"``."""
-    arrays = []
-    for kind, header in (("images-idx3", 16), ("labels-idx1", 8)):
-        with gzip.open(folder / "mnist" / f"{part}-{kind}-ubyte.gz") as file:
-            arrays.append(np.frombuffer(file.read(), dtype=np.uint8, offset=header))
-    images, digits = arrays
-    return images.reshape(len(digits), N_FEATURES), digits
+def read_mnist(folder: Path) -> BinaryTask:
+    """MNIST, one image a row, even digits positive."""
+    return load_task("mnist", data_dir=folder, download=False).flat()
 
 
 def two_sets(n_each: int) -> TwoSetsOfPixels:
@@ -65,8 +59,8 @@ def two_sets(n_each: int) -> TwoSetsOfPixels:
     if folder is None:
         fill_with_random_pixels(X)
         return TwoSetsOfPixels(X, n_each, "random pixels")
-    images, digits = read_mnist(folder, "train")
-    drawn = make_sets(images, digits % 2 == 0, SET_PRIORS, (n_each, n_each), random_state=0)
+    task = read_mnist(folder)
+    drawn = make_sets(task.X_train, task.y_train, SET_PRIORS, (n_each, n_each), random_state=0)
     for rows, out in zip(drawn, (X[:n_each], X[n_each:]), strict=True):
         np.multiply(rows, np.float32(1 / 255), out=out)
     return TwoSetsOfPixels(X, n_each, "MNIST, even against odd")
@@ -79,7 +73,7 @@ def many_rows(n_rows: int) -> tuple[Floats, str]:
     if folder is None:
         fill_with_random_pixels(X)
         return X, "random pixels"
-    images, _ = read_mnist(folder, "train")
+    images = read_mnist(folder).X_train
     for start in range(0, n_rows, len(images)):
         out = X[start : start + len(images)]
         np.multiply(images[: len(out)], np.float32(1 / 255), out=out)

@@ -35,10 +35,9 @@ L2 = 5e-3
 Part = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
-def read_part(folder: Path, part: str) -> Part:
-    """Pixels in [0, 1], and whether the digit is even."""
-    images, digits = read_mnist(folder, part)
-    return np.multiply(images, np.float32(1 / 255), dtype=np.float32), digits % 2 == 0
+def scaled(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Pixels in [0, 1]."""
+    return np.multiply(images, np.float32(1 / 255), dtype=np.float32)
 
 
 def settings_of(epochs: int, seed: int, precision: str) -> dict[str, Any]:
@@ -120,7 +119,8 @@ def main() -> None:
     folder = data_folder()
     if folder is None:
         sys.exit("MNIST was not found: set UULEARN_DATA to a folder with mnist/train-images-idx3-ubyte.gz etc.")
-    train_part, test_part = read_part(folder, "train"), read_part(folder, "t10k")
+    task = read_mnist(folder)
+    train_part, test_part = (scaled(task.X_train), task.y_train == 1), (scaled(task.X_test), task.y_test == 1)
     stored = read_json(asked.out)
     runs: list[dict[str, Any]] = stored.get("runs", []) if stored.get("format") == FORMAT else []
     results: dict[tuple[int, str], dict[str, Any]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 
@@ -28,13 +27,6 @@ def same_draws_every_time():
 def data_folder() -> Path:
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     return Path(os.environ.get("UULEARN_DATA", default))
-
-
-def read_idx(path: Path) -> np.ndarray:
-    raw = gzip.decompress(path.read_bytes())
-    n_dimensions = raw[3]
-    shape = np.frombuffer(raw, ">u4", n_dimensions, 4).astype(int)
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * n_dimensions).reshape(shape)
 
 
 @pytest.fixture(scope="session")

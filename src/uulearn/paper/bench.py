@@ -20,7 +20,7 @@ from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import build_model
 from uulearn.paper.experiments import CONVOLUTIONAL, Configuration
 from uulearn.paper.jobs import Job, Record, Reporter
-from uulearn.paper.sampling import hold_out, shortened_sets
+from uulearn.paper.sampling import Indices, hold_out, shortened_sets
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import DEFAULT_SLOPE
 from uulearn.training import DenseRows, History, Trainer, TrainingOptions, TwoSets
@@ -175,12 +175,11 @@ class Bench:
 
     def _rows(self, configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
         """Numbers of the rows to train on, and of those held out."""
-        drawn = self._drawn(configuration)
+        sets = self._drawn(configuration).indices
         if not configuration["held_out"]:
-            first, second = map(torch.from_numpy, drawn.indices)
-            return (first, second), None
-        kept, held_out = hold_out(drawn.indices, configuration["held_out"], configuration["seed"])
-        return (torch.from_numpy(kept[0]), torch.from_numpy(kept[1])), tuple(map(torch.from_numpy, held_out))  # type: ignore[return-value]
+            return _as_tensors(sets), None
+        kept, held_out = hold_out(sets, configuration["held_out"], configuration["seed"])
+        return _as_tensors(kept), _as_tensors(held_out)
 
     def _test(self, configuration: Configuration) -> tuple[Tensor, Tensor]:
         """The labelled test rows; in a small version some, evenly spread, since a file may be sorted by class."""
@@ -210,6 +209,10 @@ class Bench:
             "device": torch.cuda.get_device_name(self.device) if on_cuda else platform.machine(),
             "capability": ".".join(map(str, torch.cuda.get_device_capability(self.device))) if on_cuda else "cpu",
         }
+
+
+def _as_tensors(indices: tuple[Indices, Indices]) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(indices[0]), torch.from_numpy(indices[1])
 
 
 def _model_params(configuration: Configuration) -> dict[str, Any] | None:
