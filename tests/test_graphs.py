@@ -1,5 +1,8 @@
 """What can be tested of captured work without an accelerator; the rest is in test_cuda.py."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +10,7 @@ from torch import nn
 from uulearn.risk import UURisk
 from uulearn.training import DenseRows, Trainer, TrainingOptions, TwoSets
 from uulearn.training.graphs import Captured, protect_optimizer, protect_tensors
+from uulearn.training.stack import Run, StackTrainer
 
 
 def steps(model, optimizer, count, seed):
@@ -42,15 +46,21 @@ def test_warm_up_steps_leave_no_trace(make, before):
 
 
 def test_without_cuda_the_function_is_called_as_it_is():
-    calls = []
+    class Owner:
+        def __init__(self):
+            self.calls = []
+            self.captured = Captured(self.work, torch.device("cpu"), self.protect)
 
-    def function(*arguments):
-        calls.append(arguments)
-        return len(calls)
+        def work(self, *arguments):
+            self.calls.append(arguments)
+            return len(self.calls)
 
-    captured = Captured(function, torch.device("cpu"), lambda: pytest.fail("nothing is to be protected"))
-    assert (captured(1, 2), captured(1, 2)) == (1, 2)
-    assert calls == [(1, 2), (1, 2)]
+        def protect(self):
+            pytest.fail("nothing is to be protected")
+
+    owner = Owner()
+    assert (owner.captured(1, 2), owner.captured(1, 2)) == (1, 2)
+    assert owner.calls == [(1, 2), (1, 2)]
 
 
 def test_a_step_through_static_rows_is_the_same_step(gaussians):
@@ -78,3 +88,19 @@ def test_a_scheduler_is_refused():
     options = TrainingOptions(graph=True, scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o), progress=False)
     with pytest.raises(ValueError, match="graph=True keeps the learning rate"):
         Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
+
+
+def test_a_stack_is_freed_without_a_collection_of_cycles(gaussians):
+    """On a device its tensors are large, and the next stack may need their memory."""
+    sets = torch.from_numpy(gaussians["sets"])
+    run = Run(((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()), (0.8, 0.2), 0.5)
+    options = TrainingOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")
+    gc.disable()
+    try:
+        stack = StackTrainer(gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"]))
+        stack.run()
+        alive = weakref.ref(stack)
+        del stack
+        assert alive() is None
+    finally:
+        gc.enable()

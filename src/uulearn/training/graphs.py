@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,23 +17,27 @@ class Captured:
 
     The function reads and writes tensors that stay where they are, returns tensors or nothing, and has no other
     effect. Capturing takes warm-up calls; ``protect`` is called before them and returns what undoes their effects.
+    Both are methods of the object that keeps this one, and held weakly: with a cycle of references, the memory of the
+    object would stay taken until Python happens to look for cycles.
     """
 
     def __init__(
         self, function: Callable[..., Any], device: torch.device, protect: Callable[[], Callable[[], None]]
     ) -> None:
-        self.function = function
+        self._function = weakref.WeakMethod(function)
+        self._protect = weakref.WeakMethod(protect)
         self.device = device
-        self.protect = protect
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         """The function's result; on CUDA in tensors that the next call overwrites."""
+        function = self._function()
+        assert function is not None  # its object is the caller
         if self.device.type != "cuda":
-            return self.function(*arguments)
+            return function(*arguments)
         with torch.cuda.device(self.device):
             if arguments not in self._graphs:
-                self._graphs[arguments] = self._capture(arguments)
+                self._graphs[arguments] = self._capture(function, arguments)
             graph, result = self._graphs[arguments]
             graph.replay()
         return result
@@ -41,18 +46,20 @@ class Captured:
         """Give back the graphs and their memory; the next call captures anew."""
         self._graphs.clear()
 
-    def _capture(self, arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        undo = self.protect()
+    def _capture(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        protect = self._protect()
+        assert protect is not None
+        undo = protect()
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
-                self.function(*arguments)
+                function(*arguments)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on allocating pinned memory meanwhile, which the default mode would refuse.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            result = self.function(*arguments)
+            result = function(*arguments)
         undo()
         return graph, result
 

@@ -127,8 +127,8 @@ class StackTrainer:
         self.totals = torch.zeros(len(TRAINED), len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
         self._place_batches()
-        self._step = Captured(self._one_step, self.device, lambda: protect_tensors(self._state()))
-        self._evaluation = Captured(self._evaluate, self.device, lambda: protect_tensors([]))
+        self._step = Captured(self._one_step, self.device, self._protect)
+        self._evaluation = Captured(self._evaluate, self.device, self._protect_nothing)
 
     # ------------------------------------------------------------------------------------------------------- building
 
@@ -168,6 +168,12 @@ class StackTrainer:
         slots = [slot for own in self.optimizer.slots.values() for slot in own]
         own = [*self.network.params.values(), *self.network.buffers.values(), *averages, *slots]
         return [*own, self.optimizer.step, self.alive, self.totals, *self._next.values()]
+
+    def _protect(self) -> Callable[[], None]:
+        return protect_tensors(self._state())
+
+    def _protect_nothing(self) -> Callable[[], None]:
+        return protect_tensors([])
 
     def _columns(self, rows: Any, name: str) -> Tensor:
         x = torch.as_tensor(rows)
@@ -222,7 +228,7 @@ class StackTrainer:
         self.plan.warn_if_grown()
         try:
             self._train()
-        finally:  # the graphs and this object hold each other; their memory should not wait for a collection of cycles
+        finally:  # their memory is needed no more
             self._step.clear()
             self._evaluation.clear()
         for history in self.histories:
@@ -241,7 +247,8 @@ class StackTrainer:
                     self._load(shuffles.popleft().result())
                     shuffles.append(pool.submit(self._shuffle, epoch + AHEAD))
                     self._train_epoch()
-                    records = self._record(epoch, self._evaluation(), started)
+                    evaluate = self._evaluation if self.test or self.held_out else self._evaluate
+                    records = self._record(epoch, evaluate(), started)
                     bar.update(epoch, records[0])
                     stop = self.callback and self.callback(epoch, self._in_given_order(records))
                     if stop or all(history.stop_reason for history in self.histories):
