@@ -206,7 +206,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     data = TwoSets((rows, rows), (torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])))
     options = TrainingOptions(
         epochs=epochs, batch_size=BATCH, lr=3e-5, l2=5e-3, optimizer_params={"eps": 1e-7}, ema=None, device="cuda",
-        input_scale=1 / 255, progress=False, compile=True,
+        input_scale=1 / 255, progress=False, compile=True, graph=True,
     )  # fmt: skip
     stamps: list[float] = []
     torch.cuda.synchronize()
