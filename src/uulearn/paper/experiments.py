@@ -301,6 +301,7 @@ VARIANTS: dict[str, str] = {
     "the loss is told the prior that was meant",
     "independent": "every row of a set drawn independently, with replacement",
     "batch 1500": "batches of 1,500 rows",
+    "no L2": "no penalty on the kernels",
     "Glorot": "Glorot-uniform kernels, Keras's default, instead of LeCun-normal ones",
 }
 """Readings of the paper that the tables might rest on; each changes one thing."""
@@ -322,6 +323,7 @@ def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> 
         "shortened": {"sampling": "shortened"},
         "independent": {"sampling": "independent"},
         "batch 1500": {"batch_size": run["batch_size"] // 2},
+        "no L2": {"l2": 0.0},
         "Glorot": {"initialiser": "glorot_uniform"},
     }
     return run | changes[variant]

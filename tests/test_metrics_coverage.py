@@ -1,0 +1,59 @@
+"""Intervals from two unlabeled sets hold what they promise: simulated classifiers whose figures are known."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from uulearn.metrics import judge
+
+NOMINAL = 0.95
+
+
+def figures(shift, threshold, pi):
+    """True figures of scores that are N(shift, 1) for positives and N(−shift, 1) for negatives."""
+    t, f = norm.sf(threshold - shift), norm.sf(threshold + shift)
+    return {
+        "accuracy": pi * t + (1 - pi) * (1 - f),
+        "balanced_accuracy": (t + 1 - f) / 2,
+        "auc": norm.cdf(np.sqrt(2) * shift),
+        "true_positive_rate": t,
+        "false_positive_rate": f,
+    }
+
+
+@pytest.mark.parametrize(
+    ("set_priors", "sizes", "shift", "threshold", "pi"),
+    [
+        ((0.8, 0.2), (300, 300), 1.0, 0.0, 0.5),
+        ((0.6, 0.4), (1000, 1000), 1.0, 0.0, 0.5),
+        ((0.2, 0.9), (100, 400), 0.5, 0.3, 0.7),
+        ((1.0, 0.3), (50, 200), 1.5, 0.0, 0.3),
+        ((0.9, 0.1), (60, 60), 2.0, 0.0, 0.5),
+        ((0.55, 0.45), (2000, 500), 0.0, 0.0, 0.5),
+    ],
+)
+def test_coverage(set_priors, sizes, shift, threshold, pi):
+    rng = np.random.default_rng(0)
+    truth = figures(shift, threshold, pi)
+    sets = np.repeat([0, 1], sizes)
+    shares = np.repeat(set_priors, sizes)
+    repeats = 500
+    covered = dict.fromkeys(truth, 0)
+    values = {name: [] for name in truth}
+    errors = {name: [] for name in truth}
+    for _ in range(repeats):
+        positive = rng.random(len(sets)) < shares
+        scores = rng.normal(np.where(positive, shift, -shift))
+        judged = judge(scores, sets, set_priors, pi, threshold=threshold, confidence=NOMINAL)
+        for name, value in truth.items():
+            estimate = getattr(judged, name)
+            covered[name] += estimate.interval[0] <= value <= estimate.interval[1]
+            values[name].append(estimate.value)
+            errors[name].append(estimate.standard_error)
+    spread = 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / repeats)
+    for name, value in truth.items():
+        assert covered[name] / repeats > NOMINAL - spread, name
+        measured = np.std(values[name], ddof=1)
+        # Unbiased, with a standard error that is what the values show.
+        assert abs(np.mean(values[name]) - value) < 4 * measured / np.sqrt(repeats), name
+        assert np.mean(errors[name]) == pytest.approx(measured, rel=0.15), name
