@@ -26,7 +26,7 @@ from uulearn.risk import UURisk, get_loss, uu_risk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training import DenseRows, Rows, Trainer, TrainingOptions, TwoSets, score_rows
+from uulearn.training import DenseRows, Rows, Trainer, TrainingOptions, TwoSets, hold_out, score_rows
 from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
@@ -88,6 +88,16 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"auto"`` is the first CUDA device if there is one, else the CPU.
     input_scale : float
         Every value of X is multiplied by this on its way into the model (1/255 for images kept as uint8).
+    validation_fraction : float
+        Share of each set that is held out of training, chosen at random with all copies of a row on one side, to judge
+        every epoch without labels; 0 trains on all rows. Not used where ``validation_data`` is passed to `fit`.
+    keep : str
+        ``"best"`` keeps the weights of the epoch with the lowest error estimated on the held-out rows of both sets,
+        ``"last"`` those of the last epoch.
+    smoothing : int
+        Number of epochs over which that estimate is averaged, since it is noisy.
+    patience : int, optional
+        Number of epochs without a better one after which training stops.
     checkpoint_dir, checkpoint_every
         Folder for a checkpoint every so many epochs. Calling `fit` again with the same arguments continues from it
         and ends where the unbroken run would have ended.
@@ -106,8 +116,8 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         0 is negative, 1 is positive.
     n_features_in_, feature_names_in_, row_shape_
         What a row looks like.
-    set_sizes_ : (int, int)
-        Rows of each set in training.
+    set_sizes_, held_out_sizes_ : (int, int)
+        Rows of each set in training, and held out.
     precision_ : str
         The type of the products, ``"bfloat16"`` or ``"float32"``.
     seed_ : int
@@ -129,6 +139,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[np.int64]
     row_shape_: tuple[int, ...]
     set_sizes_: tuple[int, int]
+    held_out_sizes_: tuple[int, int]
     precision_: str
     seed_: int
 
@@ -157,6 +168,10 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         compile: bool = False,
         device: str = "auto",
         input_scale: float = 1.0,
+        validation_fraction: float = 0.0,
+        keep: str = "last",
+        smoothing: int = 5,
+        patience: int | None = None,
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int = 10,
         progress: bool = True,
@@ -184,6 +199,10 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.compile = compile
         self.device = device
         self.input_scale = input_scale
+        self.validation_fraction = validation_fraction
+        self.keep = keep
+        self.smoothing = smoothing
+        self.patience = patience
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
         self.progress = progress
@@ -252,11 +271,14 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         inputs.check_set_sizes(data.sizes)
         priors = (float(self.set_priors[0]), float(self.set_priors[1]))
-        validation = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
-        if validation is not None:
-            inputs.check_both_sets(validation[1])
+        given = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
+        if given is not None:
+            inputs.check_both_sets(given[1])
         test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
         seed = self._choose_seed()
+        validation = None if given is None else TwoSets.from_membership(*given)
+        if validation is None and self.validation_fraction:
+            data, validation = hold_out(data, self.validation_fraction, seed)
         options = self._options(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -294,6 +316,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = trainer.final_model
         self.classes_ = np.array([0, 1])
         self.set_sizes_ = trainer.data.sizes
+        self.held_out_sizes_ = (0, 0) if trainer.validation is None else trainer.validation.sizes
         self.precision_ = str(trainer.dtype).removeprefix("torch.")
         self.seed_ = trainer.options.seed
 

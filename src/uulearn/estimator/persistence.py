@@ -73,6 +73,7 @@ def save(classifier: UUClassifier, folder: Path) -> None:
             "row_shape": list(classifier.row_shape_),
             "feature_names": None if names is None else [str(name) for name in names],
             "set_sizes": list(classifier.set_sizes_),
+            "held_out_sizes": list(classifier.held_out_sizes_),
             "precision": classifier.precision_,
             "seed": classifier.seed_,
         },
@@ -148,6 +149,8 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
             classifier.feature_names_in_ = np.array(fitted["feature_names"], dtype=object)
         first, second = fitted["set_sizes"]
         classifier.set_sizes_ = (int(first), int(second))
+        first, second = fitted.get("held_out_sizes", (0, 0))
+        classifier.held_out_sizes_ = (int(first), int(second))
         classifier.precision_ = str(fitted["precision"])
         classifier.seed_ = int(fitted["seed"])
     except ModelFormatError:

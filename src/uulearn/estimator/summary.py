@@ -28,12 +28,18 @@ def summarize(classifier: UUClassifier) -> str:
         f"d = {d:.4g}; the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
         f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}",
     ]
+    if any(classifier.held_out_sizes_):
+        held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
+        lines.append(f"held out of training to judge the epochs, without labels: {held_out} rows")
     if len(history):
         last = history[-1]
         lines.append(
             f"stopped: {history.stop_reason}; last epoch: positive bracket {last['positive']:+.4f}, negative bracket "
             f"{last['negative']:+.4f}, risk {last['unbiased']:+.4f} (unbiased), {last['corrected']:+.4f} (corrected)"
         )
+        if history.kept_epoch is not None:
+            error = history[history.kept_epoch - 1]["validation_zero_one"]
+            lines.append(f"kept: the weights of epoch {history.kept_epoch}, error on the held-out rows {error:.1%}")
         negative = history.first_negative_epoch
         lines.append(
             "the empirical risk never went negative"

@@ -6,12 +6,14 @@
 `History`           what happened, as plain data: one record an epoch
 `TwoSets`           the rows of both sets, dense or sparse, on the device or streamed to it
 `BatchPlan`         which rows form which batch: each row once an epoch, fixed composition
+`hold_out`          rows of both sets to judge by, all copies of a row on one side
 `score_rows`        scores of many rows, in chunks
 ==================  ==================================================================================
 """
 
 from uulearn.training.batches import BatchPlan
 from uulearn.training.history import History
+from uulearn.training.holding import hold_out
 from uulearn.training.loop import Trainer
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import DenseRows, Rows, SparseRows, TwoSets
@@ -26,5 +28,6 @@ __all__ = [
     "Trainer",
     "TrainingOptions",
     "TwoSets",
+    "hold_out",
     "score_rows",
 ]

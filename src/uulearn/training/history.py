@@ -35,6 +35,8 @@ class History:
     stop_reason: str | None = None
     labels_used: bool = False
     resumed_at: list[int] = field(default_factory=list)
+    kept_epoch: int | None = None
+    """The epoch whose weights were kept, chosen on held-out rows; None where the last were."""
 
     @property
     def first_negative_epoch(self) -> int | None:

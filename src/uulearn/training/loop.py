@@ -19,6 +19,7 @@ from uulearn.risk.corrections import get_method
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.batches import BatchPlan
+from uulearn.training.best import CRITERION, follow_epochs
 from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.graphs import Captured, protect_optimizer, protect_tensors
 from uulearn.training.history import History
@@ -36,8 +37,9 @@ Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 class Trainer:
     """Trains a module on two unlabeled sets.
 
-    After `run`, ``model`` holds the last weights, ``final_model`` the ones to use (their moving average if there is
-    one) and ``history`` the record. When the risk stops being finite, both models hold the last good weights.
+    After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with ``keep="best"``
+    those of the best epoch) and ``history`` the record. When the risk stops being finite, the last good weights take
+    the place of the last ones.
 
     Parameters
     ----------
@@ -49,8 +51,8 @@ class Trainer:
         What is minimised.
     options : TrainingOptions
         Everything else.
-    validation : (Rows, tensor of 0 and 1), optional
-        Held-out rows with their sets: their risk is recorded every epoch.
+    validation : TwoSets, or (Rows, tensor of 0 and 1), optional
+        Held-out rows of both sets: their risk is recorded every epoch.
     test : (Rows, tensor of 0 and 1), optional
         Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
     callback : callable, optional
@@ -64,7 +66,7 @@ class Trainer:
         risk: UURisk,
         options: TrainingOptions,
         *,
-        validation: tuple[Rows, Tensor] | None = None,
+        validation: TwoSets | tuple[Rows, Tensor] | None = None,
         test: tuple[Rows, Tensor] | None = None,
         callback: Callback | None = None,
     ) -> None:
@@ -79,7 +81,7 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.risk = risk
         self.options = options
-        self.validation = validation
+        self.validation = TwoSets.from_membership(*validation) if isinstance(validation, tuple) else validation
         self.test = test
         self.callback = callback
         self.plan = BatchPlan(data.sizes, options.batch_size)
@@ -103,6 +105,8 @@ class Trainer:
         self._static: dict[int, tuple[Tensor, RowWeights]] = {}
         self._weights: dict[tuple[int, int], RowWeights] = {}
         self._good: list[dict[str, Any]] = []
+        self.best = follow_epochs(options, validation is not None)
+        self._best_weights: dict[str, Any] | None = None
 
     @property
     def final_model(self) -> nn.Module:
@@ -129,6 +133,8 @@ class Trainer:
             self.history.stop_reason = f"stopped by {type(error).__name__} after {len(self.history)} epochs"
             raise
         finally:
+            if self._best_weights is not None:
+                self.final_model.load_state_dict(self._best_weights)
             self.model.eval()
             self.final_model.eval()
             if self._captured:
@@ -158,6 +164,8 @@ class Trainer:
                     self.history.stop_reason = CALLBACK_STOP
                 elif len(self.history) == self.options.epochs:
                     self.history.stop_reason = self._all_done()
+                elif self.best is not None and self.best.exhausted:
+                    self.history.stop_reason = self.best.stop_reason
                 finished = self.history.stop_reason is not None
                 if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
                     checkpoint.write(self._state(identity))
@@ -187,8 +195,15 @@ class Trainer:
         record |= self._evaluate()
         record["seconds"] = time.perf_counter() - started
         self.history.epochs.append(record)
+        self._consider(record)
         self._end_epoch(record)
         return record
+
+    def _consider(self, record: dict[str, Any]) -> None:
+        """Keep the weights if the epoch is the best so far."""
+        if self.best is not None and self.best.update(record[CRITERION]):
+            self._best_weights = copy.deepcopy(self.final_model.state_dict())
+            self.history.kept_epoch = self.best.epoch
 
     def step(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
         """Forward, correct, backward, update; returns the parts of the risk and the scores, detached.
@@ -296,9 +311,8 @@ class Trainer:
     def _evaluate(self) -> dict[str, float]:
         figures: dict[str, float] = {}
         if self.validation is not None:
-            rows, sets = self.validation
-            scores = self._score(rows)
-            weights = row_weights(sets, self.risk.coefficients)
+            scores = torch.cat([self._score(self.validation.side(which)) for which in (0, 1)])
+            weights = self._validation_weights(self.validation.sizes)
             parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method)
             for name in ("positive", "negative", "unbiased", "corrected"):
                 figures[f"validation_{name}"] = getattr(parts, name).item()
@@ -310,6 +324,9 @@ class Trainer:
             figures["test_accuracy"] = ((scores > 0) == (labels == 1)).double().mean().item()
             figures["test_risk"] = pn_risk(scores, labels, self.risk.target_prior, loss=self.risk.loss).total.item()
         return figures
+
+    def _validation_weights(self, sizes: tuple[int, int]) -> RowWeights:
+        return row_weights(torch.repeat_interleave(torch.arange(2), torch.tensor(sizes)), self.risk.coefficients)
 
     def _score(self, rows: Rows) -> Tensor:
         return score_rows(self.final_model, rows, device=self.device, dtype=self.dtype, scale=self.options.input_scale)
@@ -350,6 +367,7 @@ class Trainer:
             "history": self.history.to_dict(),
             "model": dict(self.model.state_dict()),
             "average": self.average.state_dict() if self.average is not None else None,
+            "best": None if self._best_weights is None else dict(self._best_weights),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
             "random": torch.get_rng_state(),
@@ -362,6 +380,12 @@ class Trainer:
         self.history.resumed_at.append(len(self.history))
         if self.history.stop_reason != CALLBACK_STOP:  # more or fewer epochs may be asked for than by the stored run
             self.history.stop_reason = self._all_done() if len(self.history) == self.options.epochs else None
+        if self.best is not None:
+            for record in self.history:
+                self.best.update(record[CRITERION])
+            if self.best.exhausted and self.history.stop_reason is None:
+                self.history.stop_reason = self.best.stop_reason
+            self._best_weights = state["best"]
         self.model.load_state_dict(state["model"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])

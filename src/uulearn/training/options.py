@@ -48,6 +48,9 @@ class TrainingOptions:
     device: str | torch.device = "cpu"
     input_scale: float = 1.0
     seed: int = 0
+    keep: str = "last"
+    smoothing: int = 5
+    patience: int | None = None
     checkpoint_dir: str | Path | None = None
     checkpoint_every: int = 10
     progress: bool = True

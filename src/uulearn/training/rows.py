@@ -104,6 +104,30 @@ class SparseRows(Rows):
         return torch.from_numpy(self.matrix[start:stop].toarray()).float()
 
 
+class PickedRows(Rows):
+    """Some rows of a table, by number; nothing is copied before it is asked for."""
+
+    def __init__(self, rows: Rows, index: Tensor) -> None:
+        self.rows, self.index = rows, index.to(rows.device)
+        self.n_rows, self.row_shape = len(index), rows.row_shape
+        self.dtype, self.device = rows.dtype, rows.device
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory that the picked rows have in their table."""
+        return self.rows.n_bytes * self.n_rows // max(1, self.rows.n_rows)
+
+    def take(self, index: Tensor, out: Tensor) -> None:
+        """Write the rows at ``index`` into ``out``."""
+        self.rows.take(self.index[index], out)
+
+    def slice(self, start: int, stop: int) -> Tensor:
+        """The rows from ``start`` to ``stop``."""
+        out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype, device=self.device)
+        self.rows.take(self.index[start:stop], out)
+        return out
+
+
 class TwoSets:
     """The rows of set 0 and of set 1: two tables, or one table with the indices of each set."""
 
@@ -133,6 +157,19 @@ class TwoSets:
         """Up to ``n`` evenly spaced rows of one set, as float32 on the CPU."""
         size = self.sizes[which]
         return self.take(which, torch.linspace(0, size - 1, min(n, size)).long())
+
+    def pick(self, positions0: Any, positions1: Any) -> TwoSets:
+        """The rows of each set at the given positions; nothing is copied."""
+        picked = [
+            self._locate(which, torch.as_tensor(positions, dtype=torch.int64))
+            for which, positions in enumerate((positions0, positions1))
+        ]
+        return TwoSets(self.rows, (picked[0], picked[1]))
+
+    def side(self, which: int) -> Rows:
+        """The rows of one set."""
+        index = self.index[which]
+        return self.rows[which] if index is None else PickedRows(self.rows[which], index)
 
     def place(self, device: torch.device) -> TwoSets:
         """The sets on the device if they fit beside the model, otherwise where they are."""

@@ -18,12 +18,14 @@ from uulearn.models import Linear
 from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
 from uulearn.training.batches import BatchPlan
+from uulearn.training.best import follow_epochs
 from uulearn.training.graphs import Captured, protect_tensors
 from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.stack.checks import check_options, check_runs, check_table, initial_model
+from uulearn.training.stack.kept import KeptWeights
 from uulearn.training.stack.network import DenseStack
 from uulearn.training.stack.optimizer import StackedOptimizer
 from uulearn.training.stack.risk import RiskStack, StackedRisk
@@ -126,6 +128,8 @@ class StackTrainer:
         self.alive = torch.ones(len(runs), dtype=torch.bool, device=self.device)
         self.totals = torch.zeros(len(TRAINED), len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
+        follows = follow_epochs(self.options, self.held_out is not None) is not None
+        self.kept = KeptWeights(self._final, self.network.per_run, self.histories, self.options) if follows else None
         self._place_batches()
         self._step = Captured(self._one_step, self.device, self._protect)
         self._evaluation = Captured(self._evaluate, self.device, self._protect_nothing)
@@ -228,8 +232,10 @@ class StackTrainer:
         self.plan.warn_if_grown()
         try:
             self._train()
-        finally:  # their memory is needed no more
-            self._step.clear()
+        finally:
+            if self.kept is not None:
+                self.kept.restore()
+            self._step.clear()  # their memory is needed no more
             self._evaluation.clear()
         for history in self.histories:
             if history.stop_reason is None:
@@ -249,6 +255,8 @@ class StackTrainer:
                     self._train_epoch()
                     evaluate = self._evaluation if self.test or self.held_out else self._evaluate
                     records = self._record(epoch, evaluate(), started)
+                    if self.kept is not None:
+                        self.kept.consider(records)
                     bar.update(epoch, records[0])
                     stop = self.callback and self.callback(epoch, self._in_given_order(records))
                     if stop or all(history.stop_reason for history in self.histories):
@@ -379,9 +387,11 @@ class StackTrainer:
                 "seconds": seconds,
             }
             records.append(record)
+            if history.stop_reason is not None:
+                continue
             if alive[place]:
                 history.epochs.append(record)
-            elif history.stop_reason is None:
+            else:
                 history.stop_reason = f"the risk was not finite in epoch {epoch}"
         return records
 
