@@ -18,6 +18,7 @@ from uulearn.metrics import (
     uu_accuracy,
     uu_auc,
     uu_balanced_accuracy,
+    uu_cost,
     uu_rates,
 )
 from uulearn.metrics.estimates import quantile, sum_of_shares, wilson_interval
@@ -96,6 +97,21 @@ def test_the_figures_agree_with_each_other(seed, set_priors, pi, threshold):
     # The shares that were seen follow back from the rates.
     for which, theta in enumerate(set_priors):
         assert (scores[sets == which] > threshold).mean() == pytest.approx(theta * t + (1 - theta) * f)
+
+
+@given(seeds, priors, prior, st.floats(0, 5), st.floats(0, 5))
+def test_costs_are_those_of_the_two_errors(seed, set_priors, pi, raised, missed):
+    scores, sets = draw(seed)
+    costs = {"false_positive_cost": raised, "false_negative_cost": missed}
+    found = uu_cost(scores, sets, set_priors, pi, **costs)
+    rates = uu_rates(scores, sets, set_priors)
+    t, f = rates.true_positive.value, rates.false_positive.value
+    assert found.value == pytest.approx(pi * missed * (1 - t) + (1 - pi) * raised * f, abs=1e-9)
+    assert 0 <= found.interval[0] <= found.interval[1] <= pi * missed + (1 - pi) * raised + 1e-12
+    error = uu_cost(scores, sets, set_priors, pi, false_positive_cost=1, false_negative_cost=1)
+    accuracy = uu_accuracy(scores, sets, set_priors, pi)
+    assert error.value == pytest.approx(1 - accuracy.value)
+    assert error.interval == pytest.approx((1 - accuracy.interval[1], 1 - accuracy.interval[0]))
 
 
 @given(seeds, st.floats(0.55, 1.0))
@@ -222,6 +238,10 @@ def test_the_printed_judgement_tells_where_it_is_from():
         (lambda: uu_accuracy([1.0, 2.0], [0, 1], (0.8, 0.8), 0.5), "set_priors must differ"),
         (lambda: uu_accuracy([1.0, 2.0], [0, 1], (0.8, 0.2), 1.0), "target_prior must be"),
         (lambda: uu_auc([1.0, 2.0], [0, 1], (0.8, 0.2), confidence=95), "confidence must lie .* got 95"),
+        (
+            lambda: uu_cost([1.0, 2.0], [0, 1], (0.8, 0.2), 0.5, false_positive_cost=-1, false_negative_cost=1),
+            "false_positive_cost must be a number of at least 0, got -1",
+        ),
         (lambda: judge_labelled([1.0, 2.0], [1, 1]), "no negative row"),
         (lambda: judge_labelled([1.0, 2.0], [0, 0]), "no positive row"),
         (lambda: judge_labelled([1.0, 2.0], [1, 3]), "labels must be 1 and 0"),

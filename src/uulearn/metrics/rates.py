@@ -7,6 +7,7 @@ linear in q and q′, hence unbiased, with a standard error in closed form.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,15 +33,15 @@ class Predicted:
     set_priors: tuple[float, float]
     confidence: float
 
-    def combine(self, true_positive: float, false_positive: float, constant: float) -> Estimate:
-        """constant + weight·t + weight·f, for the two rates."""
+    def combine(self, true_positive: float, false_positive: float, constant: float, most: float = 1.0) -> Estimate:
+        """constant + weight·t + weight·f, for the two rates; a figure between 0 and ``most``."""
         theta, theta_prime = self.set_priors
         gap = theta - theta_prime
         weights = (
             (true_positive * (1 - theta_prime) - false_positive * theta_prime) / gap,
             (false_positive * theta - true_positive * (1 - theta)) / gap,
         )
-        return sum_of_shares(self.shares, self.sizes, weights, constant, self.confidence)
+        return sum_of_shares(self.shares, self.sizes, weights, constant, self.confidence, (0.0, most))
 
 
 def predicted_positive(
@@ -115,3 +116,34 @@ def uu_balanced_accuracy(
     0.9166666666666666
     """
     return predicted_positive(scores, sets, set_priors, threshold, confidence).combine(0.5, -0.5, 0.5)
+
+
+def uu_cost(
+    scores: Any,
+    sets: Any,
+    set_priors: Sequence[float],
+    target_prior: float,
+    *,
+    false_positive_cost: float,
+    false_negative_cost: float,
+    threshold: float = 0.0,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """Expected cost of a prediction at class prior π, estimated from two unlabeled sets.
+
+    With both costs 1 it is one minus the accuracy; see `uu_rates` for the other parameters, and
+    `uulearn.calibration.bayes_threshold` for the threshold that makes it lowest.
+
+    Examples
+    --------
+    >>> scores, sets = [1, 1, -1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
+    >>> uu_cost(scores, sets, (0.75, 0.25), 0.5, false_positive_cost=1, false_negative_cost=9).value
+    1.75
+    """
+    pi = check_target_prior(target_prior)
+    for name, cost in (("false_positive_cost", false_positive_cost), ("false_negative_cost", false_negative_cost)):
+        if not (math.isfinite(cost) and cost >= 0):
+            raise ValueError(f"{name} must be a number of at least 0, got {cost!r}.")
+    missed, raised = pi * false_negative_cost, (1 - pi) * false_positive_cost
+    predicted = predicted_positive(scores, sets, set_priors, threshold, confidence)
+    return predicted.combine(-missed, raised, missed, most=missed + raised)
