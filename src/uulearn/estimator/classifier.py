@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -20,21 +19,21 @@ from torch import Tensor
 from uulearn.estimator import guards, inputs, persistence
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.summary import summarize
+from uulearn.estimator.trained import TrainedClassifier
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
-from uulearn.models import IMAGE_MODELS, ModelLike, build_model, check_scores
-from uulearn.risk import UURisk, get_loss, uu_risk
+from uulearn.models import ModelLike, build_model, check_scores
+from uulearn.risk import UURisk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training import DenseRows, Rows, Trainer, TrainingOptions, TwoSets, hold_out, score_rows
+from uulearn.training import DenseRows, Rows, Trainer, TrainingOptions, TwoSets, hold_out
 from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
-from uulearn.training.precision import multiplies_bfloat16
 from uulearn.training.scoring import module_device
 
 
-class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class UUClassifier(TrainedClassifier):
     """Binary classifier trained from two unlabeled sets.
 
     Rows need no label; known are only the shares of positives, θ in set 0 and θ′ in set 1. `fit` takes the rows and,
@@ -98,6 +97,9 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Number of epochs over which that estimate is averaged, since it is noisy.
     patience : int, optional
         Number of epochs without a better one after which training stops.
+    calibrated : bool
+        Whether scores are turned into log-odds by the held-out rows, without labels, so that probabilities mean what
+        they say for any loss and method; see `calibrate`.
     checkpoint_dir, checkpoint_every
         Folder for a checkpoint every so many epochs. Calling `fit` again with the same arguments continues from it
         and ends where the unbroken run would have ended.
@@ -118,6 +120,8 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What a row looks like.
     set_sizes_, held_out_sizes_ : (int, int)
         Rows of each set in training, and held out.
+    scaling_ : `uulearn.calibration.Scaling` or None
+        The line from the model's scores to log-odds; None where the scores are used as they are.
     precision_ : str
         The type of the products, ``"bfloat16"`` or ``"float32"``.
     seed_ : int
@@ -135,12 +139,10 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     history_: Any
-    model_: Any
     classes_: NDArray[np.int64]
     row_shape_: tuple[int, ...]
     set_sizes_: tuple[int, int]
     held_out_sizes_: tuple[int, int]
-    precision_: str
     seed_: int
 
     def __init__(
@@ -172,6 +174,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         keep: str = "last",
         smoothing: int = 5,
         patience: int | None = None,
+        calibrated: bool = False,
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int = 10,
         progress: bool = True,
@@ -203,6 +206,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.keep = keep
         self.smoothing = smoothing
         self.patience = patience
+        self.calibrated = calibrated
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
         self.progress = progress
@@ -279,6 +283,11 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation = None if given is None else TwoSets.from_membership(*given)
         if validation is None and self.validation_fraction:
             data, validation = hold_out(data, self.validation_fraction, seed)
+        if validation is None and self.calibrated:
+            raise ValueError(
+                "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or "
+                "pass validation_data."
+            )
         options = self._options(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -302,6 +311,9 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 self._adopt(trainer, columns)
             raise
         self._adopt(trainer, columns)
+        if self.calibrated and validation is not None:
+            scores = [self._scores(validation.side(which)) for which in (0, 1)]
+            self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], validation.sizes))
         some = torch.cat([data.sample(which, 500) for which in (0, 1)])
         guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
         return self
@@ -317,6 +329,7 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
         self.set_sizes_ = trainer.data.sizes
         self.held_out_sizes_ = (0, 0) if trainer.validation is None else trainer.validation.sizes
+        self.scaling_ = None
         self.precision_ = str(trainer.dtype).removeprefix("torch.")
         self.seed_ = trainer.options.seed
 
@@ -348,65 +361,6 @@ class UUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{name} must be a pair of rows and one value per row, got {type(held_out).__name__}.")
         rows = self._read(held_out[0], name)
         return rows, read_targets(held_out[1], rows.n_rows)
-
-    # ----------------------------------------------------------------------------------------------------- prediction
-
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Scores g(x) of shape (n,); above zero is positive."""
-        check_is_fitted(self, "model_")
-        return self._scores(self._read(X, "X")).numpy()
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
-        return (self.decision_function(X) > 0).astype(np.int64)
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the negative and the positive class, shape (n, 2), at class prior π.
-
-        They are estimates of P(y | x) for the proper losses, ``"logistic"`` and ``"squared"``. For the others, and for
-        method ``"biased"``, they only rank the rows and cross ½ where `predict` changes.
-        """
-        check_is_fitted(self, "model_")
-        scores = self._scores(self._read(X, "X")).double()
-        positive = get_loss(self.loss).probability(scores).numpy()
-        return np.stack([1 - positive, positive], axis=1)
-
-    def score(self, X: Any, sets: Any) -> float:
-        """Accuracy at class prior π estimated without labels, from rows of both sets.
-
-        One minus the unbiased zero-one risk. It is unbiased for rows not used in training, but noisy: on few rows, or
-        with close priors, it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset:
-        scorers such as ``"accuracy"`` would compare predicted classes with sets.
-        """
-        check_is_fitted(self, "model_")
-        rows = self._read(X, "X")
-        membership = inputs.read_sets(sets, rows.n_rows)
-        inputs.check_both_sets(membership)
-        risk = uu_risk(
-            self._scores(rows),
-            membership,
-            self.set_priors,
-            self.target_prior,
-            loss="zero_one",
-            method="unbiased",
-        )
-        accuracy = 1 - risk.unbiased.item()
-        n1 = int(membership.sum())
-        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
-        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(membership) - n1, n1))
-        return accuracy
-
-    def _read(self, X: Any, name: str, reset: bool = False) -> Rows:
-        return inputs.read_rows(X, self, reset=reset, any_shape=self._takes_any_shape(), name=name)
-
-    def _takes_any_shape(self) -> bool:
-        return not isinstance(self.model, str) or self.model in IMAGE_MODELS
-
-    def _scores(self, rows: Rows) -> Tensor:
-        device = module_device(self.model_)
-        fast = self.precision_ == "bfloat16" and (self.precision == "bfloat16" or multiplies_bfloat16(device))
-        dtype = torch.bfloat16 if fast else torch.float32
-        return score_rows(self.model_, rows, device=device, dtype=dtype, scale=self.input_scale)
 
     # ------------------------------------------------------------------------------------------- telling, and keeping
 

@@ -7,9 +7,11 @@ again stays whole at every moment: new files first, then the manifest in one ste
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 import json
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +24,7 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from uulearn._version import __version__
+from uulearn.calibration import Scaling
 from uulearn.estimator.parameters import check_parameters
 from uulearn.exceptions import ModelFormatError
 from uulearn.models import build_model
@@ -74,6 +77,7 @@ def save(classifier: UUClassifier, folder: Path) -> None:
             "feature_names": None if names is None else [str(name) for name in names],
             "set_sizes": list(classifier.set_sizes_),
             "held_out_sizes": list(classifier.held_out_sizes_),
+            "scaling": None if classifier.scaling_ is None else dataclasses.asdict(classifier.scaling_),
             "precision": classifier.precision_,
             "seed": classifier.seed_,
         },
@@ -151,6 +155,7 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
         classifier.set_sizes_ = (int(first), int(second))
         first, second = fitted.get("held_out_sizes", (0, 0))
         classifier.held_out_sizes_ = (int(first), int(second))
+        classifier.scaling_ = _scaling(fitted.get("scaling"))
         classifier.precision_ = str(fitted["precision"])
         classifier.seed_ = int(fitted["seed"])
     except ModelFormatError:
@@ -245,6 +250,15 @@ def _decode(value: Any, missing: list[str]) -> Any:
         return found
     missing.append(str(content))
     return None
+
+
+def _scaling(data: Any) -> Scaling | None:
+    if data is None:
+        return None
+    scaling = Scaling(float(data["slope"]), float(data["intercept"]), float(data["prior"]))
+    if not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
+        raise ValueError(f"its calibration is no line: {data}")
+    return scaling
 
 
 def _history(data: Any) -> History:

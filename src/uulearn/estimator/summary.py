@@ -28,6 +28,8 @@ def summarize(classifier: UUClassifier) -> str:
         f"d = {d:.4g}; the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
         f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}",
     ]
+    if classifier.scaling_ is not None:
+        lines.append("calibrated without labels: scores are log-odds, probabilities mean what they say")
     if any(classifier.held_out_sizes_):
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
         lines.append(f"held out of training to judge the epochs, without labels: {held_out} rows")

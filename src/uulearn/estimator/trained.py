@@ -1,0 +1,175 @@
+"""What a fitted classifier does: predict, give probabilities, move to another prior, be judged."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from uulearn.calibration import Scaling, fit_scaling, shift_log_odds
+from uulearn.estimator import guards, inputs
+from uulearn.metrics import Judgement, judge, judge_labelled
+from uulearn.models import IMAGE_MODELS, ModelLike
+from uulearn.risk import get_loss, uu_risk
+from uulearn.risk.coefficients import check_target_prior
+from uulearn.risk.corrections import MethodLike, get_method
+from uulearn.risk.losses import LossFunction
+from uulearn.training import Rows, score_rows
+from uulearn.training.precision import multiplies_bfloat16
+from uulearn.training.scoring import module_device
+
+
+class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The half of `uulearn.UUClassifier` that uses a trained model; the other half trains it."""
+
+    set_priors: Sequence[float]
+    target_prior: float
+    method: MethodLike
+    slope: float
+    loss: str | LossFunction
+    model: ModelLike
+    precision: str
+    input_scale: float
+    model_: Any
+    scaling_: Scaling | None
+    precision_: str
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Scores of shape (n,), above zero for positive: log-odds where calibrated, else the model's g(x)."""
+        check_is_fitted(self, "model_")
+        scores = self._scores(self._read(X, "X")).numpy()
+        return scores if self.scaling_ is None else self.scaling_.log_odds(scores).astype(np.float32)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        return (self.decision_function(X) > 0).astype(np.int64)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of the negative and the positive class, shape (n, 2), at class prior π.
+
+        Where calibrated, they are estimates of P(y | x). Where not, they are so for the proper losses, ``"logistic"``
+        and ``"squared"``; for the others, and for method ``"biased"``, they only rank the rows and cross ½ where
+        `predict` changes.
+        """
+        check_is_fitted(self, "model_")
+        scores = self._scores(self._read(X, "X")).double()
+        if self.scaling_ is None:
+            positive = get_loss(self.loss).probability(scores).numpy()
+        else:
+            positive = expit(self.scaling_.log_odds(scores.numpy()))
+        return np.stack([1 - positive, positive], axis=1)
+
+    # ------------------------------------------------------------------------------ probabilities, and other priors
+
+    def calibrate(self, X: Any, sets: Any) -> Self:
+        """Turn scores into log-odds by rows of both sets that were not trained on; no label is needed.
+
+        See `uulearn.calibration.fit_scaling`. Afterwards `decision_function` gives log-odds, and `predict`,
+        `predict_proba` and `retarget` follow them.
+        """
+        check_is_fitted(self, "model_")
+        rows = self._read(X, "X")
+        membership = inputs.read_sets(sets, rows.n_rows)
+        inputs.check_both_sets(membership)
+        self.scaling_ = self._scaled(self._scores(rows), membership.numpy())
+        return self
+
+    def _scaled(self, scores: Tensor, sets: NDArray[np.int64]) -> Scaling:
+        return fit_scaling(scores.double().numpy(), sets, self.set_priors, self.target_prior)
+
+    def retarget(self, target_prior: float) -> Self:
+        """The same classifier for where another share is positive, without training again.
+
+        A copy with the new ``target_prior`` whose log-odds are shifted by the change of the prior odds; this one stays
+        as it is. It takes probabilities: those of a calibrated classifier, or of the logistic loss.
+        """
+        check_is_fitted(self, "model_")
+        scaling = self.scaling_
+        if scaling is None:
+            if get_loss(self.loss).name != "logistic" or get_method(self.method, self.slope).name == "biased":
+                raise ValueError(
+                    f"the scores of loss {get_loss(self.loss).name!r} and method "
+                    f"{get_method(self.method, self.slope).name!r} are no log-odds, so that they cannot be moved to "
+                    "another prior; call calibrate(X, sets) first, with rows that were not trained on."
+                )
+            scaling = Scaling(1.0, 0.0, self.target_prior)
+        moved = copy.copy(self)
+        moved.target_prior = check_target_prior(target_prior)
+        intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
+        moved.scaling_ = Scaling(scaling.slope, float(intercept), moved.target_prior)
+        return moved
+
+    # ------------------------------------------------------------------------------------------------------- judging
+
+    def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Judgement:
+        """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not trained on.
+
+        Pass either ``sets``, the set that each row came from (everything is then estimated without labels, at class
+        prior π), or ``labels``, 1 for positive and 0 for negative (plain metrics; the result says that labels were
+        used).
+
+        Examples
+        --------
+        >>> from uulearn import UUClassifier
+        >>> rng = np.random.default_rng(0)
+        >>> sets = np.repeat([0, 1], 1000)
+        >>> y = rng.random(2000) < np.where(sets == 0, 0.8, 0.2)
+        >>> X = rng.normal(size=(2000, 2)) + 2 * y[:, None] - 1
+        >>> clf = UUClassifier((0.8, 0.2), model="linear", lr=0.05, epochs=50, random_state=0).fit(X[::2], sets[::2])
+        >>> print(clf.evaluate(X[1::2], sets=sets[1::2]).accuracy)
+        0.898 (95% interval 0.851 to 0.941)
+        >>> print(clf.evaluate(X[1::2], labels=y[1::2]).accuracy)
+        0.907 (95% interval 0.887 to 0.923)
+        """
+        if (sets is None) == (labels is None):
+            raise ValueError(
+                "evaluate needs either sets (no label is used) or labels (plain metrics): pass one of them."
+            )
+        scores = self.decision_function(X)
+        if labels is not None:
+            return judge_labelled(scores, inputs.read_labels(labels, len(scores)))
+        return judge(scores, inputs.read_sets(sets, len(scores)), self.set_priors, self.target_prior)
+
+    def score(self, X: Any, sets: Any) -> float:
+        """Accuracy at class prior π estimated without labels, from rows of both sets.
+
+        One minus the unbiased zero-one risk. It is unbiased for rows not used in training, but noisy: on few rows, or
+        with close priors, it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset:
+        scorers such as ``"accuracy"`` would compare predicted classes with sets.
+        """
+        scores = self.decision_function(X)
+        membership = inputs.read_sets(sets, len(scores))
+        inputs.check_both_sets(membership)
+        risk = uu_risk(
+            torch.from_numpy(scores),
+            membership,
+            self.set_priors,
+            self.target_prior,
+            loss="zero_one",
+            method="unbiased",
+        )
+        accuracy = 1 - risk.unbiased.item()
+        n1 = int(membership.sum())
+        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
+        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(membership) - n1, n1))
+        return accuracy
+
+    def _read(self, X: Any, name: str, reset: bool = False) -> Rows:
+        return inputs.read_rows(X, self, reset=reset, any_shape=self._takes_any_shape(), name=name)
+
+    def _takes_any_shape(self) -> bool:
+        return not isinstance(self.model, str) or self.model in IMAGE_MODELS
+
+    def _scores(self, rows: Rows) -> Tensor:
+        device = module_device(self.model_)
+        fast = self.precision_ == "bfloat16" and (self.precision == "bfloat16" or multiplies_bfloat16(device))
+        dtype = torch.bfloat16 if fast else torch.float32
+        return score_rows(self.model_, rows, device=device, dtype=dtype, scale=self.input_scale)
