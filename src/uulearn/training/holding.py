@@ -67,8 +67,8 @@ def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed:
 def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
     """A number for every row of each set, the same for rows that are the same."""
     first, second = data.rows
-    tables = {id(first): _digests(first)}
-    tables.setdefault(id(second), tables[id(first)] if second is first else _digests(second))
+    tables = {id(first): digests_of(first)}
+    tables.setdefault(id(second), tables[id(first)] if second is first else digests_of(second))
     found = []
     for rows, index in zip(data.rows, data.index, strict=True):
         digests = tables[id(rows)]
@@ -76,7 +76,7 @@ def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
     return found[0], found[1]
 
 
-def _digests(rows: Rows) -> Positions:
+def digests_of(rows: Rows) -> Positions:
     """Rows of different types hold different bits, so all are compared as float32, exact or not."""
     if isinstance(rows, SparseRows):
         return _sparse_digests(rows)

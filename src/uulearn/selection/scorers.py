@@ -1,0 +1,89 @@
+"""What a search without labels maximises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from uulearn.metrics import Estimate, uu_accuracy, uu_auc, uu_balanced_accuracy
+from uulearn.risk.coefficients import check_set_priors, check_target_prior
+
+MEASURES = ("accuracy", "balanced_accuracy", "auc")
+
+
+class UUScorer:
+    """A scorer for ``GridSearchCV``, ``cross_val_score`` and their kin, on (X, sets): no label is used.
+
+    It scores any estimator that has ``decision_function``, ``predict_proba`` or ``predict``: a `uulearn.UUClassifier`,
+    a pipeline that ends in one, or a classifier of set membership that is to be judged as a classifier of the classes.
+
+    Parameters
+    ----------
+    measure : str
+        ``"accuracy"`` at class prior π, ``"balanced_accuracy"`` or ``"auc"``; see `uulearn.metrics`.
+    set_priors, target_prior : optional
+        (θ, θ′) and π; by default those of the estimator or, in a pipeline, of its last step.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> rng = np.random.default_rng(0)
+    >>> sets = np.repeat([0, 1], 1000)
+    >>> y = rng.random(2000) < np.where(sets == 0, 0.8, 0.2)
+    >>> X = rng.normal(size=(2000, 2)) + 2 * y[:, None] - 1
+    >>> scorer = UUScorer("auc", set_priors=(0.2, 0.8))  # set 1, the class 1 of membership, as the richer one
+    >>> cross_val_score(LogisticRegression(), X, 1 - sets, scoring=scorer, cv=3).round(2)
+    array([0.87, 1.  , 0.95])
+    """
+
+    def __init__(
+        self,
+        measure: str = "accuracy",
+        *,
+        set_priors: Sequence[float] | None = None,
+        target_prior: float | None = None,
+    ) -> None:
+        if measure not in MEASURES:
+            raise ValueError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
+        self.measure = measure
+        self.set_priors = None if set_priors is None else check_set_priors(set_priors)
+        self.target_prior = None if target_prior is None else check_target_prior(target_prior)
+
+    def __call__(self, estimator: Any, X: Any, sets: Any) -> float:
+        """The estimated measure; higher is better."""
+        return self.estimate(estimator, X, sets).value
+
+    def estimate(self, estimator: Any, X: Any, sets: Any) -> Estimate:
+        """The same with its standard error and interval."""
+        priors = self.set_priors or check_set_priors(_declared(estimator, "set_priors"))
+        scores = _scores(estimator, X)
+        if self.measure == "auc":
+            return uu_auc(scores, sets, priors)
+        if self.measure == "balanced_accuracy":
+            return uu_balanced_accuracy(scores, sets, priors)
+        return uu_accuracy(scores, sets, priors, self.target_prior or _declared(estimator, "target_prior"))
+
+    def __repr__(self) -> str:
+        return f"UUScorer({self.measure!r}, set_priors={self.set_priors}, target_prior={self.target_prior})"
+
+
+def _declared(estimator: Any, name: str) -> Any:
+    """A parameter of the estimator, of the last step of a pipeline, or of what a search found."""
+    while not hasattr(estimator, name):
+        inner = getattr(estimator, "best_estimator_", None) or getattr(estimator, "_final_estimator", None)
+        if inner is None:
+            raise ValueError(f"{type(estimator).__name__} has no {name}; pass it to UUScorer({name}=…).")
+        estimator = inner
+    return getattr(estimator, name)
+
+
+def _scores(estimator: Any, X: Any) -> Any:
+    """Scores that are above zero for the positive class."""
+    if hasattr(estimator, "decision_function"):
+        return estimator.decision_function(X)
+    if hasattr(estimator, "predict_proba"):
+        return estimator.predict_proba(X)[:, 1] - 0.5
+    return np.asarray(estimator.predict(X)) - 0.5

@@ -1,0 +1,88 @@
+"""Folds of two unlabeled sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.model_selection import BaseCrossValidator, StratifiedGroupKFold, StratifiedKFold
+
+from uulearn.training.holding import digests_of
+from uulearn.training.rows import DenseRows, SparseRows
+
+Positions = NDArray[np.int64]
+
+
+class SetKFold(BaseCrossValidator):  # type: ignore[misc]
+    """Folds in which both sets have their share of rows, and all copies of a row are in one fold.
+
+    A row that occurs twice, in one set or in both, would otherwise be judged by a model that remembers it. Rows that
+    belong together for other reasons (of one patient, of one day) are kept together by ``groups``.
+
+    Parameters
+    ----------
+    n_splits : int
+    shuffle : bool
+        Whether rows are put in random order first; files are often sorted.
+    random_state : int, optional
+        Seeds the order.
+
+    Examples
+    --------
+    >>> X, sets = np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8])
+    >>> for train, test in SetKFold(2, random_state=0).split(X, sets):
+    ...     print(np.bincount(sets[train]), np.bincount(sets[test]))
+    [2 4] [2 4]
+    [2 4] [2 4]
+    """
+
+    def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: int | None = None) -> None:
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """The number of folds."""
+        return self.n_splits
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
+        """Row numbers to train on and to test on, for each fold; ``y`` are the sets."""
+        if y is None:
+            raise ValueError("SetKFold needs the set of each row: call split(X, sets).")
+        sets = np.asarray(y)
+        smallest = min(np.count_nonzero(sets == which) for which in (0, 1))
+        if smallest < self.n_splits:
+            raise ValueError(
+                f"{self.n_splits} folds need at least {self.n_splits} rows of each set, and one set has {smallest}; "
+                "use fewer folds or more rows."
+            )
+        together = _digests(X) if groups is None else np.asarray(groups)
+        seed = self.random_state if self.shuffle else None
+        if len(np.unique(together)) == len(together):
+            folds: Any = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
+            yield from folds.split(np.zeros(len(sets)), sets)
+            return
+        folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
+        for train, test in folds.split(np.zeros(len(sets)), sets, together):
+            for part, name in ((train, "train on"), (test, "test on")):
+                if len(np.unique(sets[part])) < 2:
+                    raise ValueError(
+                        f"a fold is left without a row of one set to {name}: too many rows belong together; use fewer "
+                        "folds."
+                    )
+            yield train, test
+
+
+def _digests(X: Any) -> Positions:
+    if sparse.issparse(X):
+        return digests_of(SparseRows(X.tocsr()))
+    values = np.asarray(X)
+    if values.dtype.kind not in "biuf":  # words, dates and the like: compare what they print
+        rows = ["\x1f".join(map(str, row)) for row in values.reshape(len(values), -1)]
+        return np.unique(rows, return_inverse=True)[1].astype(np.int64)
+    import torch
+
+    return digests_of(DenseRows(torch.from_numpy(np.ascontiguousarray(values))))
