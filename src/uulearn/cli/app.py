@@ -65,6 +65,48 @@ def predict(
     run_predict(model, rows, out)
 
 
+@app.command()
+def plan(
+    set_priors: Annotated[
+        tuple[float, float], typer.Option(help="Shares of positives in set 0 and in set 1, such as 0.6 0.4.")
+    ],
+    target_prior: Annotated[float, typer.Option(help="Share of positives where the classifier will be used.")] = 0.5,
+    accuracy: Annotated[float, typer.Option(help="Anticipated accuracy.")] = 0.9,
+    half_width: Annotated[float, typer.Option(help="Wanted precision: 0.02 for two points either way.")] = 0.02,
+    sizes: Annotated[
+        tuple[int, int] | None, typer.Option(help="Held-out rows of set 0 and of set 1, to see what they give.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Probability of error: 0.05 for 95% intervals.")] = 0.05,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """How many rows to hold out of each set so that the accuracy can be estimated well enough without a label."""
+    from uulearn.cli.plan import run_plan
+
+    run_plan(
+        set_priors,
+        target_prior,
+        accuracy=accuracy,
+        half_width=half_width,
+        sizes=sizes,
+        delta=delta,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def priors(
+    set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0: CSV of numbers, or .npy.")],
+    set1: Annotated[Path, typer.Argument(metavar="B", help="Rows of set 1, the same columns.")],
+    richer: Annotated[int, typer.Option(min=0, max=1, help="The set that holds more positives: 0 for A, 1 for B.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of folds, forest and resamples.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Estimate the shares of positives in two unlabeled sets, with intervals, and say when they cannot be known."""
+    from uulearn.cli.priors import run_priors
+
+    run_priors(set0, set1, richer=richer, seed=seed, as_json=as_json)
+
+
 @app.command("reproduce")
 def reproduce_(
     target: Annotated[

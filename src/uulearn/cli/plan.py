@@ -1,0 +1,146 @@
+"""``uulearn plan``: how many rows to hold out, in a page of text or as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from uulearn.theory.plan import PRIOR_ERROR, Plan, Precision, plan_rows
+
+
+def run_plan(
+    set_priors: tuple[float, float],
+    target_prior: float,
+    *,
+    accuracy: float = 0.9,
+    half_width: float = 0.02,
+    sizes: tuple[int, int] | None = None,
+    delta: float = 0.05,
+    as_json: bool = False,
+) -> None:
+    """Print the plan: rows needed, splits, nearer priors, and what given sizes give."""
+    plan = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
+    print(json.dumps(_to_json(plan), indent=2) if as_json else render(plan, given=sizes is not None))
+
+
+def render(plan: Plan, *, given: bool) -> str:
+    """The plan as text; ``given`` tells whether the user named sizes."""
+    theta, theta_prime = map(_percent, plan.set_priors)
+    assumed = [
+        f"set 0: {theta} positive, set 1: {theta_prime}; used where {_percent(plan.target_prior)} are; "
+        f"anticipated accuracy {_percent(plan.accuracy)}, on either class"
+    ]
+    blocks = [
+        assumed,
+        _precision_block(plan) if given else [],
+        _rows_block(plan),
+        _distance_block(plan),
+        _guarantee_block(plan, plan.precision),
+        [_next_step(plan, given)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def _precision_block(plan: Plan) -> list[str]:
+    p = plan.precision
+    low, high = p.interval
+    lines = [
+        f"What {_sizes(p)} held-out rows give for the accuracy",
+        _line("standard error", _points(p.standard_error)),
+        _line(
+            f"{_level(plan)} interval", f"±{_points(p.half_width)}: {low:.3f} to {high:.3f} around {plan.accuracy:g}"
+        ),
+        _line(
+            "whatever the accuracy", f"±{_points(p.worst_half_width)}, as labels on {p.labelled_rows:,.0f} rows would"
+        ),
+    ]
+    wanted = f"for ±{_points(plan.half_width)}"
+    if p.half_width <= plan.half_width:
+        return [*lines, _line(wanted, "enough")]
+    for which, other, needed in ((0, 1, p.set0_needed), (1, 0, p.set1_needed)):
+        rows = (
+            f"{needed:,} rows of set {which}" if needed is not None else f"no number of rows of set {which} is enough"
+        )
+        lines.append(_line(wanted, f"{rows}, with set {other} as it is"))
+    return lines
+
+
+def _rows_block(plan: Plan) -> list[str]:
+    lines = [
+        f"Held-out rows for the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
+        _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
+    ]
+    # A hair is added so that equal costs are rounded alike.
+    rows = [(split.name, split.rows, f"{split.cost + 1e-9:.2f}") for split in plan.splits]
+    rows += [("equal, any accuracy", plan.worst, ""), ("equal, by Hoeffding", plan.guaranteed, "")]
+    return lines + [_line(name, f"{n:>14,}{m:>14,}{n + m:>14,}{cost:>15}").rstrip() for name, (n, m), cost in rows]
+
+
+def _distance_block(plan: Plan) -> list[str]:
+    effect = f"a prior off by {PRIOR_ERROR:g} moves the estimate by"
+    lines = [
+        "The closer the priors, the more rows (equal sizes), and the more a wrong prior matters",
+        _line("priors", f"{'rows of each':>14}{effect:>46}"),
+    ]
+    for distance in plan.distances:
+        yours = " (yours)" if distance.set_priors == plan.set_priors else ""
+        name = "{:.4g}, {:.4g}".format(*distance.set_priors) + yours
+        lines.append(_line(name, f"{distance.rows_each:>14,}{_points(distance.prior_error):>46}"))
+    return lines
+
+
+def _guarantee_block(plan: Plan, p: Precision) -> list[str]:
+    sharper = f"; ±{_points(p.corrected_sharp)} with a sharper bias" if p.corrected_sharp < 1 else ""
+    return [
+        f"Guaranteed with probability {1 - plan.delta:g} by {_sizes(p)} rows that had no part in training",
+        _line("unbiased estimate", _guarantee(p.guaranteed_half_width, "Hoeffding")),
+        _line("corrected estimate", _guarantee(p.corrected_half_width, "Theorem 3") + sharper),
+    ]
+
+
+def _guarantee(half_width: float, source: str) -> str:
+    if half_width < 1:
+        return f"±{_points(half_width)} ({source})"
+    return f"nothing ({source}: the bound, ±{_points(half_width)}, is wider than the whole scale)"
+
+
+def _next_step(plan: Plan, given: bool) -> str:
+    reached = plan.precision.half_width
+    if given and reached > plan.half_width:
+        return f"next: hold out more rows, {plan.equal.set0:,} of each set are enough, or accept ±{_points(reached)}"
+    each = "these" if given else f"{plan.equal.set0:,}"
+    return f"next: keep {each} rows of each set out of training; UUClassifier.score(X, sets) on them is the estimate"
+
+
+def _to_json(plan: Plan) -> dict[str, object]:
+    """Named tuples would become bare lists: rows are given by name."""
+    return {
+        **dataclasses.asdict(plan),
+        "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},
+        "worst": plan.worst._asdict(),
+        "guaranteed": plan.guaranteed._asdict(),
+        "precision": dataclasses.asdict(plan.precision) | {"sizes": plan.precision.sizes._asdict()},
+    }
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<24}{text}"
+
+
+def _sizes(precision: Precision) -> str:
+    return f"{precision.sizes.set0:,} + {precision.sizes.set1:,}"
+
+
+def _points(share: float) -> str:
+    """A share as points of accuracy, to two digits or so."""
+    points = 100 * share
+    digits = 0 if points >= 9.95 else 1 if points >= 0.095 else 2
+    return f"{points:,.{digits}f} points"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def _level(plan: Plan) -> str:
+    return f"{100 * (1 - plan.delta):.6g}%"

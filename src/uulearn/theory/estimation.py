@@ -1,0 +1,157 @@
+"""A trained classifier: how far the minimiser of the corrected risk can be from the best of its class.
+
+Theorem 4 and, for fully connected networks, Corollary 5. Both are about ĝ, an exact minimiser of the corrected risk
+over a class 𝒢 that is closed under negation, and about g*, the best of 𝒢; what an optimiser leaves undone comes on
+top. The numbers are worst cases over every distribution and far above what happens: they say how the error falls with n
+and n′ and rises as θ approaches θ′, not how large it will be. Above C_ℓ they are vacuous.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uulearn.risk.coefficients import check_target_prior
+from uulearn.risk.corrections import DEFAULT_SLOPE
+from uulearn.theory.checks import check_at_least, check_delta, check_sizes, magnitudes
+from uulearn.theory.constants import correction_lipschitz as lipschitz_of
+from uulearn.theory.constants import loss_constants
+from uulearn.theory.deviation import bias_bound, mcdiarmid_spread
+from uulearn.theory.network import NetworkNorms
+
+
+@dataclass(frozen=True)
+class EstimationErrorBound:
+    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``."""
+
+    complexity: float
+    """8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′): how rich the class is."""
+    bias: float
+    """2(L_f + 1)(a + b + c + d)·C_ℓ·Δ."""
+    spread: float
+    """2C′_δ·χ, with C′_δ = C_ℓ·L_f·√(ln(1/δ)/2)."""
+    confidence: float
+
+    @property
+    def value(self) -> float:
+        """The bound; vacuous above C_ℓ."""
+        return self.complexity + self.bias + self.spread
+
+
+def estimation_error_bound(
+    set_priors: Sequence[float],
+    target_prior: float,
+    sizes: Sequence[int],
+    *,
+    rademacher: Sequence[float],
+    alpha: float,
+    beta: float,
+    loss_bound: float,
+    loss_lipschitz: float,
+    correction_lipschitz: float = 1.0,
+    delta: float = 0.05,
+) -> EstimationErrorBound:
+    """Estimation error of the minimiser of the corrected risk (Theorem 4, Eq. 11).
+
+    Parameters
+    ----------
+    set_priors, target_prior, sizes
+        (θ, θ′), π and (n, n′).
+    rademacher : (ℜ_n, ℜ_n′)
+        Rademacher complexities of the class for n rows of set 0 and for n′ rows of set 1. For linear models with
+        ‖w‖ ≤ C_w on rows with ‖x‖ ≤ C_x they are at most C_x·C_w/√n and C_x·C_w/√n′.
+    alpha, beta : float
+        Lower bounds, over the whole class, of π·R_p⁺(g) and (1 − π)·R_n⁻(g).
+    loss_bound, loss_lipschitz, correction_lipschitz : float
+        C_ℓ, L_ℓ and L_f; see `loss_constants` and `correction_lipschitz`.
+    delta : float
+        δ, the probability with which the bound may fail.
+
+    Examples
+    --------
+    >>> n = 1_000_000
+    >>> bound = estimation_error_bound(
+    ...     (0.9, 0.1), 0.5, (n, n), rademacher=(n**-0.5, n**-0.5), alpha=0.05, beta=0.05, loss_bound=1.0,
+    ...     loss_lipschitz=0.25,
+    ... )
+    >>> round(bound.complexity, 4), round(bound.spread, 4), bound.bias < 1e-9
+    (0.0025, 0.0031, True)
+    """
+    n, n_prime = check_sizes(sizes)
+    delta = check_delta(delta)
+    loss_lipschitz = check_at_least("loss_lipschitz", loss_lipschitz, 0, "the zero-one loss has none; use a surrogate.")
+    complexities = [check_at_least("rademacher", value, 0, "give two numbers, (ℜ_n, ℜ_n′).") for value in rademacher]
+    if len(complexities) != 2:
+        raise ValueError(f"rademacher must be two numbers, (ℜ_n, ℜ_n′), got {rademacher!r}; give one for each set.")
+    a, b, c, d = magnitudes(set_priors, target_prior)
+    bias = bias_bound(
+        set_priors,
+        target_prior,
+        (n, n_prime),
+        alpha=alpha,
+        beta=beta,
+        loss_bound=loss_bound,
+        correction_lipschitz=correction_lipschitz,
+    )
+    spread = mcdiarmid_spread(set_priors, target_prior, (n, n_prime), loss_bound, correction_lipschitz, 1 / delta)
+    richness = (a + b) * complexities[0] + (c + d) * complexities[1]
+    return EstimationErrorBound(
+        8 * correction_lipschitz * loss_lipschitz * richness, 2 * bias.value, 2 * spread, 1 - delta
+    )
+
+
+def network_error_bound(
+    norms: NetworkNorms,
+    set_priors: Sequence[float],
+    target_prior: float,
+    sizes: Sequence[int],
+    *,
+    loss: str = "logistic",
+    method: str = "leaky_relu",
+    slope: float = DEFAULT_SLOPE,
+    alpha: float | None = None,
+    beta: float | None = None,
+    delta: float = 0.05,
+) -> EstimationErrorBound:
+    """Estimation error of fully connected networks with the given norms (Corollary 5).
+
+    Parameters
+    ----------
+    norms : NetworkNorms
+        From `network_norms` and a trained network, or made by hand from norms that were fixed beforehand.
+    set_priors, target_prior, sizes
+        (θ, θ′), π and (n, n′) of the rows trained on.
+    loss, method, slope
+        What was minimised: a loss and a correction by name. C_ℓ and L_ℓ are those on |z| ≤ C_g, the largest score that
+        such networks can give.
+    alpha, beta : float, optional
+        As in `estimation_error_bound`. If None, what the loss itself guarantees: π and 1 − π times its least value on
+        |z| ≤ C_g. Where scores can be large that is next to nothing, and Δ close to 2 unless the sets are huge.
+    delta : float
+        δ, the probability with which the bound may fail.
+
+    Examples
+    --------
+    >>> norms = NetworkNorms(frobenius=(1.0, 1.0), input_bound=1.0)
+    >>> for n in (10**4, 10**6, 10**8):
+    ...     print(n, round(network_error_bound(norms, (0.9, 0.1), 0.5, (n, n), loss="sigmoid", method="relu").value, 4))
+    10000 0.089
+    1000000 0.0089
+    100000000 0.0009
+    """
+    n, n_prime = check_sizes(sizes)
+    pi = check_target_prior(target_prior)
+    loss_facts = loss_constants(loss, norms.score_bound)
+    return estimation_error_bound(
+        set_priors,
+        target_prior,
+        sizes,
+        rademacher=(norms.complexity / math.sqrt(n), norms.complexity / math.sqrt(n_prime)),
+        alpha=pi * loss_facts.least if alpha is None else alpha,
+        beta=(1 - pi) * loss_facts.least if beta is None else beta,
+        loss_bound=loss_facts.bound,
+        loss_lipschitz=loss_facts.lipschitz,
+        correction_lipschitz=lipschitz_of(method, slope),
+        delta=delta,
+    )
