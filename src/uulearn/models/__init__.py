@@ -6,12 +6,14 @@
 from uulearn.models.build import IMAGE_MODELS, MODELS, ModelLike, build_model, check_scores
 from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
+from uulearn.models.ensemble import Ensemble
 
 __all__ = [
     "IMAGE_MODELS",
     "MLP",
     "MODELS",
     "AllConvNet",
+    "Ensemble",
     "Linear",
     "ModelLike",
     "ResNet32",

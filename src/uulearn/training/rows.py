@@ -128,6 +128,42 @@ class PickedRows(Rows):
         return out
 
 
+class JoinedRows(Rows):
+    """Two tables one after the other, without putting them together in memory."""
+
+    def __init__(self, first: Rows, second: Rows) -> None:
+        self.parts = (first, second)
+        self.n_rows, self.row_shape = first.n_rows + second.n_rows, first.row_shape
+        self.dtype = first.dtype if first.dtype == second.dtype else torch.float32
+        self.device = torch.device("cpu")
+
+    @property
+    def n_bytes(self) -> int:
+        """Size in memory."""
+        return sum(part.n_bytes for part in self.parts)
+
+    def take(self, index: Tensor, out: Tensor) -> None:
+        """Write the rows at ``index`` into ``out``."""
+        before = self.parts[0].n_rows
+        for part, start, mine in zip(self.parts, (0, before), (index < before, index >= before), strict=True):
+            places = mine.nonzero().flatten()
+            if len(places):
+                rows = torch.empty((len(places), *self.row_shape), dtype=out.dtype, device=out.device)
+                part.take((index[places] - start).to(part.device), rows)
+                out[places.to(out.device)] = rows
+
+    def slice(self, start: int, stop: int) -> Tensor:
+        """The rows from ``start`` to ``stop``."""
+        out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype)
+        self.take(torch.arange(start, stop), out)
+        return out
+
+    def to(self, device: torch.device) -> DenseRows:
+        """Both on another device, put together there."""
+        parts = [part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]
+        return DenseRows(torch.cat(parts))
+
+
 class TwoSets:
     """The rows of set 0 and of set 1: two tables, or one table with the indices of each set."""
 
@@ -166,6 +202,15 @@ class TwoSets:
         ]
         return TwoSets(self.rows, (picked[0], picked[1]))
 
+    def joined(self) -> TwoSets:
+        """The same sets as row numbers of one table, so that rows can change sides."""
+        if self.rows[0] is self.rows[1]:
+            table, offset = self.rows[0], 0
+        else:
+            table, offset = JoinedRows(*self.rows), self.rows[0].n_rows
+        index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
+        return TwoSets((table, table), (index[0], index[1] + offset))
+
     def side(self, which: int) -> Rows:
         """The rows of one set."""
         index = self.index[which]
@@ -173,13 +218,13 @@ class TwoSets:
 
     def place(self, device: torch.device) -> TwoSets:
         """The sets on the device if they fit beside the model, otherwise where they are."""
-        if device.type != "cuda" or any(isinstance(rows, SparseRows) for rows in self.rows):
+        if device.type != "cuda" or any(_has_sparse(rows) for rows in self.rows):
             return self
         tables = {id(rows): rows for rows in self.rows if rows.device != device}
         free, _ = torch.cuda.mem_get_info(device)
         if sum(rows.n_bytes for rows in tables.values()) > RESIDENT_SHARE * free:
             return self
-        moved = {key: rows.to(device) for key, rows in tables.items() if isinstance(rows, DenseRows)}
+        moved = {key: rows.to(device) for key, rows in tables.items() if isinstance(rows, DenseRows | JoinedRows)}
         first, second = (moved.get(id(rows), rows) for rows in self.rows)
         indices = [None if i is None else i.to(device) for i in self.index]
         return TwoSets((first, second), (indices[0], indices[1]))
@@ -197,6 +242,10 @@ class TwoSets:
     def _locate(self, which: int, positions: Tensor) -> Tensor:
         index = self.index[which]
         return positions if index is None else index[positions.to(index.device)]
+
+
+def _has_sparse(rows: Rows) -> bool:
+    return isinstance(rows, SparseRows) or (isinstance(rows, JoinedRows) and any(map(_has_sparse, rows.parts)))
 
 
 class BatchStream:
