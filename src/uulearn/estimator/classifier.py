@@ -14,20 +14,23 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from uulearn.estimator import guards, inputs, persistence
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
+from uulearn.metrics import Judgement, judge
 from uulearn.models import ModelLike, build_model, check_scores
 from uulearn.risk import UURisk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training import DenseRows, Rows, Trainer, TrainingOptions, TwoSets, hold_out
+from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out
 from uulearn.training.checkpoint import stored_seed
+from uulearn.training.crossfit import cross_fit
+from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.scoring import module_device
@@ -97,6 +100,10 @@ class UUClassifier(TrainedClassifier):
         Number of epochs over which that estimate is averaged, since it is noisy.
     patience : int, optional
         Number of epochs without a better one after which training stops.
+    members : int
+        Number of models whose scores are averaged. With more than one, the rows are cut into as many folds, each model
+        is trained without one of them and has its epochs judged there, so that every row is both trained on and, by
+        one model, held out: ``validation_fraction`` is not needed.
     calibrated : bool
         Whether scores are turned into log-odds by the held-out rows, without labels, so that probabilities mean what
         they say for any loss and method; see `calibrate`.
@@ -120,6 +127,8 @@ class UUClassifier(TrainedClassifier):
         What a row looks like.
     set_sizes_, held_out_sizes_ : (int, int)
         Rows of each set in training, and held out.
+    cross_fitted_ : `uulearn.metrics.Judgement` or None
+        With several members: how good they are, estimated without labels, each on the fold it has not seen.
     scaling_ : `uulearn.calibration.Scaling` or None
         The line from the model's scores to log-odds; None where the scores are used as they are.
     precision_ : str
@@ -143,6 +152,7 @@ class UUClassifier(TrainedClassifier):
     row_shape_: tuple[int, ...]
     set_sizes_: tuple[int, int]
     held_out_sizes_: tuple[int, int]
+    cross_fitted_: Judgement | None
     seed_: int
 
     def __init__(
@@ -174,6 +184,7 @@ class UUClassifier(TrainedClassifier):
         keep: str = "last",
         smoothing: int = 5,
         patience: int | None = None,
+        members: int = 1,
         calibrated: bool = False,
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int = 10,
@@ -206,6 +217,7 @@ class UUClassifier(TrainedClassifier):
         self.keep = keep
         self.smoothing = smoothing
         self.patience = patience
+        self.members = members
         self.calibrated = calibrated
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
@@ -281,18 +293,10 @@ class UUClassifier(TrainedClassifier):
         test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
         seed = self._choose_seed()
         validation = None if given is None else TwoSets.from_membership(*given)
-        if validation is None and self.validation_fraction:
-            data, validation = hold_out(data, self.validation_fraction, seed)
-        if validation is None and self.calibrated:
-            raise ValueError(
-                "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or "
-                "pass validation_data."
-            )
+        data, validation = self._hold_out(data, validation, seed)
         options = self._options(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = build_model(self.model, data.row_shape, self.model_params)
-            check_scores(model, data.sample(0, 2) * self.input_scale)
+        model = self._build(data.row_shape, seed)
+        check_scores(model, data.sample(0, 2) * self.input_scale)
         warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
         comparison = guards.compare_sets(data, seed)
         guards.warn_if_indistinguishable(comparison)
@@ -302,36 +306,102 @@ class UUClassifier(TrainedClassifier):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # given above, with the sizes at hand
             risk = UURisk(priors, self.target_prior, self.loss, self.method, self.slope)
-        trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
+        if self.members == 1:
+            trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
+            self._fit_one(trainer, columns)
+        else:
+            self._fit_members(data, risk, options, columns, test, callback)
+        some = torch.cat([data.sample(which, 500) for which in (0, 1)])
+        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
+        return self
+
+    def _hold_out(self, data: TwoSets, given: TwoSets | None, seed: int) -> tuple[TwoSets, TwoSets | None]:
+        """The rows to train on, and those to judge by."""
+        if self.members > 1:
+            if given is not None:
+                raise ValueError(
+                    f"with members={self.members} each model is judged on the fold it has not seen; leave "
+                    "validation_data out, or set members=1."
+                )
+            check_fold_sizes(data.sizes, self.members)
+            return data, None
+        if given is not None:
+            return data, given
+        if self.validation_fraction:
+            return hold_out(data, self.validation_fraction, seed)
+        if self.calibrated:
+            raise ValueError(
+                "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or "
+                "pass validation_data."
+            )
+        return data, None
+
+    def _build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return build_model(self.model, row_shape, self.model_params)
+
+    def _fit_one(self, trainer: Trainer, columns: Self) -> None:
+        def adopt() -> None:
+            held_out = (0, 0) if trainer.validation is None else trainer.validation.sizes
+            self._adopt(columns, trainer.final_model, trainer.history, trainer.data.sizes, held_out, trainer.dtype)
+            self.seed_ = trainer.options.seed
+
         try:
             trainer.run()
         except BaseException as error:
             # What was learned is not thrown away: the estimator can predict with it, and save it.
             if len(trainer.history) or isinstance(error, NonFiniteRiskError):
-                self._adopt(trainer, columns)
+                adopt()
             raise
-        self._adopt(trainer, columns)
-        if self.calibrated and validation is not None:
-            scores = [self._scores(validation.side(which)) for which in (0, 1)]
-            self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], validation.sizes))
-        some = torch.cat([data.sample(which, 500) for which in (0, 1)])
-        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
-        return self
+        adopt()
+        if self.calibrated and trainer.validation is not None:
+            scores = [self._scores(trainer.validation.side(which)) for which in (0, 1)]
+            self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], trainer.validation.sizes))
 
-    def _adopt(self, trainer: Trainer, columns: Self) -> None:
+    def _fit_members(
+        self,
+        data: TwoSets,
+        risk: UURisk,
+        options: TrainingOptions,
+        columns: Self,
+        test: tuple[Rows, Tensor] | None,
+        callback: Callback | None,
+    ) -> None:
+        folds = assign_folds(data, self.members, options.seed)
+        fitted = cross_fit(
+            lambda seed: self._build(data.row_shape, seed), data, folds, risk, options, test=test, callback=callback
+        )
+        model = fitted.ensemble().to(options.device)
+        self._adopt(columns, model, History.mean(fitted.histories), data.sizes, data.sizes, fitted.dtype)
+        self.seed_ = options.seed
+        scores, sets = torch.cat(fitted.scores), np.repeat([0, 1], data.sizes)
+        if self.calibrated:
+            self.scaling_ = self._scaled(scores, sets)
+        self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
+
+    def _adopt(
+        self,
+        columns: Self,
+        model: nn.Module,
+        history: History,
+        sizes: tuple[int, int],
+        held_out_sizes: tuple[int, int],
+        dtype: torch.dtype,
+    ) -> None:
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
         for name, value in vars(columns).items():
             if name.endswith("_"):
                 setattr(self, name, value)
-        self.history_ = trainer.history
-        self.model_ = trainer.final_model
+        self.history_ = history
+        self.model_ = model
         self.classes_ = np.array([0, 1])
-        self.set_sizes_ = trainer.data.sizes
-        self.held_out_sizes_ = (0, 0) if trainer.validation is None else trainer.validation.sizes
+        self.set_sizes_ = sizes
+        self.held_out_sizes_ = held_out_sizes
+        self.cross_fitted_ = None
         self.scaling_ = None
-        self.precision_ = str(trainer.dtype).removeprefix("torch.")
-        self.seed_ = trainer.options.seed
+        self.precision_ = str(dtype).removeprefix("torch.")
 
     def _options(self, seed: int) -> TrainingOptions:
         own = self.get_params(deep=False)

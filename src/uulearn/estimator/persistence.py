@@ -27,7 +27,8 @@ from uulearn._version import __version__
 from uulearn.calibration import Scaling
 from uulearn.estimator.parameters import check_parameters
 from uulearn.exceptions import ModelFormatError
-from uulearn.models import build_model
+from uulearn.metrics import Estimate, Judgement
+from uulearn.models import Ensemble, build_model
 from uulearn.training import History
 from uulearn.training.storage import remove_leftovers, write_atomically
 
@@ -77,6 +78,7 @@ def save(classifier: UUClassifier, folder: Path) -> None:
             "feature_names": None if names is None else [str(name) for name in names],
             "set_sizes": list(classifier.set_sizes_),
             "held_out_sizes": list(classifier.held_out_sizes_),
+            "cross_fitted": None if classifier.cross_fitted_ is None else dataclasses.asdict(classifier.cross_fitted_),
             "scaling": None if classifier.scaling_ is None else dataclasses.asdict(classifier.scaling_),
             "precision": classifier.precision_,
             "seed": classifier.seed_,
@@ -155,6 +157,7 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
         classifier.set_sizes_ = (int(first), int(second))
         first, second = fitted.get("held_out_sizes", (0, 0))
         classifier.held_out_sizes_ = (int(first), int(second))
+        classifier.cross_fitted_ = _judgement(fitted.get("cross_fitted"))
         classifier.scaling_ = _scaling(fitted.get("scaling"))
         classifier.precision_ = str(fitted["precision"])
         classifier.seed_ = int(fitted["seed"])
@@ -252,6 +255,19 @@ def _decode(value: Any, missing: list[str]) -> Any:
     return None
 
 
+def _judgement(data: Any) -> Judgement | None:
+    if data is None:
+        return None
+    plain = ("sizes", "labels_used")
+    estimates = {
+        name: Estimate(**value | {"interval": tuple(value["interval"])})
+        for name, value in data.items()
+        if name not in plain
+    }
+    first, second = data["sizes"]
+    return Judgement(**estimates, sizes=(int(first), int(second)), labels_used=bool(data["labels_used"]))
+
+
 def _scaling(data: Any) -> Scaling | None:
     if data is None:
         return None
@@ -273,6 +289,11 @@ def _rebuild(classifier: UUClassifier, row_shape: tuple[int, ...], weights: dict
     named = isinstance(classifier.model, str)
     with torch.device("meta" if named else "cpu"):
         model = build_model(classifier.model, row_shape, classifier.model_params)
+        if classifier.members > 1:
+            copies = (
+                build_model(classifier.model, row_shape, classifier.model_params) for _ in range(1, classifier.members)
+            )
+            model = Ensemble([model, *copies], [1.0] * classifier.members)
     expected = {name: (tuple(value.shape), value.dtype) for name, value in model.state_dict().items()}
     found = {name: (tuple(value.shape), value.dtype) for name, value in weights.items()}
     if expected != found:

@@ -30,7 +30,12 @@ def summarize(classifier: UUClassifier) -> str:
     ]
     if classifier.scaling_ is not None:
         lines.append("calibrated without labels: scores are log-odds, probabilities mean what they say")
-    if any(classifier.held_out_sizes_):
+    if classifier.cross_fitted_ is not None:
+        lines.append(
+            f"{classifier.members} models, each trained without one fold and judged on it; accuracy estimated without "
+            f"labels: {classifier.cross_fitted_.accuracy}"
+        )
+    elif any(classifier.held_out_sizes_):
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
         lines.append(f"held out of training to judge the epochs, without labels: {held_out} rows")
     if len(history):

@@ -45,7 +45,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Scores of shape (n,), above zero for positive: log-odds where calibrated, else the model's g(x)."""
         check_is_fitted(self, "model_")
-        scores = self._scores(self._read(X, "X")).numpy()
+        return self._decisions(self._scores(self._read(X, "X")).numpy())
+
+    def _decisions(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
         return scores if self.scaling_ is None else self.scaling_.log_odds(scores).astype(np.float32)
 
     def predict(self, X: Any) -> NDArray[np.int64]:

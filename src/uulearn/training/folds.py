@@ -20,12 +20,7 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
     >>> np.bincount(first), np.bincount(second)
     (array([2, 2, 2]), array([4, 4, 3]))
     """
-    smallest = min(data.sizes)
-    if n_folds < 2 or smallest < n_folds:
-        raise ValueError(
-            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, and one has {smallest}; use fewer "
-            "folds or more rows."
-        )
+    check_fold_sizes(data.sizes, n_folds)
     first, second = deal(row_digests(data), n_folds, seed)
     for which, folds in enumerate((first, second)):
         if len(np.unique(folds)) < n_folds:
@@ -34,6 +29,15 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
                 "fewer folds."
             )
     return first, second
+
+
+def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
+    """Refuse more folds than the smaller set has rows."""
+    if n_folds < 2 or min(sizes) < n_folds:
+        raise ValueError(
+            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, and one has {min(sizes)}; use fewer "
+            "folds or more rows."
+        )
 
 
 def deal(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 
@@ -37,6 +38,8 @@ class History:
     resumed_at: list[int] = field(default_factory=list)
     kept_epoch: int | None = None
     """The epoch whose weights were kept, chosen on held-out rows; None where the last were."""
+    members: list[History] = field(default_factory=list)
+    """Where several models were trained, the history of each; the records here are their means."""
 
     @property
     def first_negative_epoch(self) -> int | None:
@@ -57,7 +60,24 @@ class History:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> History:
         """The inverse of `to_dict`."""
-        return cls(**data)
+        return cls(**data | {"members": [cls.from_dict(member) for member in data.get("members", [])]})
+
+    @classmethod
+    def mean(cls, members: Sequence[History]) -> History:
+        """One history of several: in each record the means over the members that got that far."""
+        longest = max(members, key=len)
+        epochs = []
+        for position, record in enumerate(longest):
+            running = [member[position] for member in members if len(member) > position]
+            means = {name: fmean(float(other[name]) for other in running) for name in record if name != "epoch"}
+            epochs.append({"epoch": record["epoch"], **means})
+        reasons = list(dict.fromkeys(member.stop_reason for member in members if member.stop_reason))
+        return cls(
+            epochs,
+            stop_reason="; ".join(reasons),
+            labels_used=any(member.labels_used for member in members),
+            members=list(members),
+        )
 
     def __len__(self) -> int:
         return len(self.epochs)
