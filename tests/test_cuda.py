@@ -275,3 +275,12 @@ def test_a_network_of_ones_own_keeps_its_layout():
     X = (rng.normal(size=(64, 3, 8, 8)) + sets[:, None, None, None]).astype(np.float32)
     classifier = UUClassifier((0.8, 0.2), model=Flattening, epochs=2, device="cuda", random_state=0).fit(X, sets)
     assert classifier.predict_proba(X).shape == (64, 2)
+
+
+def test_members_are_trained_in_one_stack(gaussians, quick, monkeypatch):
+    monkeypatch.setattr("uulearn.estimator.members.cross_fit", lambda *_, **__: pytest.fail("one by one"))
+    classifier = UUClassifier(**quick | {"members": 3, "keep": "best", "calibrated": True})
+    classifier.fit(gaussians["X"], gaussians["sets"])
+    assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9
+    assert next(classifier.model_.parameters()).device.type == "cuda"
+    assert len(classifier.history_.members) == 3

@@ -16,6 +16,7 @@ from uulearn.training import DenseRows, History, SparseRows, TrainingOptions, Tw
 from uulearn.training.crossfit import cross_fit, member_options
 from uulearn.training.folds import assign_folds, deal
 from uulearn.training.rows import JoinedRows
+from uulearn.training.stack.crossfit import can_be_stacked, cross_fit_stacked
 
 # --------------------------------------------------------------------------------------------------------- folds
 
@@ -171,6 +172,75 @@ def test_every_row_is_scored_by_the_model_of_its_fold(keep):
     assert [history.kept_epoch is None for history in found.histories] == [keep == "last"] * 3
     mean = sum(score_rows(m, DenseRows(tables[0])) / s for m, s in zip(found.models, found.scales, strict=True)) / 3
     torch.testing.assert_close(score_rows(found.ensemble(), DenseRows(tables[0])), mean, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["one table", "two tables"])
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_stacked_members_are_those_trained_one_by_one(kind, keep):
+    """Sizes that the folds divide, so that no row is left out; otherwise the runs would not be the same."""
+    tables = sets_of(n=(60, 45))
+    if kind == "two tables":
+        data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
+    else:
+        data = TwoSets.from_membership(
+            DenseRows(torch.cat(tables)), torch.repeat_interleave(torch.arange(2), torch.tensor([60, 45]))
+        )
+    folds = assign_folds(data, 3, seed=0)
+    settings = {"epochs": 6, "batch_size": 20, "lr": 0.02, "ema": 0.8, "progress": False, "precision": "float32"}
+    options = TrainingOptions(**settings | {"keep": keep, "seed": 5})
+    risk = UURisk((0.8, 0.2), 0.5, method="abs")
+    test = DenseRows(torch.cat(tables)), torch.repeat_interleave(torch.arange(2), torch.tensor([60, 45]))
+
+    def build(seed):
+        torch.manual_seed(seed)
+        return build_model("mlp", (3,), {"hidden": (6,)})
+
+    assert can_be_stacked("mlp", data, options)
+    stacked = cross_fit_stacked("mlp", {"hidden": (6,)}, data, folds, risk, options, test=test)
+    single = cross_fit(build, data, folds, risk, options, test=test)
+    for one, other in zip(stacked.scores, single.scores, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    assert stacked.scales == pytest.approx(single.scales, rel=1e-3)
+    for one, other in zip(stacked.histories, single.histories, strict=True):
+        assert one.kept_epoch == other.kept_epoch
+        assert one.column("objective") == pytest.approx(other.column("objective"), abs=1e-4)
+        assert one.column("test_risk") == pytest.approx(other.column("test_risk"), abs=1e-3)
+    torch.testing.assert_close(stacked.ensemble()(tables[0]), single.ensemble()(tables[0]), rtol=1e-3, atol=1e-3)
+
+
+def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
+    tables = sets_of(n=(50, 47))
+    data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
+    folds = assign_folds(data, 4, seed=0)
+    options = TrainingOptions(epochs=2, batch_size=20, ema=None, progress=False, keep="best")
+    found = cross_fit_stacked("linear", None, data, folds, UURisk((0.8, 0.2), 0.5), options)
+    assert [len(part) for part in found.scores] == [50, 47]
+    for table, fold, scores in zip(tables, folds, found.scores, strict=True):
+        for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
+            mine = torch.from_numpy(fold == member)
+            torch.testing.assert_close(scores[mine], model(table[mine]).detach() / scale, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "rows"),
+    [
+        (Plain, {}, "dense"),
+        ("resnet32", {}, "images"),
+        ("mlp", {"clip_norm": 1.0}, "dense"),
+        ("mlp", {"checkpoint_dir": "somewhere"}, "dense"),
+        ("mlp", {"optimizer": torch.optim.Adam}, "dense"),
+        ("mlp", {}, "sparse"),
+    ],
+)
+def test_what_a_stack_cannot_hold(model, changes, rows):
+    tables = {
+        "dense": DenseRows(torch.zeros(4, 3)),
+        "images": DenseRows(torch.zeros(4, 3, 8, 8)),
+        "sparse": SparseRows(sparse.csr_matrix(np.zeros((4, 3)))),
+    }
+    data = TwoSets((tables[rows], tables[rows]))
+    assert not can_be_stacked(model, data, TrainingOptions(**changes))
+    assert can_be_stacked("linear", TwoSets((tables["dense"], tables["dense"])), TrainingOptions())
 
 
 def test_members_differ_in_seed_and_folder(tmp_path):

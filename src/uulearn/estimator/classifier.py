@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from uulearn.estimator import guards, inputs, persistence
+from uulearn.estimator.members import train_members
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
@@ -29,8 +30,7 @@ from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out
 from uulearn.training.checkpoint import stored_seed
-from uulearn.training.crossfit import cross_fit
-from uulearn.training.folds import assign_folds, check_fold_sizes
+from uulearn.training.folds import check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.scoring import module_device
@@ -368,9 +368,16 @@ class UUClassifier(TrainedClassifier):
         test: tuple[Rows, Tensor] | None,
         callback: Callback | None,
     ) -> None:
-        folds = assign_folds(data, self.members, options.seed)
-        fitted = cross_fit(
-            lambda seed: self._build(data.row_shape, seed), data, folds, risk, options, test=test, callback=callback
+        fitted = train_members(
+            self.members,
+            self.model,
+            self.model_params,
+            lambda seed: self._build(data.row_shape, seed),
+            data,
+            risk,
+            options,
+            test=test,
+            callback=callback,
         )
         model = fitted.ensemble().to(options.device)
         self._adopt(columns, model, History.mean(fitted.histories), data.sizes, data.sizes, fitted.dtype)

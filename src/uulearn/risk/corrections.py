@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 
 Correction = Callable[[Tensor], Tensor]
-MethodLike = str | tuple[str | Correction, str | Correction]
-
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
 DEFAULT_SLOPE = -0.1
 LARGEST_SLOPE = 1e6
@@ -49,6 +47,9 @@ class Method:
     objective: Literal["corrected", "membership"] = "corrected"
 
 
+MethodLike = str | tuple[str | Correction, str | Correction] | Method
+
+
 def check_slope(slope: float) -> float:
     """Return λ as a float, or raise a ValueError when it is positive or no number."""
     if not isinstance(slope, Real) or not float(slope) <= 0 or float(slope) == -float("inf"):
@@ -60,13 +61,15 @@ def check_slope(slope: float) -> float:
 
 
 def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
-    """The method of that name, or one made of two corrections (names or functions), each checked.
+    """The method of that name, or one made of two corrections (names or functions), each checked; a `Method` as it is.
 
     Examples
     --------
     >>> get_method(("relu", "abs")).name
     'relu+abs'
     """
+    if isinstance(method, Method):
+        return method
     slope = check_slope(slope)
     named: dict[str, Correction] = {
         "abs": functools.partial(leaky_relu, slope=-1.0),
