@@ -19,6 +19,7 @@ from uulearn.metrics import (
     uu_auc,
     uu_balanced_accuracy,
     uu_cost,
+    uu_gain,
     uu_rates,
 )
 from uulearn.metrics.estimates import quantile, sum_of_shares, wilson_interval
@@ -134,6 +135,18 @@ def test_labelled_figures_are_the_plain_ones():
     assert judged.accuracy.interval == pytest.approx((reference.low, reference.high))
     signed = judge_labelled(scores, np.where(labels == 1, 1, -1))
     assert signed == judged
+
+
+@given(seeds, priors, prior)
+def test_a_gain_is_the_difference_of_two_accuracies(seed, set_priors, pi):
+    scores, sets = draw(seed)
+    other = scores + np.random.default_rng(seed).normal(size=len(scores))
+    gain = uu_gain(scores, other, sets, set_priors, pi)
+    accuracies = [uu_accuracy(values, sets, set_priors, pi).value for values in (scores, other)]
+    assert gain.value == pytest.approx(accuracies[0] - accuracies[1])
+    assert uu_gain(other, scores, sets, set_priors, pi).value == pytest.approx(-gain.value)
+    none = uu_gain(scores, 2 * scores, sets, set_priors, pi)
+    assert (none.value, none.standard_error) == (0, 0)
 
 
 # ------------------------------------------------------------------------------------------------------- intervals

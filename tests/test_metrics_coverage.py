@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from uulearn.metrics import judge
+from uulearn.metrics import judge, uu_accuracy, uu_gain
 
 NOMINAL = 0.95
 
@@ -57,3 +57,27 @@ def test_coverage(set_priors, sizes, shift, threshold, pi):
         # Unbiased, with a standard error that is what the values show.
         assert abs(np.mean(values[name]) - value) < 4 * measured / np.sqrt(repeats), name
         assert np.mean(errors[name]) == pytest.approx(measured, rel=0.15), name
+
+
+@pytest.mark.parametrize(("set_priors", "sizes", "pi"), [((0.8, 0.2), (400, 400), 0.5), ((0.3, 0.6), (2000, 800), 0.3)])
+def test_coverage_of_a_gain(set_priors, sizes, pi):
+    """Two classifiers of the same rows, one that sees the score with more noise: its true loss is known."""
+    rng = np.random.default_rng(1)
+    shift, noise = 1.0, 0.6
+    better = figures(shift, 0.0, pi)["accuracy"]
+    worse = figures(shift / np.sqrt(1 + noise**2), 0.0, pi)["accuracy"]
+    sets, shares = np.repeat([0, 1], sizes), np.repeat(set_priors, sizes)
+    covered, values, errors, single = 0, [], [], []
+    for _ in range(600):
+        positive = rng.random(len(sets)) < shares
+        scores = rng.normal(np.where(positive, shift, -shift))
+        noisy = scores + noise * rng.normal(size=len(sets))
+        gain = uu_gain(scores, noisy, sets, set_priors, pi)
+        covered += gain.interval[0] <= better - worse <= gain.interval[1]
+        values.append(gain.value)
+        errors.append(gain.standard_error)
+        single.append(uu_accuracy(scores, sets, set_priors, pi).standard_error)
+    assert covered / 600 > NOMINAL - 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / 600)
+    assert np.mean(values) == pytest.approx(better - worse, abs=4 * np.std(values) / np.sqrt(600))
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
+    assert np.mean(errors) < 0.75 * np.mean(single)
