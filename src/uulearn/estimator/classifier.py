@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
 
-from uulearn.estimator import guards, inputs, persistence
-from uulearn.estimator.members import train_members
-from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator import inputs, persistence
+from uulearn.estimator.fitting import TrainableClassifier
 from uulearn.estimator.summary import summarize
-from uulearn.estimator.trained import TrainedClassifier
-from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
-from uulearn.metrics import Judgement, judge
-from uulearn.models import ModelLike, build_model, check_scores
-from uulearn.risk import UURisk
-from uulearn.risk.coefficients import warn_if_close
+from uulearn.models import ModelLike
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out
-from uulearn.training.checkpoint import stored_seed
-from uulearn.training.folds import check_fold_sizes
+from uulearn.training import TwoSets
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.scoring import module_device
 
 
-class UUClassifier(TrainedClassifier):
+class UUClassifier(TrainableClassifier):
     """Binary classifier trained from two unlabeled sets.
 
     Rows need no label; known are only the shares of positives, θ in set 0 and θ′ in set 1. `fit` takes the rows and,
@@ -104,6 +90,10 @@ class UUClassifier(TrainedClassifier):
         Number of models whose scores are averaged. With more than one, the rows are cut into as many folds, each model
         is trained without one of them and has its epochs judged there, so that every row is both trained on and, by
         one model, held out: ``validation_fraction`` is not needed.
+    rounds : int
+        At most so many rounds of refinement, for which several members are needed: the rows are sorted, by models that
+        have not seen them, into two purer sets, and trained on again. A round that is no better, by an estimate
+        without labels on the original sets, is not kept and ends the refinement.
     calibrated : bool
         Whether scores are turned into log-odds by the held-out rows, without labels, so that probabilities mean what
         they say for any loss and method; see `calibrate`.
@@ -129,6 +119,8 @@ class UUClassifier(TrainedClassifier):
         Rows of each set in training, and held out.
     cross_fitted_ : `uulearn.metrics.Judgement` or None
         With several members: how good they are, estimated without labels, each on the fold it has not seen.
+    refinement_ : list of `uulearn.estimator.refining.Round`, or None
+        With ``rounds``: what each round trained on, what it gained, and whether it was kept.
     scaling_ : `uulearn.calibration.Scaling` or None
         The line from the model's scores to log-odds; None where the scores are used as they are.
     precision_ : str
@@ -146,14 +138,6 @@ class UUClassifier(TrainedClassifier):
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
     """
-
-    history_: Any
-    classes_: NDArray[np.int64]
-    row_shape_: tuple[int, ...]
-    set_sizes_: tuple[int, int]
-    held_out_sizes_: tuple[int, int]
-    cross_fitted_: Judgement | None
-    seed_: int
 
     def __init__(
         self,
@@ -185,6 +169,7 @@ class UUClassifier(TrainedClassifier):
         smoothing: int = 5,
         patience: int | None = None,
         members: int = 1,
+        rounds: int = 0,
         calibrated: bool = False,
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int = 10,
@@ -218,6 +203,7 @@ class UUClassifier(TrainedClassifier):
         self.smoothing = smoothing
         self.patience = patience
         self.members = members
+        self.rounds = rounds
         self.calibrated = calibrated
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
@@ -270,174 +256,6 @@ class UUClassifier(TrainedClassifier):
         columns = self._unfitted()
         data = TwoSets((columns._read(X0, "X0", reset=True), columns._read(X1, "X1")))
         return self._fit(data, columns, validation_data, test_data, callback)
-
-    def _unfitted(self) -> Self:
-        """A twin that learns about the columns, so that this one changes only when there is a model to go with them."""
-        parameters = self.get_params(deep=False)
-        check_parameters(parameters)
-        return type(self)(**parameters)
-
-    def _fit(
-        self,
-        data: TwoSets,
-        columns: Self,
-        validation_data: tuple[Any, Any] | None,
-        test_data: tuple[Any, Any] | None,
-        callback: Callback | None,
-    ) -> Self:
-        inputs.check_set_sizes(data.sizes)
-        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
-        given = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
-        if given is not None:
-            inputs.check_both_sets(given[1])
-        test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
-        seed = self._choose_seed()
-        validation = None if given is None else TwoSets.from_membership(*given)
-        data, validation = self._hold_out(data, validation, seed)
-        options = self._options(seed)
-        model = self._build(data.row_shape, seed)
-        check_scores(model, data.sample(0, 2) * self.input_scale)
-        warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
-        comparison = guards.compare_sets(data, seed)
-        guards.warn_if_indistinguishable(comparison)
-        if test is not None:
-            guards.warn_if_swapped(comparison, priors, *test)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClosePriorsWarning)  # given above, with the sizes at hand
-            risk = UURisk(priors, self.target_prior, self.loss, self.method, self.slope)
-        if self.members == 1:
-            trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
-            self._fit_one(trainer, columns)
-        else:
-            self._fit_members(data, risk, options, columns, test, callback)
-        some = torch.cat([data.sample(which, 500) for which in (0, 1)])
-        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
-        return self
-
-    def _hold_out(self, data: TwoSets, given: TwoSets | None, seed: int) -> tuple[TwoSets, TwoSets | None]:
-        """The rows to train on, and those to judge by."""
-        if self.members > 1:
-            if given is not None:
-                raise ValueError(
-                    f"with members={self.members} each model is judged on the fold it has not seen; leave "
-                    "validation_data out, or set members=1."
-                )
-            check_fold_sizes(data.sizes, self.members)
-            return data, None
-        if given is not None:
-            return data, given
-        if self.validation_fraction:
-            return hold_out(data, self.validation_fraction, seed)
-        if self.calibrated:
-            raise ValueError(
-                "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or "
-                "pass validation_data."
-            )
-        return data, None
-
-    def _build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return build_model(self.model, row_shape, self.model_params)
-
-    def _fit_one(self, trainer: Trainer, columns: Self) -> None:
-        def adopt() -> None:
-            held_out = (0, 0) if trainer.validation is None else trainer.validation.sizes
-            self._adopt(columns, trainer.final_model, trainer.history, trainer.data.sizes, held_out, trainer.dtype)
-            self.seed_ = trainer.options.seed
-
-        try:
-            trainer.run()
-        except BaseException as error:
-            # What was learned is not thrown away: the estimator can predict with it, and save it.
-            if len(trainer.history) or isinstance(error, NonFiniteRiskError):
-                adopt()
-            raise
-        adopt()
-        if self.calibrated and trainer.validation is not None:
-            scores = [self._scores(trainer.validation.side(which)) for which in (0, 1)]
-            self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], trainer.validation.sizes))
-
-    def _fit_members(
-        self,
-        data: TwoSets,
-        risk: UURisk,
-        options: TrainingOptions,
-        columns: Self,
-        test: tuple[Rows, Tensor] | None,
-        callback: Callback | None,
-    ) -> None:
-        fitted = train_members(
-            self.members,
-            self.model,
-            self.model_params,
-            lambda seed: self._build(data.row_shape, seed),
-            data,
-            risk,
-            options,
-            test=test,
-            callback=callback,
-        )
-        model = fitted.ensemble().to(options.device)
-        self._adopt(columns, model, History.mean(fitted.histories), data.sizes, data.sizes, fitted.dtype)
-        self.seed_ = options.seed
-        scores, sets = torch.cat(fitted.scores), np.repeat([0, 1], data.sizes)
-        if self.calibrated:
-            self.scaling_ = self._scaled(scores, sets)
-        self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
-
-    def _adopt(
-        self,
-        columns: Self,
-        model: nn.Module,
-        history: History,
-        sizes: tuple[int, int],
-        held_out_sizes: tuple[int, int],
-        dtype: torch.dtype,
-    ) -> None:
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
-        for name, value in vars(columns).items():
-            if name.endswith("_"):
-                setattr(self, name, value)
-        self.history_ = history
-        self.model_ = model
-        self.classes_ = np.array([0, 1])
-        self.set_sizes_ = sizes
-        self.held_out_sizes_ = held_out_sizes
-        self.cross_fitted_ = None
-        self.scaling_ = None
-        self.precision_ = str(dtype).removeprefix("torch.")
-
-    def _options(self, seed: int) -> TrainingOptions:
-        own = self.get_params(deep=False)
-        shared = {field.name: own[field.name] for field in dataclasses.fields(TrainingOptions) if field.name in own}
-        if self.device == "auto":
-            shared["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-        elif torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
-        return TrainingOptions(**shared, seed=seed)
-
-    def _choose_seed(self) -> int:
-        if self.checkpoint_dir is not None and not isinstance(self.random_state, int | np.integer):
-            # A run without a fixed seed that was killed goes on with the seed it began with.
-            stored = stored_seed(self.checkpoint_dir)
-            if stored is not None:
-                return stored
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _read_held_out(
-        self, held_out: tuple[Any, Any] | None, name: str, read_targets: Callable[[Any, int], Tensor]
-    ) -> tuple[Rows, Tensor] | None:
-        if held_out is None:
-            return None
-        if not isinstance(held_out, tuple | list) or len(held_out) != 2:
-            raise ValueError(f"{name} must be a pair of rows and one value per row, got {type(held_out).__name__}.")
-        rows = self._read(held_out[0], name)
-        return rows, read_targets(held_out[1], rows.n_rows)
 
     # ------------------------------------------------------------------------------------------- telling, and keeping
 

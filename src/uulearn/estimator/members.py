@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,30 +15,38 @@ from uulearn.models import ModelLike
 from uulearn.risk import UURisk
 from uulearn.training import Rows, TrainingOptions, TwoSets
 from uulearn.training.crossfit import CrossFit, cross_fit
-from uulearn.training.folds import assign_folds
+from uulearn.training.holding import Positions
 from uulearn.training.loop import Callback
 from uulearn.training.stack.crossfit import can_be_stacked, cross_fit_stacked
 
 
 def train_members(
-    n_members: int,
     model: ModelLike,
     model_params: Mapping[str, Any] | None,
     build: Callable[[int], nn.Module],
     data: TwoSets,
+    folds: tuple[Positions, Positions],
     risk: UURisk,
     options: TrainingOptions,
     *,
     test: tuple[Rows, Tensor] | None,
     callback: Callback | None,
 ) -> CrossFit:
-    """Cut the rows into folds and train a model for each.
+    """Train a model for each fold.
 
     On CUDA, models that a stack can hold are trained in one; on the CPU that would gain little, and a callback is
     called with one model at a time.
     """
-    folds = assign_folds(data, n_members, options.seed)
     on_cuda = torch.device(options.device).type == "cuda"
     if on_cuda and callback is None and isinstance(model, str) and can_be_stacked(model, data, options):
         return cross_fit_stacked(model, model_params, data, folds, risk, options, test=test)
     return cross_fit(build, data, folds, risk, options, test=test, callback=callback)
+
+
+def round_options(options: TrainingOptions, number: int) -> TrainingOptions:
+    """The options of a round of refinement: the first training has them as they are."""
+    if number == 0:
+        return options
+    seed = int(np.random.SeedSequence([options.seed, number, 1]).generate_state(1)[0])
+    folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"round-{number}"
+    return dataclasses.replace(options, seed=seed, checkpoint_dir=folder)

@@ -76,6 +76,7 @@ RULES: dict[str, Rule] = {
     "smoothing": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
     "patience": Rule(lambda v: v is None or (_whole(v) and v >= 1), "None or a whole number of at least 1", 0),
     "members": Rule(lambda v: _whole(v) and v >= 1, "a whole number of at least 1", 0),
+    "rounds": Rule(lambda v: _whole(v) and v >= 0, "a whole number of at least 0", -1),
     "calibrated": Rule(_flag, "True or False", "isotonic"),
     "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
     "checkpoint_every": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),

@@ -26,6 +26,7 @@ from torch import nn
 from uulearn._version import __version__
 from uulearn.calibration import Scaling
 from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.refining import Round
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Estimate, Judgement
 from uulearn.models import Ensemble, build_model
@@ -79,6 +80,9 @@ def save(classifier: UUClassifier, folder: Path) -> None:
             "set_sizes": list(classifier.set_sizes_),
             "held_out_sizes": list(classifier.held_out_sizes_),
             "cross_fitted": None if classifier.cross_fitted_ is None else dataclasses.asdict(classifier.cross_fitted_),
+            "refinement": None
+            if classifier.refinement_ is None
+            else [dataclasses.asdict(done) for done in classifier.refinement_],
             "scaling": None if classifier.scaling_ is None else dataclasses.asdict(classifier.scaling_),
             "precision": classifier.precision_,
             "seed": classifier.seed_,
@@ -158,6 +162,8 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
         first, second = fitted.get("held_out_sizes", (0, 0))
         classifier.held_out_sizes_ = (int(first), int(second))
         classifier.cross_fitted_ = _judgement(fitted.get("cross_fitted"))
+        rounds = fitted.get("refinement")
+        classifier.refinement_ = None if rounds is None else [_round(done) for done in rounds]
         classifier.scaling_ = _scaling(fitted.get("scaling"))
         classifier.precision_ = str(fitted["precision"])
         classifier.seed_ = int(fitted["seed"])
@@ -255,17 +261,38 @@ def _decode(value: Any, missing: list[str]) -> Any:
     return None
 
 
+def _estimate(data: Any) -> Estimate:
+    low, high = data["interval"]
+    value, error, confidence = (float(data[name]) for name in ("value", "standard_error", "confidence"))
+    return Estimate(value, error, (float(low), float(high)), confidence)
+
+
 def _judgement(data: Any) -> Judgement | None:
     if data is None:
         return None
-    plain = ("sizes", "labels_used")
-    estimates = {
-        name: Estimate(**value | {"interval": tuple(value["interval"])})
-        for name, value in data.items()
-        if name not in plain
-    }
+    names = [field.name for field in dataclasses.fields(Judgement) if field.name not in ("sizes", "labels_used")]
     first, second = data["sizes"]
-    return Judgement(**estimates, sizes=(int(first), int(second)), labels_used=bool(data["labels_used"]))
+    return Judgement(
+        **{name: _estimate(data[name]) for name in names},
+        sizes=(int(first), int(second)),
+        labels_used=bool(data["labels_used"]),
+    )
+
+
+def _round(data: Any) -> Round:
+    judgement = _judgement(data["judgement"])
+    if judgement is None:
+        raise ValueError("a round of its refinement has no judgement")
+    first, second = data["set_priors"]
+    n, n_prime = data["set_sizes"]
+    return Round(
+        number=int(data["number"]),
+        set_priors=(float(first), float(second)),
+        set_sizes=(int(n), int(n_prime)),
+        judgement=judgement,
+        gain=None if data["gain"] is None else _estimate(data["gain"]),
+        better=bool(data["better"]),
+    )
 
 
 def _scaling(data: Any) -> Scaling | None:

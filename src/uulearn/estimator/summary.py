@@ -35,6 +35,14 @@ def summarize(classifier: UUClassifier) -> str:
             f"{classifier.members} models, each trained without one fold and judged on it; accuracy estimated without "
             f"labels: {classifier.cross_fitted_.accuracy}"
         )
+        for done in classifier.refinement_ or []:
+            if done.gain is not None:
+                low, high = (100 * end for end in done.gain.interval)
+                lines.append(
+                    f"refinement, round {done.number}: sets with {done.set_priors[0]:.1%} and {done.set_priors[1]:.1%} "
+                    f"positives; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}), "
+                    f"{'kept' if done.better else 'not kept'}"
+                )
     elif any(classifier.held_out_sizes_):
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
         lines.append(f"held out of training to judge the epochs, without labels: {held_out} rows")

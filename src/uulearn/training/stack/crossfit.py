@@ -24,7 +24,7 @@ def can_be_stacked(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
     """Can a stack train these models on these rows?"""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
-    return named and plain and all(isinstance(rows, DenseRows) for rows in data.rows) and len(data.row_shape) == 1
+    return named and plain and all(map(_is_dense, data.rows)) and len(data.row_shape) == 1
 
 
 def cross_fit_stacked(
@@ -82,6 +82,10 @@ def cross_fit_stacked(
         for part, place in zip(scores, mine, strict=True):
             part[place] /= scales[-1]
     return CrossFit(stack.models(), histories, scales, (scores[0], scores[1]), stack.dtype)
+
+
+def _is_dense(rows: Rows) -> bool:
+    return isinstance(rows, DenseRows) or (isinstance(rows, JoinedRows) and all(map(_is_dense, rows.parts)))
 
 
 def _tensor(rows: Rows) -> Tensor:

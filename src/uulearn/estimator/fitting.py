@@ -1,0 +1,242 @@
+"""How the estimator trains: one model, or several, each without one fold; what comes of it is adopted at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from torch import Tensor, nn
+
+from uulearn.estimator import guards, inputs
+from uulearn.estimator.members import round_options, train_members
+from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.refining import Round, refine
+from uulearn.estimator.trained import TrainedClassifier
+from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
+from uulearn.metrics import Judgement, judge
+from uulearn.models import build_model, check_scores
+from uulearn.risk import UURisk
+from uulearn.risk.coefficients import warn_if_close
+from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out
+from uulearn.training.checkpoint import stored_seed
+from uulearn.training.crossfit import CrossFit
+from uulearn.training.folds import assign_folds, check_fold_sizes
+from uulearn.training.holding import Positions
+from uulearn.training.loop import Callback
+
+
+class TrainableClassifier(TrainedClassifier):
+    """The half of `uulearn.UUClassifier` that trains; its parameters are described there."""
+
+    model_params: Mapping[str, Any] | None
+    device: str
+    validation_fraction: float
+    members: int
+    rounds: int
+    calibrated: bool
+    checkpoint_dir: str | Path | None
+    random_state: int | np.random.RandomState | None
+
+    history_: Any
+    classes_: NDArray[np.int64]
+    row_shape_: tuple[int, ...]
+    set_sizes_: tuple[int, int]
+    held_out_sizes_: tuple[int, int]
+    cross_fitted_: Judgement | None
+    refinement_: list[Round] | None
+    seed_: int
+
+    def _unfitted(self) -> Self:
+        """A twin that learns about the columns, so that this one changes only when there is a model to go with them."""
+        parameters = self.get_params(deep=False)
+        check_parameters(parameters)
+        return type(self)(**parameters)
+
+    def _fit(
+        self,
+        data: TwoSets,
+        columns: Self,
+        validation_data: tuple[Any, Any] | None,
+        test_data: tuple[Any, Any] | None,
+        callback: Callback | None,
+    ) -> Self:
+        inputs.check_set_sizes(data.sizes)
+        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
+        given = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
+        if given is not None:
+            inputs.check_both_sets(given[1])
+        test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
+        seed = self._choose_seed()
+        validation = None if given is None else TwoSets.from_membership(*given)
+        data, validation = self._hold_out(data, validation, seed)
+        options = self._options(seed)
+        model = self._build(data.row_shape, seed)
+        check_scores(model, data.sample(0, 2) * self.input_scale)
+        warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
+        comparison = guards.compare_sets(data, seed)
+        guards.warn_if_indistinguishable(comparison)
+        if test is not None:
+            guards.warn_if_swapped(comparison, priors, *test)
+
+        risk = self._risk(priors)
+        if self.members == 1:
+            trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
+            self._fit_one(trainer, columns)
+        else:
+            self._fit_members(data, risk, options, columns, test, callback)
+        some = torch.cat([data.sample(which, 500) for which in (0, 1)])
+        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
+        return self
+
+    def _hold_out(self, data: TwoSets, given: TwoSets | None, seed: int) -> tuple[TwoSets, TwoSets | None]:
+        """The rows to train on, and those to judge by."""
+        if self.rounds and self.members == 1:
+            raise ValueError(
+                f"rounds={self.rounds} of refinement sort rows by models that have not seen them, for which members "
+                "must be 2 or more; set members=5, or rounds=0."
+            )
+        if self.members > 1:
+            if given is not None:
+                raise ValueError(
+                    f"with members={self.members} each model is judged on the fold it has not seen; leave "
+                    "validation_data out, or set members=1."
+                )
+            check_fold_sizes(data.sizes, self.members)
+            return data, None
+        if given is not None:
+            return data, given
+        if self.validation_fraction:
+            return hold_out(data, self.validation_fraction, seed)
+        if self.calibrated:
+            raise ValueError(
+                "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or "
+                "pass validation_data."
+            )
+        return data, None
+
+    def _build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return build_model(self.model, row_shape, self.model_params)
+
+    def _fit_one(self, trainer: Trainer, columns: Self) -> None:
+        def adopt() -> None:
+            held_out = (0, 0) if trainer.validation is None else trainer.validation.sizes
+            self._adopt(columns, trainer.final_model, trainer.history, trainer.data.sizes, held_out, trainer.dtype)
+            self.seed_ = trainer.options.seed
+
+        try:
+            trainer.run()
+        except BaseException as error:
+            # What was learned is not thrown away: the estimator can predict with it, and save it.
+            if len(trainer.history) or isinstance(error, NonFiniteRiskError):
+                adopt()
+            raise
+        adopt()
+        if self.calibrated and trainer.validation is not None:
+            scores = [self._scores(trainer.validation.side(which)) for which in (0, 1)]
+            self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], trainer.validation.sizes))
+
+    def _fit_members(
+        self,
+        data: TwoSets,
+        risk: UURisk,
+        options: TrainingOptions,
+        columns: Self,
+        test: tuple[Rows, Tensor] | None,
+        callback: Callback | None,
+    ) -> None:
+        pooled = data.joined()
+
+        def train(
+            sets: TwoSets, folds: tuple[Positions, Positions], priors: tuple[float, float], number: int
+        ) -> CrossFit:
+            own = risk if number == 0 else self._risk(priors)
+            return train_members(
+                self.model,
+                self.model_params,
+                lambda seed: self._build(data.row_shape, seed),
+                sets,
+                folds,
+                own,
+                round_options(options, number),
+                test=test,
+                callback=callback,
+            )
+
+        folds = assign_folds(pooled, self.members, options.seed)
+        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
+        refined = refine(train, pooled, folds, priors, self.target_prior, rounds=self.rounds)
+        fitted = refined.best
+        model = fitted.ensemble().to(options.device)
+        self._adopt(columns, model, History.mean(fitted.histories), data.sizes, data.sizes, fitted.dtype)
+        self.seed_ = options.seed
+        self.refinement_ = refined.rounds if self.rounds else None
+        scores, sets = torch.cat(refined.scores), np.repeat([0, 1], data.sizes)
+        if self.calibrated:
+            self.scaling_ = self._scaled(scores, sets)
+        self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
+
+    def _risk(self, priors: tuple[float, float]) -> UURisk:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClosePriorsWarning)  # given elsewhere, with the sizes at hand
+            return UURisk(priors, self.target_prior, self.loss, self.method, self.slope)
+
+    def _adopt(
+        self,
+        columns: Self,
+        model: nn.Module,
+        history: History,
+        sizes: tuple[int, int],
+        held_out_sizes: tuple[int, int],
+        dtype: torch.dtype,
+    ) -> None:
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+        for name, value in vars(columns).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        self.history_ = history
+        self.model_ = model
+        self.classes_ = np.array([0, 1])
+        self.set_sizes_ = sizes
+        self.held_out_sizes_ = held_out_sizes
+        self.cross_fitted_ = self.refinement_ = None
+        self.scaling_ = None
+        self.precision_ = str(dtype).removeprefix("torch.")
+
+    def _options(self, seed: int) -> TrainingOptions:
+        own = self.get_params(deep=False)
+        shared = {field.name: own[field.name] for field in dataclasses.fields(TrainingOptions) if field.name in own}
+        if self.device == "auto":
+            shared["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+        elif torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
+        return TrainingOptions(**shared, seed=seed)
+
+    def _choose_seed(self) -> int:
+        if self.checkpoint_dir is not None and not isinstance(self.random_state, int | np.integer):
+            # A run without a fixed seed that was killed goes on with the seed it began with.
+            stored = stored_seed(self.checkpoint_dir)
+            if stored is not None:
+                return stored
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _read_held_out(
+        self, held_out: tuple[Any, Any] | None, name: str, read_targets: Callable[[Any, int], Tensor]
+    ) -> tuple[Rows, Tensor] | None:
+        if held_out is None:
+            return None
+        if not isinstance(held_out, tuple | list) or len(held_out) != 2:
+            raise ValueError(f"{name} must be a pair of rows and one value per row, got {type(held_out).__name__}.")
+        rows = self._read(held_out[0], name)
+        return rows, read_targets(held_out[1], rows.n_rows)
