@@ -1,5 +1,7 @@
 """Several models, each without one fold: folds, joined tables, ensembles, and the estimator that uses them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,7 @@ from uulearn.training import DenseRows, History, SparseRows, TrainingOptions, Tw
 from uulearn.training.crossfit import cross_fit, member_options
 from uulearn.training.folds import assign_folds, deal
 from uulearn.training.rows import JoinedRows
-from uulearn.training.stack.crossfit import can_be_stacked, cross_fit_stacked
+from uulearn.training.stack.crossfit import Variant, can_be_stacked, cross_fit_stacked
 
 # --------------------------------------------------------------------------------------------------------- folds
 
@@ -196,7 +198,10 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
         return build_model("mlp", (3,), {"hidden": (6,)})
 
     assert can_be_stacked("mlp", data, options)
-    stacked = cross_fit_stacked("mlp", {"hidden": (6,)}, data, folds, risk, options, test=test)
+    other_risk = UURisk((0.8, 0.2), 0.5, method="relu")
+    variants = [Variant(other_risk, lr=0.001), Variant(risk), Variant(risk, l2=0.1, weight_decay=0.01)]
+    others = cross_fit_stacked("mlp", {"hidden": (6,)}, data, folds, variants, options, test=test)
+    stacked = others.pop(1)
     single = cross_fit(build, data, folds, risk, options, test=test)
     for one, other in zip(stacked.scores, single.scores, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
@@ -206,6 +211,10 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
         assert one.column("objective") == pytest.approx(other.column("objective"), abs=1e-4)
         assert one.column("test_risk") == pytest.approx(other.column("test_risk"), abs=1e-3)
     torch.testing.assert_close(stacked.ensemble()(tables[0]), single.ensemble()(tables[0]), rtol=1e-3, atol=1e-3)
+    changed = [(other_risk, {"lr": 0.001}), (risk, {"l2": 0.1, "weight_decay": 0.01})]
+    for found, (its_risk, changes) in zip(others, changed, strict=True):
+        alone = cross_fit(build, data, folds, its_risk, dataclasses.replace(options, **changes))
+        torch.testing.assert_close(found.scores[0], alone.scores[0], rtol=2e-3, atol=2e-3)
 
 
 def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
@@ -213,7 +222,7 @@ def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
     data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
     folds = assign_folds(data, 4, seed=0)
     options = TrainingOptions(epochs=2, batch_size=20, ema=None, progress=False, keep="best")
-    found = cross_fit_stacked("linear", None, data, folds, UURisk((0.8, 0.2), 0.5), options)
+    (found,) = cross_fit_stacked("linear", None, data, folds, [Variant(UURisk((0.8, 0.2), 0.5))], options)
     assert [len(part) for part in found.scores] == [50, 47]
     for table, fold, scores in zip(tables, folds, found.scores, strict=True):
         for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):

@@ -17,7 +17,7 @@ from uulearn.training import Rows, TrainingOptions, TwoSets
 from uulearn.training.crossfit import CrossFit, cross_fit
 from uulearn.training.holding import Positions
 from uulearn.training.loop import Callback
-from uulearn.training.stack.crossfit import can_be_stacked, cross_fit_stacked
+from uulearn.training.stack.crossfit import Variant, can_be_stacked, cross_fit_stacked
 
 
 def train_members(
@@ -39,7 +39,7 @@ def train_members(
     """
     on_cuda = torch.device(options.device).type == "cuda"
     if on_cuda and callback is None and isinstance(model, str) and can_be_stacked(model, data, options):
-        return cross_fit_stacked(model, model_params, data, folds, risk, options, test=test)
+        return cross_fit_stacked(model, model_params, data, folds, [Variant(risk)], options, test=test)[0]
     return cross_fit(build, data, folds, risk, options, test=test, callback=callback)
 
 

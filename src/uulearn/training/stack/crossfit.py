@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from uulearn.risk import UURisk
 from uulearn.training.crossfit import CrossFit, member_options
+from uulearn.training.history import History
 from uulearn.training.holding import Positions
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import DenseRows, JoinedRows, Rows, TwoSets
 from uulearn.training.stack.checks import UNSUPPORTED
 from uulearn.training.stack.runs import Run
 from uulearn.training.stack.trainer import StackTrainer
+
+MOST_RUNS = 150
+"""Of a stack on CUDA."""
 
 
 def can_be_stacked(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
@@ -27,20 +32,31 @@ def can_be_stacked(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
     return named and plain and all(map(_is_dense, data.rows)) and len(data.row_shape) == 1
 
 
+@dataclass(frozen=True)
+class Variant:
+    """What may differ between models that are cross-fitted together: the risk, and what is set in place of options."""
+
+    risk: UURisk
+    lr: float | None = None
+    l2: float | None = None
+    weight_decay: float | None = None
+
+
 def cross_fit_stacked(
     model: str,
     model_params: Mapping[str, Any] | None,
     data: TwoSets,
     folds: tuple[Positions, Positions],
-    risk: UURisk,
+    variants: Sequence[Variant],
     options: TrainingOptions,
     *,
     test: tuple[Rows, Tensor] | None = None,
-) -> CrossFit:
-    """As `uulearn.training.crossfit.cross_fit`, for a model that has a name, all folds at once.
+) -> list[CrossFit]:
+    """As `uulearn.training.crossfit.cross_fit`, for a model that has a name and for several variants at once.
 
-    Runs of a stack have sets of the same sizes, so that a few rows at random are left out of the larger folds' training
-    and judging; all rows are scored.
+    On CUDA all are trained together, as many as `MOST_RUNS` at a time; on the CPU those of one fold are, which share
+    their batches. Runs of a stack have sets of the same sizes, so that a few rows at random are left out of the larger
+    folds' training and judging; all rows are scored.
     """
     joined = data.joined()
     table, index = _tensor(joined.rows[0]), [part for part in joined.index if part is not None]
@@ -50,38 +66,66 @@ def cross_fit_stacked(
         [[np.flatnonzero((part == fold) == side) for part in folds] for fold in range(n_folds)]
         for side in (False, True)
     ]
-    chosen = [_of_one_size(parts, rng) for parts in sides]
-
-    def rows(positions: list[Positions]) -> tuple[Tensor, Tensor]:
-        first, second = (which[torch.from_numpy(place)] for which, place in zip(index, positions, strict=True))
-        return first, second
-
-    own = [member_options(options, fold) for fold in range(n_folds)]
-    runs = [
-        Run(rows(trained), risk.set_priors, risk.target_prior, risk.method, seed=member.seed, held_out=rows(held_out))
-        for member, trained, held_out in zip(own, *chosen, strict=True)
-    ]
+    trained, held_out = ([_rows(index, positions) for positions in _of_one_size(parts, rng)] for parts in sides)
     labelled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
-    stack = StackTrainer(
-        table,
-        runs,
-        model=model,
-        model_params=model_params,
-        loss=risk.loss,
-        options=dataclasses.replace(options, seed=own[0].seed),
-        test=labelled,
+    tasks = [(fold, place) for fold in range(n_folds) for place in range(len(variants))]
+    step = MOST_RUNS if torch.device(options.device).type == "cuda" else len(variants)
+    found: dict[tuple[int, int], tuple[nn.Module, History, list[Tensor]]] = {}
+    for chosen in (tasks[start : start + step] for start in range(0, len(tasks), step)):
+        runs = [
+            _run(variants[place], member_options(options, fold).seed, trained[fold], held_out[fold])
+            for fold, place in chosen
+        ]
+        stack = StackTrainer(
+            table,
+            runs,
+            model=model,
+            model_params=model_params,
+            loss=variants[0].risk.loss,
+            options=dataclasses.replace(options, seed=runs[0].seed),
+            test=labelled,
+        )
+        histories, models, scores = stack.run(), stack.models(), stack.scores(table)
+        for (fold, place), module, history, mine in zip(chosen, models, histories, scores, strict=True):
+            own = [mine[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)]
+            found[fold, place] = module, history, own
+    return [
+        _put_together([found[fold, place] for fold in range(n_folds)], folds, stack.dtype)
+        for place in range(len(variants))
+    ]
+
+
+def _run(variant: Variant, seed: int, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]) -> Run:
+    risk = variant.risk
+    return Run(
+        rows,
+        risk.set_priors,
+        risk.target_prior,
+        risk.method,
+        seed=seed,
+        lr=variant.lr,
+        l2=variant.l2,
+        weight_decay=variant.weight_decay,
+        held_out=held_out,
     )
-    histories = stack.run()
-    by_all = stack.scores(table)
-    scores = [by_all[torch.from_numpy(fold), which] for fold, which in zip(folds, index, strict=True)]
-    scales = []
-    for fold in range(n_folds):
-        mine = [torch.from_numpy(part == fold) for part in folds]
-        found = torch.cat([part[place] for part, place in zip(scores, mine, strict=True)])
-        scales.append(float(found.abs().mean()) or 1.0)
-        for part, place in zip(scores, mine, strict=True):
-            part[place] /= scales[-1]
-    return CrossFit(stack.models(), histories, scales, (scores[0], scores[1]), stack.dtype)
+
+
+def _put_together(
+    parts: Sequence[tuple[nn.Module, History, list[Tensor]]], folds: tuple[Positions, Positions], dtype: torch.dtype
+) -> CrossFit:
+    scores, scales = [torch.empty(len(part)) for part in folds], []
+    for fold, (_, _, own) in enumerate(parts):
+        scale = float(torch.cat(own).abs().mean()) or 1.0
+        scales.append(scale)
+        for which, values in enumerate(own):
+            scores[which][torch.from_numpy(folds[which] == fold)] = values / scale
+    models, histories = [module for module, _, _ in parts], [history for _, history, _ in parts]
+    return CrossFit(models, histories, scales, (scores[0], scores[1]), dtype)
+
+
+def _rows(index: list[Tensor], positions: list[Positions]) -> tuple[Tensor, Tensor]:
+    first, second = (which[torch.from_numpy(place)] for which, place in zip(index, positions, strict=True))
+    return first, second
 
 
 def _is_dense(rows: Rows) -> bool:
