@@ -116,3 +116,19 @@ def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert classifier.score(gaussians["X"], gaussians["sets"]) > 0.8
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_warnings_point_at_the_line_that_called_fit(apart):
+    rng = np.random.default_rng(0)
+    X, sets = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
+    classifier = UUClassifier((0.52, 0.48), model="linear", epochs=1, lr=1e-9, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if apart:
+            classifier.fit_sets(X[:30] + 50, X[30:] + 50)
+        else:
+            classifier.fit(X + 50, sets)
+    kinds = {type(warning.message) for warning in caught}
+    assert {ClosePriorsWarning, IndistinguishableSetsWarning, OneSidedPredictionsWarning} <= kinds
+    assert {warning.filename for warning in caught} == {__file__}

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -30,6 +30,16 @@ from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.holding import Positions
 from uulearn.training.loop import Callback
+
+
+class Work(NamedTuple):
+    """What there is to do, read and checked."""
+
+    data: TwoSets
+    validation: TwoSets | None
+    options: TrainingOptions
+    test: tuple[Rows, Tensor] | None
+    callback: Callback | None
 
 
 class TrainableClassifier(TrainedClassifier):
@@ -67,8 +77,23 @@ class TrainableClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None,
         callback: Callback | None,
     ) -> Self:
+        work = self._prepare(data, columns, validation_data, test_data, callback)
+        if self.members == 1:
+            self._fit_one(work, columns)
+        else:
+            self._fit_members(work, columns)
+        return self._looked_at(work.data)
+
+    def _prepare(
+        self,
+        data: TwoSets,
+        columns: Self,
+        validation_data: tuple[Any, Any] | None,
+        test_data: tuple[Any, Any] | None,
+        callback: Callback | None,
+    ) -> Work:
+        """Everything that can be refused or warned of before training starts."""
         inputs.check_set_sizes(data.sizes)
-        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
         given = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
         if given is not None:
             inputs.check_both_sets(given[1])
@@ -77,23 +102,23 @@ class TrainableClassifier(TrainedClassifier):
         validation = None if given is None else TwoSets.from_membership(*given)
         data, validation = self._hold_out(data, validation, seed)
         options = self._options(seed)
-        model = self._build(data.row_shape, seed)
-        check_scores(model, data.sample(0, 2) * self.input_scale)
-        warn_if_close(priors, self.target_prior, data.sizes, stacklevel=4)
+        check_scores(self._build(data.row_shape, seed), data.sample(0, 2) * self.input_scale)
+        warn_if_close(self._priors, self.target_prior, data.sizes, stacklevel=5)
         comparison = guards.compare_sets(data, seed)
         guards.warn_if_indistinguishable(comparison)
         if test is not None:
-            guards.warn_if_swapped(comparison, priors, *test)
+            guards.warn_if_swapped(comparison, self._priors, *test)
+        return Work(data, validation, options, test, callback)
 
-        risk = self._risk(priors)
-        if self.members == 1:
-            trainer = Trainer(model, data, risk, options, validation=validation, test=test, callback=callback)
-            self._fit_one(trainer, columns)
-        else:
-            self._fit_members(data, risk, options, columns, test, callback)
+    def _looked_at(self, data: TwoSets) -> Self:
+        """A last look at what was trained."""
         some = torch.cat([data.sample(which, 500) for which in (0, 1)])
-        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, priors)
+        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, self._priors)
         return self
+
+    @property
+    def _priors(self) -> tuple[float, float]:
+        return float(self.set_priors[0]), float(self.set_priors[1])
 
     def _hold_out(self, data: TwoSets, given: TwoSets | None, seed: int) -> tuple[TwoSets, TwoSets | None]:
         """The rows to train on, and those to judge by."""
@@ -126,7 +151,17 @@ class TrainableClassifier(TrainedClassifier):
             torch.manual_seed(seed)
             return build_model(self.model, row_shape, self.model_params)
 
-    def _fit_one(self, trainer: Trainer, columns: Self) -> None:
+    def _fit_one(self, work: Work, columns: Self) -> None:
+        trainer = Trainer(
+            self._build(work.data.row_shape, work.options.seed),
+            work.data,
+            self._risk(self._priors),
+            work.options,
+            validation=work.validation,
+            test=work.test,
+            callback=work.callback,
+        )
+
         def adopt() -> None:
             held_out = (0, 0) if trainer.validation is None else trainer.validation.sizes
             self._adopt(columns, trainer.final_model, trainer.history, trainer.data.sizes, held_out, trainer.dtype)
@@ -144,49 +179,52 @@ class TrainableClassifier(TrainedClassifier):
             scores = [self._scores(trainer.validation.side(which)) for which in (0, 1)]
             self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], trainer.validation.sizes))
 
-    def _fit_members(
-        self,
-        data: TwoSets,
-        risk: UURisk,
-        options: TrainingOptions,
-        columns: Self,
-        test: tuple[Rows, Tensor] | None,
-        callback: Callback | None,
-    ) -> None:
-        pooled = data.joined()
+    def _fit_members(self, work: Work, columns: Self, first: CrossFit | None = None) -> None:
+        """Train the members, or take what was trained already, and refine."""
+        pooled = work.data.joined()
 
         def train(
             sets: TwoSets, folds: tuple[Positions, Positions], priors: tuple[float, float], number: int
         ) -> CrossFit:
-            own = risk if number == 0 else self._risk(priors)
-            return train_members(
-                self.model,
-                self.model_params,
-                lambda seed: self._build(data.row_shape, seed),
-                sets,
-                folds,
-                own,
-                round_options(options, number),
-                test=test,
-                callback=callback,
-            )
+            if number == 0 and first is not None:
+                return first
+            return self._train_members(work, sets, folds, priors, round_options(work.options, number))
 
-        folds = assign_folds(pooled, self.members, options.seed)
-        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
-        refined = refine(train, pooled, folds, priors, self.target_prior, rounds=self.rounds)
-        fitted = refined.best
-        model = fitted.ensemble().to(options.device)
-        self._adopt(columns, model, History.mean(fitted.histories), data.sizes, data.sizes, fitted.dtype)
-        self.seed_ = options.seed
+        folds = assign_folds(pooled, self.members, work.options.seed)
+        refined = refine(train, pooled, folds, self._priors, self.target_prior, rounds=self.rounds)
+        fitted, sizes = refined.best, work.data.sizes
+        model = fitted.ensemble().to(work.options.device)
+        self._adopt(columns, model, History.mean(fitted.histories), sizes, sizes, fitted.dtype)
+        self.seed_ = work.options.seed
         self.refinement_ = refined.rounds if self.rounds else None
-        scores, sets = torch.cat(refined.scores), np.repeat([0, 1], data.sizes)
+        scores, sets = torch.cat(refined.scores), np.repeat([0, 1], sizes)
         if self.calibrated:
             self.scaling_ = self._scaled(scores, sets)
         self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
 
+    def _train_members(
+        self,
+        work: Work,
+        sets: TwoSets,
+        folds: tuple[Positions, Positions],
+        priors: tuple[float, float],
+        options: TrainingOptions,
+    ) -> CrossFit:
+        return train_members(
+            self.model,
+            self.model_params,
+            lambda seed: self._build(sets.row_shape, seed),
+            sets,
+            folds,
+            self._risk(priors),
+            options,
+            test=work.test,
+            callback=work.callback,
+        )
+
     def _risk(self, priors: tuple[float, float]) -> UURisk:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClosePriorsWarning)  # given elsewhere, with the sizes at hand
+            warnings.simplefilter("ignore", ClosePriorsWarning)  # given before, with the sizes at hand
             return UURisk(priors, self.target_prior, self.loss, self.method, self.slope)
 
     def _adopt(

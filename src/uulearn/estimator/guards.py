@@ -149,7 +149,7 @@ def warn_if_indistinguishable(comparison: SetComparison) -> None:
             f"AUC {comparison.auc:.3f}, no better than chance (0.5); if their shares of positives do differ, collect "
             "more rows or columns that say something about the class.",
             IndistinguishableSetsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -170,7 +170,7 @@ def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], 
             f"richer in positives, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "
             f"swapped, try set_priors={set_priors[::-1]}.",
             SwappedPriorsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -184,7 +184,7 @@ def warn_if_one_sided(scores: Tensor, sizes: tuple[int, int], set_priors: tuple[
             f"the trained model predicts {side} for all of {len(scores):,} training rows, though about {share:.0%} are "
             "positive; scale the columns, lower lr, train longer, and see that the model ends without an activation.",
             OneSidedPredictionsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
