@@ -1,0 +1,167 @@
+"""UUClassifierCV: settings compared without labels, as stacks where it can be."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from uulearn import UUClassifier
+from uulearn.exceptions import NonFiniteRiskError
+from uulearn.metrics import uu_accuracy
+from uulearn.selection import UUClassifierCV
+from uulearn.selection import search as module
+from uulearn.selection.search import DEFAULT_GRID
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+
+    def draw(n, prior):
+        y = rng.random(n) < prior
+        return rng.normal(size=(n, 4)) + 0.6 * (2 * y[:, None] - 1), y
+
+    (X0, _), (X1, _), (X, y) = draw(300, 0.8), draw(240, 0.3), draw(2000, 0.4)
+    return X0, X1, X, y
+
+
+def base(**changes):
+    settings = {"model_params": {"hidden": (12,)}, "epochs": 8, "batch_size": 90, "ema": 0.8, "members": 3}
+    settings |= {"keep": "best", "random_state": 0, "progress": False, "precision": "float32"}
+    return UUClassifier((0.8, 0.3), 0.4, **settings | changes)
+
+
+GRID = {"slope": [0.0, -1.0], "lr": [1e-7, 0.02]}
+
+
+def test_the_best_setting_wins_and_is_ready_to_use(data):
+    X0, X1, X, y = data
+    search = UUClassifierCV(base(), GRID).fit_sets(X0, X1)
+    assert search.best_params_["lr"] == 0.02
+    assert [one.params for one in search.candidates_] == [
+        {"slope": slope, "lr": lr} for slope in (0.0, -1.0) for lr in (1e-7, 0.02)
+    ]
+    assert sorted(one.rank for one in search.candidates_) == [1, 2, 3, 4]
+    best = next(one for one in search.candidates_ if one.rank == 1)
+    assert best.judgement.accuracy.value == max(one.judgement.accuracy.value for one in search.candidates_)
+    assert best.gap.value == 0
+    for one in search.candidates_:
+        difference = best.judgement.accuracy.value - one.judgement.accuracy.value
+        assert one.gap.value == pytest.approx(difference)
+    assert (search.predict(X) == y).mean() > 0.75
+    np.testing.assert_array_equal(search.decision_function(X), search.best_estimator_.decision_function(X))
+    np.testing.assert_array_equal(search.predict_proba(X), search.best_estimator_.predict_proba(X))
+    assert search.n_features_in_ == 4
+    assert search.classes_.tolist() == [0, 1]
+    text = search.summary()
+    assert text.index("(the best)") < text.index("points behind")
+    assert "3 models, each trained without one fold" in text
+
+
+def test_the_best_estimator_is_the_one_that_fitting_that_setting_gives(data):
+    X0, X1, X, _ = data
+    search = UUClassifierCV(base(calibrated=True), GRID).fit_sets(X0, X1)
+    alone = clone(base(calibrated=True)).set_params(**search.best_params_).fit_sets(X0, X1)
+    np.testing.assert_allclose(search.decision_function(X), alone.decision_function(X), rtol=5e-3, atol=5e-3)
+    found = search.best_estimator_
+    assert found.cross_fitted_.accuracy.value == pytest.approx(alone.cross_fitted_.accuracy.value, abs=1e-6)
+    assert found.get_params()["members"] == 3
+
+
+def test_one_table_or_two(data):
+    X0, X1, X, _ = data
+    apart = UUClassifierCV(base(), GRID).fit_sets(X0, X1)
+    together = UUClassifierCV(base(), GRID).fit(np.concatenate([X0, X1]), np.repeat([0, 1], [300, 240]))
+    assert together.best_params_ == apart.best_params_
+    np.testing.assert_allclose(together.decision_function(X), apart.decision_function(X), rtol=1e-4, atol=1e-5)
+    held = np.concatenate([X0, X1]), np.repeat([0, 1], [300, 240])
+    expected = uu_accuracy(apart.decision_function(held[0]), held[1], (0.8, 0.3), 0.4).value
+    assert apart.score(*held) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_path_of_slopes_is_one_stack_a_fold_on_the_cpu(data, monkeypatch):
+    X0, X1, *_ = data
+    seen = []
+    original = module.cross_fit_stacked
+
+    def spy(model, params, sets, folds, variants, options, **others):
+        seen.append((len(variants), {variant.lr for variant in variants}))
+        return original(model, params, sets, folds, variants, options, **others)
+
+    monkeypatch.setattr(module, "cross_fit_stacked", spy)
+    UUClassifierCV(base(epochs=1), {"slope": [0.0, -0.1, -1.0], "lr": [0.01, 0.02]}).fit_sets(X0, X1)
+    assert seen == [(6, {0.01, 0.02})]
+    seen.clear()
+    UUClassifierCV(base(epochs=1), {"slope": [0.0, -1.0], "loss": ["logistic", "sigmoid"]}).fit_sets(X0, X1)
+    assert [count for count, _ in seen] == [2, 2]
+
+
+class Own(nn.Module):
+    def __init__(self, n_features, bias=0.0):
+        super().__init__()
+        self.layer = nn.Linear(n_features, 1)
+        nn.init.constant_(self.layer.bias, bias)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_models_of_ones_own_are_trained_one_by_one(data, tmp_path):
+    X0, X1, X, y = data
+    own = base(model=Own, model_params=None, epochs=15, checkpoint_dir=tmp_path)
+    search = UUClassifierCV(own, {"lr": [1e-6, 0.05]}).fit_sets(X0, X1)
+    assert search.best_params_ == {"lr": 0.05}
+    assert (search.predict(X) == y).mean() > 0.75
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["setting-0", "setting-1"]
+
+
+def test_a_setting_that_breaks_is_named(data):
+    X0, X1, *_ = data
+    own = base(model=Own, model_params=None, optimizer="sgd", method="unbiased")
+    with pytest.raises(NonFiniteRiskError) as caught:
+        UUClassifierCV(own, {"lr": [1e-3, 1e38]}).fit_sets(X0, X1)
+    assert caught.value.__notes__ == ["This happened with lr=1e+38; take it out of param_grid."]
+
+
+def test_refinement_starts_from_the_best(data):
+    X0, X1, *_ = data
+    search = UUClassifierCV(base(rounds=1), GRID).fit_sets(X0, X1)
+    rounds = search.best_estimator_.refinement_
+    best = next(one for one in search.candidates_ if one.rank == 1)
+    assert rounds[0].judgement == best.judgement
+    assert len(rounds) == 2
+
+
+def test_defaults():
+    search = UUClassifierCV(base(members=1, epochs=1))
+    assert len(search._settings(search._base())) == 18
+    assert search._base().members == 5
+    other = UUClassifierCV(base(method="abs"))
+    assert [set(params) for params in other._settings(other._base())] == [{"lr"}] * 3
+    assert set(DEFAULT_GRID) == {"slope", "lr"}
+    assert clone(search).get_params()["estimator"].epochs == 1
+    assert isinstance(search.estimator, UUClassifier)
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"rate": [1]}, "param_grid cannot search 'rate'; it may hold .*batch_size"),
+        ({"members": [2, 3]}, "param_grid cannot search 'members'"),
+        ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
+        ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
+        ({"lr": []}, r"param_grid\['lr'\] must be a list"),
+        ({"lr": [0.1, -1.0]}, "lr must be a number above 0, got -1.0"),
+    ],
+)
+def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch):
+    monkeypatch.setattr(module, "_cross_fit_all", lambda *_: pytest.fail("work was done"))
+    with pytest.raises(ValueError, match=message):
+        UUClassifierCV(base(), grid).fit_sets(*data[:2])
+
+
+def test_only_its_own_estimator():
+    with pytest.raises(TypeError, match="estimator must be a UUClassifier, got Own"):
+        UUClassifierCV(Own(2)).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
