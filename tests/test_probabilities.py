@@ -132,3 +132,65 @@ def test_calibration_needs_rows_that_were_held_out(problem):
         UUClassifier((0.8, 0.3), calibrated=True).fit_sets(*problem["sets"])
     with pytest.raises(ValueError, match="no row of set 1"):
         fitted(problem, epochs=1).calibrate(problem["X"][:5], np.zeros(5))
+
+
+# ------------------------------------------------------------------------------------------ nothing known but the order
+
+
+def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path):
+    X, sets = problem["held_out"]
+    ranker = UUClassifier(None, method="biased", model="linear", lr=0.03, epochs=60, batch_size=500, random_state=0)
+    ranker.fit_sets(*problem["sets"])
+    known = UUClassifier(
+        (0.8, 0.3), 0.4, method="biased", model="linear", lr=0.03, epochs=60, batch_size=500, random_state=0
+    ).fit_sets(*problem["sets"])
+    np.testing.assert_array_equal(ranker.decision_function(X), known.decision_function(X))
+    assert roc_auc_score(problem["y"], ranker.decision_function(problem["X"])) > 0.95
+    for use in (ranker.predict, ranker.predict_proba, lambda rows: ranker.score(rows, sets[: len(rows)])):
+        with pytest.raises(ValueError, match="call with_priors"):
+            use(X)
+    for use in (lambda: ranker.evaluate(X, sets=sets), lambda: ranker.calibrate(X, sets), lambda: ranker.retarget(0.2)):
+        with pytest.raises(ValueError, match="call with_priors"):
+            use()
+    assert "their shares of positives are unknown" in ranker.summary()
+    ranker.save(tmp_path / "model")
+    ranker = UUClassifier.load(tmp_path / "model")
+    assert ranker.set_priors is None
+
+    ready = ranker.with_priors((0.8, 0.3), 0.4, X, sets)
+    assert ranker.set_priors is None
+    assert calibration_error(ready.predict_proba(problem["X"])[:, 1], problem["y"]) < 0.025
+    assert (ready.predict(problem["X"]) == problem["y"]).mean() > 0.88
+    assert ready.evaluate(X, sets=sets).accuracy.value == pytest.approx(0.9, abs=0.05)
+    assert "80.0% positive" in ready.summary()
+
+
+def test_epochs_and_members_need_no_priors(problem):
+    settings = {"model": "linear", "lr": 0.03, "epochs": 40, "batch_size": 500, "random_state": 0, "keep": "best"}
+    kept = UUClassifier(None, method="biased", validation_fraction=0.2, **settings).fit_sets(*problem["sets"])
+    assert kept.history_.kept_epoch
+    several = UUClassifier(None, method="biased", members=3, **settings).fit_sets(*problem["sets"])
+    assert several.cross_fitted_ is None
+    assert roc_auc_score(problem["y"], several.decision_function(problem["X"])) > 0.95
+    assert "their shares of positives are unknown" in several.summary()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "abs"}, "set_priors=None serves method='biased' alone, got method='abs'"),
+        ({"calibrated": True, "validation_fraction": 0.2}, "set_priors is None; set calibrated=False"),
+        ({"members": 2, "rounds": 1}, "set_priors is None; set calibrated=False and rounds=0"),
+    ],
+)
+def test_what_takes_priors_is_refused_without(problem, changes, message):
+    with pytest.raises(ValueError, match=message):
+        UUClassifier(None, **{"method": "biased"} | changes).fit_sets(*problem["sets"])
+
+
+def test_other_priors_after_training(problem):
+    classifier = fitted(problem, loss="sigmoid")
+    moved = classifier.with_priors((0.75, 0.35), 0.3, *problem["held_out"])
+    assert (moved.set_priors, moved.target_prior) == ((0.75, 0.35), 0.3)
+    assert classifier.set_priors == (0.8, 0.3)
+    assert classifier.scaling_ is None

@@ -162,6 +162,11 @@ def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch)
         UUClassifierCV(base(), grid).fit_sets(*data[:2])
 
 
+def test_priors_are_needed():
+    with pytest.raises(ValueError, match="a search compares accuracies, which take set_priors; got None"):
+        UUClassifierCV(UUClassifier(None, method="biased")).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
+
+
 def test_only_its_own_estimator():
     with pytest.raises(TypeError, match="estimator must be a UUClassifier, got Own"):
         UUClassifierCV(Own(2)).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))

@@ -35,8 +35,9 @@ class UUClassifier(TrainableClassifier):
 
     Parameters
     ----------
-    set_priors : (θ, θ′)
-        Share of positives in set 0 and in set 1; any order, but different.
+    set_priors : (θ, θ′), or None
+        Share of positives in set 0 and in set 1; any order, but different. None, with ``method="biased"``, where
+        nothing is known but that set 0 is the richer: rows are then ranked, and `with_priors` adds the rest later.
     target_prior : float
         π, the share of positives where the classifier will be used.
     method : str or pair
@@ -141,7 +142,7 @@ class UUClassifier(TrainableClassifier):
 
     def __init__(
         self,
-        set_priors: Sequence[float],
+        set_priors: Sequence[float] | None,
         target_prior: float = 0.5,
         *,
         method: MethodLike = "leaky_relu",

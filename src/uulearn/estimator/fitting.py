@@ -31,6 +31,8 @@ from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.holding import Positions
 from uulearn.training.loop import Callback
 
+PURE = (1.0, 0.0)
+
 
 class Work(NamedTuple):
     """What there is to do, read and checked."""
@@ -118,10 +120,16 @@ class TrainableClassifier(TrainedClassifier):
 
     @property
     def _priors(self) -> tuple[float, float]:
-        return float(self.set_priors[0]), float(self.set_priors[1])
+        """(θ, θ′); where they are unknown, those under which telling the sets apart is telling the classes apart."""
+        return PURE if self.set_priors is None else (float(self.set_priors[0]), float(self.set_priors[1]))
 
     def _hold_out(self, data: TwoSets, given: TwoSets | None, seed: int) -> tuple[TwoSets, TwoSets | None]:
         """The rows to train on, and those to judge by."""
+        if self.set_priors is None and (self.calibrated or self.rounds):
+            raise ValueError(
+                "probabilities and refinement take the sets' shares of positives, and set_priors is None; set "
+                "calibrated=False and rounds=0, and call with_priors once the shares are known."
+            )
         if self.rounds and self.members == 1:
             raise ValueError(
                 f"rounds={self.rounds} of refinement sort rows by models that have not seen them, for which members "
@@ -200,7 +208,8 @@ class TrainableClassifier(TrainedClassifier):
         scores, sets = torch.cat(refined.scores), np.repeat([0, 1], sizes)
         if self.calibrated:
             self.scaling_ = self._scaled(scores, sets)
-        self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
+        if self.set_priors is not None:
+            self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
 
     def _train_members(
         self,

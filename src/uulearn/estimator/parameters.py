@@ -91,7 +91,13 @@ RULES: dict[str, Rule] = {
 
 def check_parameters(parameters: dict[str, Any]) -> None:
     """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
-    check_set_priors(parameters["set_priors"])
+    if parameters["set_priors"] is not None:
+        check_set_priors(parameters["set_priors"])
+    elif parameters["method"] != "biased":
+        raise ValueError(
+            f"set_priors=None serves method='biased' alone, got method={parameters['method']!r}; without priors only "
+            "the sets can be told apart, which ranks rows by how positive they look."
+        )
     check_target_prior(parameters["target_prior"])
     check_slope(parameters["slope"])
     get_method(parameters["method"], parameters["slope"])

@@ -13,21 +13,8 @@ if TYPE_CHECKING:
 
 def summarize(classifier: UUClassifier) -> str:
     """The lines that `UUClassifier.summary` gives."""
-    theta, theta_prime = classifier.set_priors
-    richer = 0 if theta > theta_prime else 1
-    n, n_prime = classifier.set_sizes_
-    a, b, c, d = uu_coefficients(classifier.set_priors, classifier.target_prior)
-    cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
-    method = get_method(classifier.method, classifier.slope)
-    slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
     history = classifier.history_
-    lines = [
-        f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive",
-        f"set {richer} was taken as the richer in positives; the rows alone cannot tell, so check that it is",
-        f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
-        f"d = {d:.4g}; the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
-        f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}",
-    ]
+    lines = _assumed(classifier)
     if classifier.scaling_ is not None:
         lines.append("calibrated without labels: scores are log-odds, probabilities mean what they say")
     if classifier.cross_fitted_ is not None:
@@ -67,3 +54,28 @@ def summarize(classifier: UUClassifier) -> str:
         "labels were passed for evaluation; training did not use them" if history.labels_used else "no label was used"
     )
     return "\n".join(lines)
+
+
+def _assumed(classifier: UUClassifier) -> list[str]:
+    """What the sets were taken for, and what that costs."""
+    n, n_prime = classifier.set_sizes_
+    method = get_method(classifier.method, classifier.slope)
+    slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
+    how = f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}"
+    if classifier.set_priors is None:
+        return [
+            f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their shares of positives are unknown",
+            "set 0 was taken as the richer in positives; the rows alone cannot tell, so check that it is",
+            how,
+        ]
+    theta, theta_prime = classifier.set_priors
+    a, b, c, d = uu_coefficients(classifier.set_priors, classifier.target_prior)
+    cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
+    return [
+        f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive",
+        f"set {int(theta < theta_prime)} was taken as the richer in positives; the rows alone cannot tell, so check "
+        "that it is",
+        f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
+        f"d = {d:.4g}; the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
+        how,
+    ]

@@ -19,7 +19,7 @@ from uulearn.estimator import guards, inputs
 from uulearn.metrics import Judgement, judge, judge_labelled
 from uulearn.models import IMAGE_MODELS, ModelLike
 from uulearn.risk import get_loss, uu_risk
-from uulearn.risk.coefficients import check_target_prior
+from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction
 from uulearn.training import Rows, score_rows
@@ -30,7 +30,7 @@ from uulearn.training.scoring import module_device
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The half of `uulearn.UUClassifier` that uses a trained model; the other half trains it."""
 
-    set_priors: Sequence[float]
+    set_priors: Sequence[float] | None
     target_prior: float
     method: MethodLike
     slope: float
@@ -52,6 +52,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        self._known_priors()
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -62,6 +63,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `predict` changes.
         """
         check_is_fitted(self, "model_")
+        self._known_priors()
         scores = self._scores(self._read(X, "X")).double()
         if self.scaling_ is None:
             positive = get_loss(self.loss).probability(scores).numpy()
@@ -85,7 +87,28 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _scaled(self, scores: Tensor, sets: NDArray[np.int64]) -> Scaling:
-        return fit_scaling(scores.double().numpy(), sets, self.set_priors, self.target_prior)
+        return fit_scaling(scores.double().numpy(), sets, self._known_priors(), self.target_prior)
+
+    def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
+        """The same classifier for other shares of positives in the sets, without training again.
+
+        A copy, calibrated with these priors by rows of both sets that were not trained on. It is what a classifier
+        trained without priors (``set_priors=None``) needs before it can predict; this one stays as it is.
+        """
+        check_is_fitted(self, "model_")
+        known = copy.copy(self)
+        known.set_priors = check_set_priors(set_priors)
+        known.target_prior = check_target_prior(target_prior)
+        return known.calibrate(X, sets)
+
+    def _known_priors(self) -> Sequence[float]:
+        if self.set_priors is None:
+            raise ValueError(
+                "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which of "
+                "them are positive depends on the sets' shares of positives; call with_priors(set_priors, "
+                "target_prior, X, sets) once they are known."
+            )
+        return self.set_priors
 
     def retarget(self, target_prior: float) -> Self:
         """The same classifier for where another share is positive, without training again.
@@ -94,6 +117,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         as it is. It takes probabilities: those of a calibrated classifier, or of the logistic loss.
         """
         check_is_fitted(self, "model_")
+        self._known_priors()
         scaling = self.scaling_
         if scaling is None:
             if get_loss(self.loss).name != "logistic" or get_method(self.method, self.slope).name == "biased":
@@ -138,7 +162,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         if labels is not None:
             return judge_labelled(scores, inputs.read_labels(labels, len(scores)))
-        return judge(scores, inputs.read_sets(sets, len(scores)), self.set_priors, self.target_prior)
+        return judge(scores, inputs.read_sets(sets, len(scores)), self._known_priors(), self.target_prior)
 
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy at class prior π estimated without labels, from rows of both sets.
@@ -147,21 +171,23 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with close priors, it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset:
         scorers such as ``"accuracy"`` would compare predicted classes with sets.
         """
+        priors = self._known_priors()
         scores = self.decision_function(X)
         membership = inputs.read_sets(sets, len(scores))
         inputs.check_both_sets(membership)
         risk = uu_risk(
             torch.from_numpy(scores),
             membership,
-            self.set_priors,
+            priors,
             self.target_prior,
             loss="zero_one",
             method="unbiased",
         )
         accuracy = 1 - risk.unbiased.item()
         n1 = int(membership.sum())
-        priors = (float(self.set_priors[0]), float(self.set_priors[1]))
-        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(membership) - n1, n1))
+        guards.warn_if_suspicious(
+            accuracy, (float(priors[0]), float(priors[1])), self.target_prior, (len(membership) - n1, n1)
+        )
         return accuracy
 
     def _read(self, X: Any, name: str, reset: bool = False) -> Rows:

@@ -112,6 +112,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"estimator must be a UUClassifier, got {type(self.estimator).__name__}.")
         base = clone(self.estimator)
         assert isinstance(base, UUClassifier)
+        if base.set_priors is None:
+            raise ValueError(
+                "a search compares accuracies, which take set_priors; got None, pass for example (0.8, 0.2)."
+            )
         return base.set_params(members=FOLDS) if base.members == 1 else base
 
     def _settings(self, base: UUClassifier) -> list[dict[str, Any]]:
@@ -137,13 +141,13 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = _cross_fit_all(tried, work, pooled, folds)
         sets = np.repeat([0, 1], pooled.sizes)
         scores = [torch.cat(one.scores).numpy() for one in fitted]
-        judged = [judge(s, sets, base.set_priors, base.target_prior) for s in scores]
+        judged = [judge(s, sets, base._priors, base.target_prior) for s in scores]
         order = np.argsort([-one.accuracy.value for one in judged], kind="stable")
         best = int(order[0])
         ranks = np.empty(len(order), dtype=int)
         ranks[order] = np.arange(1, len(order) + 1)
         self.candidates_ = [
-            Candidate(params, one, uu_gain(scores[best], own, sets, base.set_priors, base.target_prior), int(rank))
+            Candidate(params, one, uu_gain(scores[best], own, sets, base._priors, base.target_prior), int(rank))
             for params, one, own, rank in zip(settings, judged, scores, ranks, strict=True)
         ]
         self.best_params_ = settings[best]
