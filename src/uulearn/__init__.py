@@ -5,7 +5,8 @@
 UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 
 `UURisk` is the criterion for your own loop, `UUClassifier` the scikit-learn estimator, `datasets.make_sets` draws two
-unlabeled sets from labelled data. Every name is imported on first use, so that those who want only the loss do not
+unlabeled sets from labelled data. `metrics` judges without labels, `selection` chooses, `calibration` gives
+probabilities, `priors` finds the shares of positives, `theory` plans. Every name is imported on first use, so that those who want only the loss do not
 wait for scikit-learn, and the command line answers ``--help`` without waiting for torch.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uulearn._version import __version__
 
 if TYPE_CHECKING:
-    from uulearn import datasets, exceptions, models, risk, training
+    from uulearn import calibration, datasets, exceptions, metrics, models, priors, risk, selection, theory, training
     from uulearn.estimator import UUClassifier
     from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, uu_coefficients, uu_risk
 
@@ -25,17 +26,24 @@ __all__ = [
     "UURisk",
     "UURiskParts",
     "__version__",
+    "calibration",
     "datasets",
     "exceptions",
+    "metrics",
     "models",
     "pn_risk",
+    "priors",
     "risk",
+    "selection",
+    "theory",
     "training",
     "uu_coefficients",
     "uu_risk",
 ]
 
-_MODULES = {"datasets", "exceptions", "models", "risk", "training"}
+_MODULES = {
+    "calibration", "datasets", "exceptions", "metrics", "models", "priors", "risk", "selection", "theory", "training",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -33,6 +33,14 @@ class SuspiciousScoreWarning(UUWarning):
     """An accuracy estimated from two sets is far below chance: labels in place of sets, or swapped priors."""
 
 
+class UnidentifiedPriorsWarning(UUWarning):
+    """The data leave the shares of positives open, or fix them only roughly."""
+
+
+class NotAMixtureWarning(UUWarning):
+    """Target rows are not a mixture of the classes that the two sets are mixtures of."""
+
+
 class NonFiniteRiskError(ArithmeticError):
     """Training produced a risk or a weight that is not a finite number."""
 

@@ -1,0 +1,146 @@
+"""``uulearn priors`` as a user meets it."""
+
+import json
+import shlex
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from uulearn.cli import main
+from uulearn.cli.priors import read_sets, run_priors
+from uulearn.priors import estimate_set_priors
+
+
+@pytest.fixture
+def uulearn(monkeypatch, capsys):
+    """The command in this process: its exit code, its output, its errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["uulearn", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code, *capsys.readouterr()
+
+    return call
+
+
+def rows(rng, n, share, distance):
+    y = rng.random(n) < share
+    return rng.normal(size=(n, 3)) + np.where(y, distance / 2, -distance / 2)[:, None]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("priors")
+    rng = np.random.default_rng(0)
+    X0, X1 = rows(rng, 500, 0.9, 2.5), rows(rng, 600, 0.2, 2.5)
+    pd.DataFrame(X0, columns=["a", "b", "c"]).to_csv(folder / "A.csv", index=False)
+    pd.DataFrame(X1, columns=["a", "b", "c"])[["c", "a", "b"]].to_csv(folder / "B.csv", index=False)
+    np.save(folder / "A.npy", X0)
+    np.save(folder / "B.npy", X1)
+    np.save(folder / "alike.npy", rows(rng, 500, 0.9, 2.5))
+    np.save(folder / "few.npy", X1[:50])
+    np.save(folder / "narrow.npy", X1[:, :2])
+    np.save(folder / "flat.npy", X1[:, 0])
+    (folder / "other.csv").write_text("a,b,d\n1,2,3\n")
+    (folder / "text.csv").write_text("a,b,c\n1,2,x\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(files):
+    return estimate_set_priors(np.load(files / "A.npy"), np.load(files / "B.npy"), random_state=0)
+
+
+def test_estimates_with_intervals_how_and_what_is_next(uulearn, files, expected):
+    code, printed, errors = uulearn("priors", files / "A.csv", files / "B.csv")
+    assert (code, errors) == (0, "")
+    for line, name, size, share, (low, high) in zip(
+        printed.splitlines()[1:3], ("A.csv", "B.csv"), (500, 600), expected.set_priors, expected.intervals,
+        strict=True,
+    ):  # fmt: skip
+        assert line.split() == [
+            "set",
+            line.split()[1],
+            name,
+            str(size),
+            *f"{share:.1%} {low:.1%} to {high:.1%}".split(),
+        ]
+    text = " ".join(printed.split())
+    assert f"set 0 is at least {expected.bounds.richer_at_least:.1%} positive" in text
+    assert "warning" not in text
+    assert "which rows cannot tell" in text
+    assert f"AUC {expected.set_auc:.3f}" in text
+    command = next(line for line in printed.splitlines() if line.startswith("  uulearn plan"))
+    code, _, errors = uulearn(*shlex.split(command)[1:])
+    assert (code, errors) == (0, "")
+
+
+def test_json_holds_the_estimate(files, expected, capsys):
+    run_priors(files / "A.npy", files / "B.npy", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["set_priors"] == list(expected.set_priors)
+    assert found["intervals"] == [list(interval) for interval in expected.intervals]
+    assert found["bounds"] == expected.bounds._asdict()
+    assert (found["identified"], found["concern"], found["richer"]) == (True, None, 0)
+
+
+def test_sets_that_do_not_fix_their_shares_warn_in_words(files, capsys):
+    run_priors(files / "A.npy", files / "alike.npy")
+    text = " ".join(capsys.readouterr().out.split())
+    assert (
+        "warning: the two sets do not fix their shares of positives: rows of the two sets cannot be told apart" in text
+    )
+    assert "next: label some rows of each file" in text
+    assert "uulearn plan" not in text
+
+
+def test_shares_that_are_unknown_are_said_to_be(files, capsys):
+    """A file against itself: every row has a copy in the other set, and the ratio is 1 everywhere."""
+    run_priors(files / "A.npy", files / "A.npy")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["set", "0", "A.npy", "500", "unknown", "0.0%", "to", "100.0%"]
+    run_priors(files / "A.npy", files / "A.npy", as_json=True)
+    assert json.loads(capsys.readouterr().out)["set_priors"] is None
+
+
+def test_columns_are_matched_by_name(files):
+    X0, X1 = read_sets(files / "A.csv", files / "B.csv")
+    np.testing.assert_allclose(X1, np.load(files / "B.npy"))
+    np.testing.assert_allclose(X0, np.load(files / "A.npy"))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("A.csv", "none.csv"), "none.csv is not a file"),
+        (("A.csv", "other.csv"), r"other.csv lacks the column 'c' that the other file has"),
+        (("other.csv", "A.csv"), r"A.csv lacks the column 'd'"),
+        (("A.csv", "text.csv"), r"'x' in row 1, column c is not a finite number"),
+        (("A.npy", "narrow.npy"), r"A.npy has 3 columns and .*narrow.npy has 2"),
+        (("A.npy", "flat.npy"), r"flat.npy must be rows of columns, got an array of shape \(600,\)"),
+        (("A.npy", "few.npy"), r"set 1 has 50 rows.*at least 100"),
+    ],
+)
+def test_bad_files_get_one_sentence(files, names, text):
+    with pytest.raises(ValueError, match=text):
+        run_priors(*(files / name for name in names))
+
+
+def test_an_error_is_one_line_and_exit_code_2(uulearn, files):
+    code, printed, errors = uulearn("priors", files / "A.npy", files / "narrow.npy")
+    assert (code, printed) == (2, "")
+    assert errors.startswith("error: ")
+    assert len(errors.splitlines()) == 1
+    assert uulearn("priors", files / "A.npy", files / "B.npy", "--richer", 2)[0] == 2
+
+
+def test_options_of_the_command_reach_the_estimator(uulearn, files):
+    code, printed, _ = uulearn("priors", files / "A.npy", files / "B.npy", "--richer", 1, "--seed", 7, "--json")
+    again = estimate_set_priors(np.load(files / "A.npy"), np.load(files / "B.npy"), richer=1, random_state=7)
+    assert code == 0
+    found = json.loads(printed)
+    assert found["set_priors"] == list(again.set_priors)
+    assert found["intervals"] == [list(interval) for interval in again.intervals]
