@@ -6,8 +6,10 @@ UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 
 `UURisk` is the criterion for your own loop, `UUClassifier` the scikit-learn estimator, `datasets.make_sets` draws two
 unlabeled sets from labelled data. `metrics` judges without labels, `selection` chooses, `calibration` gives
-probabilities, `priors` finds the shares of positives, `theory` plans. Every name is imported on first use, so that those who want only the loss do not
-wait for scikit-learn, and the command line answers ``--help`` without waiting for torch.
+probabilities, `priors` finds the shares of positives, `theory` plans.
+
+Every name is imported on first use, so that those who want only the loss do not wait for scikit-learn, and the command
+line answers ``--help`` without waiting for torch.
 """
 
 import importlib

@@ -185,11 +185,11 @@ def prior_sensitivity(
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 2000)
     >>> y = rng.random(4000) < np.where(sets == 0, 0.8, 0.2)  # what nobody knows
-    >>> X = rng.normal(size=(4000, 2)) + 1.5 * (2 * y[:, None] - 1)
-    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=60, random_state=0)
+    >>> X = rng.normal(size=(4000, 2)) + 2 * y[:, None] - 1
+    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", loss="sigmoid", lr=0.05, epochs=60, random_state=0)
     >>> found = prior_sensitivity(clf, X, sets, errors=(-0.1, 0.1))
-    >>> [f"{row.assumption.name}: {row.shown.value:.2f}, {row.differing:.1%} differ" for row in found.along("theta")]
-    >>> print(found.conclusion)
+    >>> [(row.assumption.name, round(row.shown.value, 2), round(row.differing, 2)) for row in found.along("theta")]
+    [('θ − 0.1', 1.02, 0.01), ('your guess', 0.93, 0.0), ('θ + 0.1', 0.87, 0.0)]
     """
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
