@@ -1,5 +1,7 @@
 """Calibrated without labels, moved to another prior, judged with and without labels."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.special import expit, logit
@@ -25,7 +27,18 @@ def problem():
     return {"sets": (X0, X1), "held_out": held_out, "X": X_test, "y": y_test, "true": 1.6 * X_test.sum(1)}
 
 
+TRAINED = {}
+
+
 def fitted(problem, **changes):
+    """A classifier of one's own; the same settings are trained once."""
+    key = tuple(sorted(changes.items()))
+    if key not in TRAINED:
+        TRAINED[key] = train(problem, **changes)
+    return copy.deepcopy(TRAINED[key])
+
+
+def train(problem, **changes):
     settings = {"model": "linear", "lr": 0.03, "epochs": 60, "batch_size": 500, "random_state": 0, "target_prior": 0.4}
     given = {"validation_data": problem["held_out"]} if changes.get("calibrated") else {}
     return UUClassifier((0.8, 0.3), **settings | changes).fit_sets(*problem["sets"], **given)

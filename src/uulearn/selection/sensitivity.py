@@ -211,7 +211,8 @@ def prior_sensitivity(
     _warn_of_data(kept, guess, test, seed)
 
     study = _Study(plain.set_params(random_state=seed), rows, _numbers(kept), _numbers(held_out), test)
-    stacked = plain.members == 1 and can_be_stacked(plain.model, data, plain._options(seed))
+    # A single member has no rounds of refinement: `fit` refuses them.
+    stacked = plain.members == 1 and not plain.rounds and can_be_stacked(plain.model, data, plain._options(seed))
     results = dict(zip(assumed, study.together(assumed) if stacked else study.one_by_one(assumed), strict=True))
     return Sensitivity(
         rows=tuple(_judged(results, study)),
@@ -377,6 +378,8 @@ class _Study(NamedTuple):
                 try:
                     own.fit(X, sets, validation_data=held_out)
                 except NonFiniteRiskError:
+                    if not scored:  # the guess itself
+                        raise
                     scored.append(own.history_.stop_reason)
                     continue
             scored.append(_Scored(own.decision_function(table), None if test is None else own.decision_function(test)))
