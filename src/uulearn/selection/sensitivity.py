@@ -297,7 +297,7 @@ def check_errors(errors: Sequence[float]) -> list[float]:
     """The errors in rising order, or a ValueError that names what is wrong with them."""
     values = list(errors) if isinstance(errors, Sequence | np.ndarray) and not isinstance(errors, str) else [errors]
     for value in values:
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0 < abs(float(value)) < 1:
+        if not isinstance(value, Real) or not 0 < abs(float(value)) < 1:
             raise ValueError(
                 f"errors must be numbers between -1 and 1 other than 0, got {value!r}; they are added to a share of "
                 "positives, for example errors=(-0.1, -0.05, 0.05, 0.1)."
