@@ -6,7 +6,8 @@ UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 
 `UURisk` is the criterion for your own loop, `UUClassifier` the scikit-learn estimator, `datasets.make_sets` draws two
 unlabeled sets from labelled data. `metrics` judges without labels, `selection` chooses, `calibration` gives
-probabilities, `priors` finds the shares of positives, `theory` plans.
+probabilities, `priors` finds the shares of positives, `surrogate` makes any classifier learn from two or more sets,
+`theory` plans.
 
 Every name is imported on first use, so that those who want only the loss do not wait for scikit-learn, and the command
 line answers ``--help`` without waiting for torch.
@@ -18,7 +19,19 @@ from typing import TYPE_CHECKING, Any
 from uulearn._version import __version__
 
 if TYPE_CHECKING:
-    from uulearn import calibration, datasets, exceptions, metrics, models, priors, risk, selection, theory, training
+    from uulearn import (
+        calibration,
+        datasets,
+        exceptions,
+        metrics,
+        models,
+        priors,
+        risk,
+        selection,
+        surrogate,
+        theory,
+        training,
+    )
     from uulearn.estimator import UUClassifier
     from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, uu_coefficients, uu_risk
 
@@ -37,6 +50,7 @@ __all__ = [
     "priors",
     "risk",
     "selection",
+    "surrogate",
     "theory",
     "training",
     "uu_coefficients",
@@ -44,7 +58,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "calibration", "datasets", "exceptions", "metrics", "models", "priors", "risk", "selection", "theory", "training",
+    "calibration", "datasets", "exceptions", "metrics", "models", "priors", "risk", "selection", "surrogate", "theory",
+    "training",
 }  # fmt: skip
 
 
