@@ -222,6 +222,7 @@ def test_an_estimate_is_a_number_and_reads_well():
     estimate = Estimate(0.9, 0.01, (0.88, 0.92), 0.9)
     assert float(estimate) == 0.9
     assert str(estimate) == "0.900 (90% interval 0.880 to 0.920)"
+    assert "99.9% interval" in str(Estimate(0.9, 0.01, (0.87, 0.93), 0.999))
 
 
 def test_lists_columns_and_tensors_are_taken():

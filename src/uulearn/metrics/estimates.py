@@ -38,7 +38,7 @@ class Estimate:
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"{self.value:.3f} ({self.confidence:.0%} interval {low:.3f} to {high:.3f})"
+        return f"{self.value:.3f} ({100 * self.confidence:g}% interval {low:.3f} to {high:.3f})"
 
 
 def check_confidence(confidence: float) -> float:

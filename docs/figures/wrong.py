@@ -1,0 +1,749 @@
+"""The pictures and the numbers of ``docs/what-can-go-wrong.md``.
+
+``python docs/figures/wrong.py docs/images`` draws the pictures and prints every number that the page states. Each
+``measure_…`` function is an experiment of its own, which the tests repeat with smaller sizes. All rows are Gaussian, in
+every column with mean ``SHIFT`` for positive rows and ``-SHIFT`` for negative ones, so that the truth is known: with
+ten columns no classifier is better than 94.3%.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import cross_val_predict, train_test_split
+
+from uulearn import UUClassifier, uu_coefficients
+from uulearn.exceptions import NonFiniteRiskError, SwappedPriorsWarning
+from uulearn.metrics import uu_accuracy, uu_auc, uu_rates
+from uulearn.theory import plan_rows
+from uulearn.training import History, TrainingOptions
+from uulearn.training.stack import Run, StackTrainer
+
+Table = NDArray[np.float32]
+Numbers = NDArray[np.float64]
+Sets = NDArray[np.int64]
+Priors = tuple[float, float]
+
+SHIFT, COLUMNS, TARGET = 0.5, 10, 0.5
+TRUE, ESTIMATE, FLATTERED, GREY = "#1e8449", "#2471a3", "#e08e0b", "#808080"
+METHODS = {"unbiased": "#c0392b", "leaky_relu": "#7d3c98", "abs": "#e08e0b"}
+SHADES = ("#a8a8a8", "#606060", "#000000")
+"""Of pairs of priors: the closer, the darker."""
+IMPOSSIBLE = "impossible above 1"
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "legend.fontsize": 8,
+    "legend.title_fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+# ---------------------------------------------------------------------------------------------- rows and classifiers
+
+
+def draw_rows(rng: np.random.Generator, n: int, share: float, shift: float = SHIFT, columns: int = COLUMNS) -> Any:
+    """Rows of which about that share is positive, and their labels."""
+    y = rng.random(n) < share
+    X = rng.normal(size=(n, columns)) + shift * (2 * y[:, None] - 1)
+    return X.astype(np.float32), y
+
+
+def draw_files(rng: np.random.Generator, priors: Priors, n: int, **how: Any) -> tuple[Table, Table]:
+    """Two unlabeled files of n rows each."""
+    return draw_rows(rng, n, priors[0], **how)[0], draw_rows(rng, n, priors[1], **how)[0]
+
+
+def together(X0: Table, X1: Table) -> tuple[Table, Sets]:
+    """The rows of both files, and the set of each."""
+    return np.concatenate([X0, X1]), np.repeat([0, 1], [len(X0), len(X1)])
+
+
+def classifier(priors: Priors, seed: int = 0, **options: Any) -> UUClassifier:
+    """A classifier for where half of the rows are positive."""
+    return UUClassifier(priors, TARGET, random_state=seed, progress=False, **options)
+
+
+def linear(**options: Any) -> dict[str, Any]:
+    """Options of a linear model that is trained to the end."""
+    return {"model": "linear", "lr": 0.03, "epochs": 100} | options
+
+
+def perceptron(*hidden: int, **options: Any) -> dict[str, Any]:
+    """Options of a perceptron with hidden layers of these widths."""
+    return {"model_params": {"hidden": hidden}} | options
+
+
+def right(fitted: UUClassifier, labelled: Any) -> float:
+    """Share of labelled rows that are predicted right."""
+    X, y = labelled
+    return float((fitted.predict(X) == y).mean())
+
+
+# ------------------------------------------------------------------------------------------------- 1, 6: overfitting
+
+
+class Watched(NamedTuple):
+    """A run's history, and the accuracy estimated after every epoch on the very rows that it was trained on."""
+
+    history: History
+    on_training_rows: list[float]
+
+    @property
+    def on_held_out_rows(self) -> list[float]:
+        """The same on rows of both sets that were held out."""
+        return [1 - error for error in self.history.column("validation_zero_one")]
+
+
+def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> dict[str, Watched]:
+    """The unbiased and a corrected method on the same rows."""
+    rng = np.random.default_rng(0)
+    priors = (0.7, 0.3)
+    X, sets = together(*draw_files(rng, priors, n))
+    held_out, test = together(*draw_files(rng, priors, n)), draw_rows(rng, 5000, TARGET)
+    rows, runs = torch.from_numpy(X), {}
+    for method in ("unbiased", "leaky_relu"):
+        seen: list[float] = []
+
+        def look(_: dict[str, Any], model: Any, seen: list[float] = seen) -> None:
+            with torch.no_grad():
+                seen.append(uu_accuracy(model(rows), sets, priors, TARGET).value)
+
+        fitted = classifier(priors, **perceptron(width, width, method=method, keep="best", epochs=epochs))
+        fitted.fit(X, sets, validation_data=held_out, test_data=test, callback=look)
+        runs[method] = Watched(fitted.history_, seen)
+    return runs
+
+
+class Copies(NamedTuple):
+    """Accuracy estimated on held-out rows when rows have copies, and the truth about the same models."""
+
+    split_by_row: float
+    true_split_by_row: float
+    copies_together: float
+    true_copies_together: float
+
+
+def measure_copies(distinct: int = 300, seeds: int = 10, epochs: int = 100) -> Copies:
+    """Files in which every row stands three times on average, cut in two: row by row, and with copies on one side."""
+    priors, found = (0.8, 0.2), []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        X, sets = together(
+            *(file[rng.integers(0, distinct, 3 * distinct)] for file in draw_files(rng, priors, distinct))
+        )
+        test = draw_rows(rng, 5000, TARGET)
+        how = perceptron(50, 50, epochs=epochs)
+        X_fit, X_held, sets_fit, sets_held = train_test_split(X, sets, test_size=0.4, stratify=sets, random_state=seed)
+        naive = classifier(priors, seed, **how).fit(X_fit, sets_fit)
+        careful = classifier(priors, seed, validation_fraction=0.4, **how).fit(X, sets)
+        estimates = naive.score(X_held, sets_held), 1 - careful.history_[-1]["validation_zero_one"]
+        found.append((estimates[0], right(naive, test), estimates[1], right(careful, test)))
+    return Copies(*np.mean(found, axis=0).tolist())
+
+
+def draw_overfitting(runs: dict[str, Watched], path: Path) -> None:
+    """Risk on the left, accuracy on the right, for both methods."""
+    figure, (left, right_panel) = panels()
+    for (method, run), size in zip(runs.items(), (10, 5), strict=True):
+        epochs, colour, name = run.history.column("epoch"), METHODS[method], method.replace("_", " ")
+        left.plot(epochs, run.history.column("unbiased"), color=colour, label=name)
+        right_panel.plot(epochs, run.history.column("test_accuracy"), color=colour, label=f"{name}, true")
+        right_panel.plot(epochs, run.on_held_out_rows, ":", color=colour, lw=1.2, label=f"{name}, held-out estimate")
+        kept = run.history.kept_epoch or len(run.history)
+        accuracy = run.history[kept - 1]["test_accuracy"]
+        right_panel.plot(kept, accuracy, "o", color=colour, ms=size, mfc="none", mew=1.5)
+    left.axhline(0, color="black", lw=0.8)
+    left.set(xlabel="epoch", title="empirical risk on the training rows", ylim=(-2.6, 0.8))
+    right_panel.set(xlabel="epoch", title="accuracy (circles: the epoch kept)", ylim=(0.75, 1))
+    left.legend(loc="lower left")
+    right_panel.legend(loc="lower center", handlelength=1.4)
+    save(figure, path)
+
+
+def draw_flattery(runs: dict[str, Watched], path: Path) -> None:
+    """Estimates on rows trained on and on rows held out, beside the truth."""
+    figure, axes = panels(sharey=True)
+    for axis, (method, run) in zip(axes, runs.items(), strict=True):
+        epochs = run.history.column("epoch")
+        shade_impossible(axis)
+        axis.plot(epochs, run.on_training_rows, color=FLATTERED, label="estimate, training rows")
+        axis.plot(epochs, run.on_held_out_rows, color=ESTIMATE, label="estimate, held-out rows")
+        axis.plot(epochs, run.history.column("test_accuracy"), color=TRUE, label="true")
+        axis.set(xlabel="epoch", title=method.replace("_", " "), ylim=(0.75, 1.1))
+    axes[0].set_ylabel("accuracy")
+    axes[0].text(3, 1.07, IMPOSSIBLE, color=GREY, fontsize=8)
+    axes[1].legend(loc="lower right")
+    save(figure, path)
+
+
+def report_overfitting(folder: Path) -> None:
+    """Sections 1 and 6."""
+    runs = measure_overfitting()
+    for method, run in runs.items():
+        true, kept, last = run.history.column("test_accuracy"), run.history.kept_epoch or 0, run.history[-1]
+        print(
+            f"1 {method}: negative in epoch {run.history.first_negative_epoch}, risk at the end {last['unbiased']:.2f}"
+        )
+        print(f"1 {method}: best {max(true):.3f} in epoch {true.index(max(true)) + 1}, ", end="")
+        print(f"kept {true[kept - 1]:.3f} in epoch {kept}, last {true[-1]:.3f}")
+        print(f"6 {method}, last epoch: training rows {run.on_training_rows[-1]:.3f}, ", end="")
+        print(f"held-out rows {run.on_held_out_rows[-1]:.3f}, true {true[-1]:.3f}")
+    print("6", rounded(measure_copies()))
+    draw_overfitting(runs, folder / "wrong-overfitting.png")
+    draw_flattery(runs, folder / "wrong-training-rows.png")
+
+
+# ------------------------------------------------------------------------------------------- 2: the order of the sets
+
+
+class Ordered(NamedTuple):
+    """A classifier trained with the priors in one order."""
+
+    priors: Priors
+    fitted: UUClassifier
+    estimate: float
+    true: float
+
+
+def measure_order(n: int = 1000) -> tuple[list[Ordered], tuple[Table, Table]]:
+    """The same two files, of two columns, with the priors in the right and in the wrong order."""
+    rng = np.random.default_rng(1)
+    plane: dict[str, Any] = {"shift": 1.0, "columns": 2}
+    files, (X, sets) = draw_files(rng, (0.8, 0.2), n, **plane), together(*draw_files(rng, (0.8, 0.2), n, **plane))
+    test, found = draw_rows(rng, 5000, TARGET, **plane), []
+    for priors in ((0.8, 0.2), (0.2, 0.8)):
+        fitted = classifier(priors, **linear()).fit_sets(*files)
+        found.append(Ordered(priors, fitted, fitted.score(X, sets), right(fitted, test)))
+    return found, files
+
+
+def measure_noticed(labels_of_each: int, draws: int = 40, n: int = 500) -> float:
+    """How often so many labelled rows of each class make uulearn notice priors in the wrong order."""
+    caught = 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        files = draw_files(rng, (0.8, 0.2), n)
+        rows, sets = together(*draw_files(rng, (1.0, 0.0), labels_of_each))
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always")
+            classifier((0.2, 0.8), **linear(epochs=1)).fit_sets(*files, test_data=(rows, 1 - sets))
+        caught += any(warning.category is SwappedPriorsWarning for warning in raised)
+    return caught / draws
+
+
+def draw_order(found: list[Ordered], files: tuple[Table, Table], path: Path) -> None:
+    """The rows of both files, and where each classifier predicts positive."""
+    figure, axes = panels(sharey=True)
+    grid = np.linspace(-4, 4, 200, dtype=np.float32)
+    places = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
+    for axis, (priors, fitted, estimate, true) in zip(axes, found, strict=True):
+        axis.contourf(grid, grid, fitted.predict(places).reshape(200, 200), levels=[0.5, 1.5], colors=["#d5ecdc"])
+        for X, colour, name in zip(files, (ESTIMATE, FLATTERED), ("file A", "file B"), strict=True):
+            axis.plot(*X[:250].T, ".", ms=3, color=colour, label=name)
+        title = f"priors {priors}: estimate {estimate:.2f}, true {true:.2f}"
+        axis.set(title=title, xlabel="column 1", xlim=(-4, 4), ylim=(-4, 4))
+    axes[0].set_ylabel("column 2")
+    axes[0].text(3.8, 3.5, "predicted positive", ha="right", color=TRUE)
+    axes[1].text(-3.8, -3.8, "predicted positive", color=TRUE)
+    axes[0].legend(loc="lower left", markerscale=3, handletextpad=0.2)
+    save(figure, path)
+
+
+def report_order(folder: Path) -> None:
+    """Section 2."""
+    found, files = measure_order()
+    for ordered in found:
+        print(f"2 priors {ordered.priors}: estimate {ordered.estimate:.3f}, true {ordered.true:.3f}")
+    for labels in (2, 4, 8):
+        print(f"2 noticed with {labels} labels of each class: {measure_noticed(labels):.0%}")
+    draw_order(found, files, folder / "wrong-order.png")
+
+
+# --------------------------------------------------------------------------------------------- 3, 4: doubt and noise
+
+
+class Doubt(NamedTuple):
+    """Classifiers trained with θ off by an error: the accuracy that is shown, and the true one; means over seeds."""
+
+    error: float
+    shown: float
+    true: float
+
+
+ERRORS = (-0.06, -0.04, -0.02, 0, 0.02, 0.04, 0.06)
+
+
+def measure_wrong_priors(
+    priors: Priors, method: str = "leaky_relu", errors: Sequence[float] = ERRORS, n: int = 8000, seeds: int = 4
+) -> list[Doubt]:
+    """Linear models trained and judged with each wrong θ."""
+    wrong = [(priors[0] + error, priors[1]) for error in errors]
+    scored = train_stack(priors, n, seeds, wrong, method)
+    found = []
+    for error, assumed, own in zip(errors, wrong, scored, strict=True):
+        shown = np.mean([uu_accuracy(scores, np.repeat([0, 1], n), assumed, TARGET).value for scores in own.held_out])
+        found.append(Doubt(error, float(shown), float(own.true.mean())))
+    return found
+
+
+def measure_held_out_bracket(error: float, method: str, n: int = 4000) -> float:
+    """The positive bracket on held-out rows of a linear model, at (0.8, 0.2) with θ off by an error."""
+    rng = np.random.default_rng(0)
+    files = draw_files(rng, (0.8, 0.2), n)
+    held_out = together(*draw_files(rng, (0.8, 0.2), n))
+    fitted = classifier((0.8 + error, 0.2), method=method, batch_size=2 * n, **linear())
+    return float(fitted.fit_sets(*files, validation_data=held_out).history_[-1]["validation_positive"])
+
+
+class Scored(NamedTuple):
+    """Of one assumption about the priors, for every seed: scores of held-out rows, and the true accuracy."""
+
+    held_out: Table
+    true: Numbers
+
+
+def train_stack(
+    priors: Priors, n: int, seeds: int, assumed: Sequence[Priors], method: str = "leaky_relu"
+) -> list[Scored]:
+    """Linear models on two files of their own for every seed, under each assumption, all in one stack."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([file for _ in range(2 * seeds) for file in draw_files(rng, priors, n)])
+    X_test, y_test = draw_rows(rng, 20_000, TARGET)
+    numbers = np.arange(len(X)).reshape(seeds, 4, n)  # of each seed: two files to train on, and two held out
+    options = TrainingOptions(epochs=100, lr=0.03, batch_size=2 * n, progress=False)
+    runs = [Run((own[0], own[1]), pair, TARGET, method, seed=k) for pair in assumed for k, own in enumerate(numbers)]
+    stack = StackTrainer(X, runs, model="linear", options=options)
+    stack.run()
+    true = ((stack.scores(X_test).numpy() > 0) == y_test).mean(1).reshape(len(assumed), seeds)
+    scores = stack.scores(X).numpy().reshape(len(assumed), seeds, -1)
+    held_out = np.stack([scores[:, k, own[2:].ravel()] for k, own in enumerate(numbers)], 1)
+    return [Scored(*pair) for pair in zip(held_out, true, strict=True)]
+
+
+class Spread(NamedTuple):
+    """At one distance of the priors, a value for every seed: true accuracy, and its estimate on held-out rows."""
+
+    true: Numbers
+    estimate: Numbers
+
+
+def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> Spread:
+    """Linear models trained and judged with the right priors."""
+    priors = (0.5 + gap / 2, 0.5 - gap / 2)
+    (own,) = train_stack(priors, n, seeds, [priors])
+    sets = np.repeat([0, 1], n)
+    return Spread(own.true, np.array([uu_accuracy(scores, sets, priors, TARGET).value for scores in own.held_out]))
+
+
+def draw_wrong_priors(found: dict[Priors, list[Doubt]], path: Path) -> None:
+    """What is shown, and what is true, against the error in θ."""
+    figure, axes = panels(sharey=True)
+    shade_impossible(axes[0])
+    for (priors, doubts), colour in zip(found.items(), SHADES, strict=True):
+        errors, shown, true = zip(*doubts, strict=True)
+        for axis, values in zip(axes, (shown, true), strict=True):
+            axis.plot(errors, values, "o-", ms=4, color=colour, label=f"{priors}")
+    axes[0].text(0.06, 1.16, IMPOSSIBLE, ha="right", color=GREY, fontsize=8)
+    axes[0].set(title="accuracy estimated without labels", xlabel="error in θ", ylabel="accuracy", ylim=(0.7, 1.2))
+    axes[1].set(title="true accuracy", xlabel="error in θ")
+    axes[1].legend(title="true priors", loc="upper right")
+    save(figure, path)
+
+
+def draw_close_priors(found: dict[float, Spread], path: Path) -> None:
+    """A point for every seed, against the distance of the priors."""
+    figure, axes = panels(sharey=True)
+    shade_impossible(axes[1])
+    titles = ("true accuracy of 20 classifiers", "their estimates, 1,000 + 1,000 held-out rows")
+    for axis, part, colour, title in zip(axes, Spread._fields, (TRUE, ESTIMATE), titles, strict=True):
+        for gap, spread in found.items():
+            values = getattr(spread, part)
+            axis.plot(np.full(len(values), gap), values, "o", ms=4, alpha=0.45, mew=0, color=colour)
+            axis.plot(gap, values.mean(), "_", ms=13, mew=2, color="black")
+        axis.set(xscale="log", title=title, xlabel="|θ − θ′|", ylim=(0.2, 1.4))
+        axis.set_xticks([0.05, 0.1, 0.2, 0.4, 1.0], ["0.05", "0.1", "0.2", "0.4", "1"])
+        axis.minorticks_off()
+    axes[0].set_ylabel("accuracy (bar: mean)")
+    axes[1].text(1, 1.33, IMPOSSIBLE, ha="right", color=GREY, fontsize=8)
+    save(figure, path)
+
+
+def report_priors(folder: Path) -> None:
+    """Sections 3 and 4."""
+    pairs = ((0.8, 0.2), (0.65, 0.35), (0.55, 0.45))
+    doubts = {priors: measure_wrong_priors(priors) for priors in pairs}
+    for priors, found in doubts.items():
+        print(f"3 {priors}:", "; ".join(f"{d.error:+.2f} shown {d.shown:.3f} true {d.true:.3f}" for d in found))
+    (unbiased,) = measure_wrong_priors((0.8, 0.2), "unbiased", errors=[-0.06])
+    print(f"3 unbiased, (0.8, 0.2): {rounded(unbiased)}")
+    for method, error in (("unbiased", 0.0), ("unbiased", -0.06), ("leaky_relu", -0.06)):
+        print(f"3 held-out bracket, {method}, {error:+.2f}: {measure_held_out_bracket(error, method):+.2f}")
+    spreads = {gap: measure_close_priors(gap) for gap in (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)}
+    for gap, (true, estimates) in spreads.items():
+        print(f"4 gap {gap:g}: true {true.min():.3f} to {true.max():.3f}, mean {true.mean():.3f}; ", end="")
+        print(f"estimates {estimates.min():.2f} to {estimates.max():.2f}, off by {(estimates - true).std():.3f}")
+    for priors in ((0.8, 0.2), (0.6, 0.4), (0.55, 0.45)):
+        print(f"4 rows of each for ±2 points at {priors}: {plan_rows(priors, TARGET).equal.set0:,}")
+    draw_wrong_priors(doubts, folder / "wrong-priors.png")
+    draw_close_priors(spreads, folder / "wrong-close.png")
+
+
+# ------------------------------------------------------------------------------- 5: a column that gives the file away
+
+
+class GivenAway(NamedTuple):
+    """What a telling column does: means over seeds."""
+
+    true: float
+    true_unbiased: float
+    estimate: float
+    true_positive_rate: float
+    false_positive_rate: float
+    auc: float
+    auc_between: float
+
+
+def draw_marked(
+    rng: np.random.Generator, n: int, share: float, strength: float, device: int | None, shift: float = SHIFT
+) -> Any:
+    """Rows with one more column that knows the device: 1 for file A, −1 for file B, None for either by chance."""
+    X, y = draw_rows(rng, n, share, shift)
+    devices = rng.choice([-1, 1], n) if device is None else np.full(n, device)
+    return np.column_stack([X, rng.normal(strength * devices)]).astype(np.float32), y
+
+
+def draw_marked_files(
+    rng: np.random.Generator, priors: Priors, n: int, strength: float, shift: float = SHIFT
+) -> tuple[Table, Table]:
+    """Two unlabeled files, each from a device of its own."""
+    X0, _ = draw_marked(rng, n, priors[0], strength, 1, shift)
+    X1, _ = draw_marked(rng, n, priors[1], strength, -1, shift)
+    return X0, X1
+
+
+def tell_apart(X: Table, sets: Sets) -> Numbers:
+    """Scores, higher for rows that look like set 0, of models that have not seen the row."""
+    model = LogisticRegression(C=0.1)
+    scores: Numbers = cross_val_predict(model, X, sets == 0, cv=2, method="decision_function")
+    return scores
+
+
+def measure_given_away(strength: float, seeds: int = 3, n: int = 1000, priors: Priors = (0.8, 0.2)) -> GivenAway:
+    """Classifiers that are used where the devices are mixed."""
+    found = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        files = draw_marked_files(rng, priors, n, strength)
+        X, sets = together(*draw_marked_files(rng, priors, n, strength))
+        test = draw_marked(rng, 5000, TARGET, strength, None)
+        how = perceptron(50, epochs=100, lr=3e-3)
+        unbiased, corrected = (
+            classifier(priors, seed, method=method, **how).fit_sets(*files) for method in ("unbiased", "leaky_relu")
+        )
+        shown = corrected.evaluate(X, sets=sets)
+        rates = (shown.true_positive_rate.value, shown.false_positive_rate.value)
+        between = roc_auc_score(sets == 0, tell_apart(X, sets))
+        accuracies = (right(corrected, test), right(unbiased, test), shown.accuracy.value)
+        found.append((*accuracies, *rates, shown.auc.value, between))
+    return GivenAway(*np.mean(found, axis=0).tolist())
+
+
+def measure_alarm(
+    strength: float, pairs: int = 200, n: int = 1000, priors: Priors = (0.8, 0.2), shift: float = SHIFT
+) -> tuple[float, float]:
+    """Share of pairs of files that raise an alarm: by the AUC between them, and by the rates at five thresholds."""
+    alarms = []
+    for seed in range(pairs):
+        X, sets = together(*draw_marked_files(np.random.default_rng(seed), priors, n, strength, shift))
+        scores = tell_apart(X, sets)
+        auc = uu_auc(scores, sets, priors)
+        alarms.append((auc.value - 3 * auc.standard_error > 1, has_impossible_rate(scores, sets, priors)))
+    by_auc, by_rates = np.mean(alarms, axis=0).tolist()
+    return by_auc, by_rates
+
+
+def has_impossible_rate(scores: Numbers, sets: Sets, priors: Priors) -> bool:
+    """Whether at some threshold the 99.9% interval of a rate lies outside [0, 1]; it is then cut to the nearer end."""
+    for threshold in np.quantile(scores, [0.1, 0.25, 0.5, 0.75, 0.9]).tolist():
+        rates = uu_rates(scores, sets, priors, threshold=threshold, confidence=0.999)
+        if any(rate.interval in ((0, 0), (1, 1)) for rate in (rates.true_positive, rates.false_positive)):
+            return True
+    return False
+
+
+def draw_given_away(found: dict[float, GivenAway], path: Path, bound: float = 0.8) -> None:
+    """Accuracy falls while the estimate rises, and the AUC between the files passes what the priors allow."""
+    figure, (left, between) = panels()
+    shade_impossible(left)
+    look = {"ms": 4, "lw": 1.6}
+    left.plot(
+        list(found), [f.estimate for f in found.values()], "o-", color=ESTIMATE, label="held-out estimate", **look
+    )
+    for part, method in (("true", "leaky_relu"), ("true_unbiased", "unbiased")):
+        name = f"true, {method.replace('_', ' ')}"
+        left.plot(
+            list(found), [getattr(f, part) for f in found.values()], "o-", color=METHODS[method], label=name, **look
+        )
+    left.set(title="accuracy", xlabel="strength of the column (σ)", ylim=(0.45, 1.45))
+    left.text(3, 1.38, IMPOSSIBLE, ha="right", color=GREY, fontsize=8)
+    left.legend(loc="upper left")
+    between.axhspan(bound, 1.02, color="#f2f2f2", zorder=0)
+    between.axhline(bound, color="black", lw=0.8)
+    between.plot(list(found), [f.auc_between for f in found.values()], "o-", color=ESTIMATE, **look)
+    between.text(3, bound - 0.03, "½ + |θ − θ′|/2: the priors allow no more", ha="right", fontsize=8)
+    between.set(title="AUC between the two files", xlabel="strength of the column (σ)", ylim=(0.6, 1.02))
+    save(figure, path)
+
+
+def report_given_away(folder: Path) -> None:
+    """Section 5."""
+    found = {strength: measure_given_away(strength) for strength in (0, 0.25, 0.5, 1, 1.5, 2, 3)}
+    for strength, figures in found.items():
+        print(f"5 strength {strength}: {rounded(figures)}")
+    for shift in (SHIFT, 1.5, 0.25):
+        print(f"5 alarms where the best accuracy is {norm.cdf(shift * COLUMNS**0.5):.3f}, by AUC and by rates:", end="")
+        print(*(f" {strength}: {measure_alarm(strength, shift=shift)}" for strength in (0.0, 0.25, 0.5, 1.0)), sep=",")
+    draw_given_away(found, folder / "wrong-device.png")
+
+
+# ----------------------------------------------------------------------------------------------- 7: batches and sizes
+
+
+BATCHES = (20, 50, 100, 200, 500, 2000)
+
+
+class Batched(NamedTuple):
+    """What training with one size of batch gave: means over seeds."""
+
+    true: float
+    bracket: float
+    """Mean of the positive bracket over the batches of the last epoch."""
+    below_zero: float
+    """Share of these batches in which it was below zero."""
+
+
+def measure_batches(method: str, size: int, seeds: int = 3, n: int = 20_000, steps: int = 400) -> Batched:
+    """So many steps at (0.6, 0.4), on so many rows that overfitting plays no part."""
+    priors, found = (0.6, 0.4), []
+    test = draw_rows(np.random.default_rng(seeds), 20_000, TARGET)
+    for seed in range(seeds):
+        files = draw_files(np.random.default_rng(seed), priors, min(n, steps * size // 2))
+        how = perceptron(30, lr=3e-3, batch_size=size, epochs=max(1, round(steps * size / (2 * n))))
+        fitted = classifier(priors, seed, method=method, **how).fit_sets(*files)
+        last = fitted.history_[-1]
+        found.append((right(fitted, test), last["positive"], last["positive_below_zero"]))
+    return Batched(*np.mean(found, axis=0).tolist())
+
+
+def measure_noise(priors: Priors, size: int, draws: int = 4000) -> float:
+    """Share of batches in which noise alone takes the positive bracket below zero, for the best possible classifier.
+
+    Its scores are the log-odds 2·SHIFT·Σx, Gaussian in either class; the loss is the logistic one.
+    """
+    rng = np.random.default_rng(0)
+    a, _, c, _ = uu_coefficients(priors, TARGET)
+    centre, spread = 2 * COLUMNS * SHIFT**2, 2 * SHIFT * COLUMNS**0.5
+    y = [rng.random((draws, size // 2)) < prior for prior in priors]
+    lost = [np.logaddexp(0, -rng.normal(centre * (2.0 * labels - 1), spread)).mean(1) for labels in y]
+    return float((a * lost[0] - c * lost[1] < 0).mean())
+
+
+def measure_uneven(sizes: tuple[int, int], seeds: int = 10) -> float:
+    """True accuracy of a linear model at (0.7, 0.3), all rows in one batch, mean over seeds."""
+    accuracies = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        X0, X1 = draw_rows(rng, sizes[0], 0.7)[0], draw_rows(rng, sizes[1], 0.3)[0]
+        fitted = classifier((0.7, 0.3), seed, batch_size=sum(sizes), **linear()).fit_sets(X0, X1)
+        accuracies.append(right(fitted, draw_rows(rng, 5000, TARGET)))
+    return float(np.mean(accuracies))
+
+
+def draw_batches(found: dict[str, list[Batched]], noise: dict[Priors, list[float]], path: Path) -> None:
+    """What small batches do, and why."""
+    figure, axes = panels()
+    for method, results in found.items():
+        accuracies = [result.true for result in results]
+        axes[0].plot(BATCHES, accuracies, "o-", ms=4, color=METHODS[method], label=method.replace("_", " "))
+    for (priors, shares), colour in zip(noise.items(), SHADES, strict=True):
+        axes[1].plot(BATCHES, shares, "o-", ms=4, color=colour, label=f"{priors}")
+    axes[0].set(title="true accuracy after 400 steps, (0.6, 0.4)", ylim=(0.88, 0.945))
+    axes[1].set(title="batches below zero by noise alone", ylim=(0, 0.55))
+    for axis in axes:
+        axis.set(xscale="log", xlabel="rows in a batch")
+        axis.set_xticks(BATCHES, [f"{size:,}" for size in BATCHES])
+        axis.minorticks_off()
+    axes[0].legend(loc="lower right")
+    axes[1].legend(title="priors", loc="lower left")
+    save(figure, path)
+
+
+def report_batches(folder: Path) -> None:
+    """Section 7."""
+    found: dict[str, list[Batched]] = {method: [] for method in METHODS}
+    for method, size in itertools.product(METHODS, BATCHES):
+        found[method].append(measure_batches(method, size))
+        print(f"7 {method}, batches of {size}: {rounded(found[method][-1])}")
+    noise = {
+        priors: [measure_noise(priors, size) for size in BATCHES] for priors in ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
+    }
+    for priors, shares in noise.items():
+        print(f"7 noise at {priors}:", ", ".join(f"{b}: {share:.1%}" for b, share in zip(BATCHES, shares, strict=True)))
+    for sizes in ((2550, 2550), (5000, 100), (200, 200)):
+        print(f"7 files of {sizes}: true {measure_uneven(sizes):.3f}")
+    draw_batches(found, noise, folder / "wrong-batches.png")
+
+
+# ----------------------------------------------------------------------------------------- 8, 9: winners and messages
+
+
+class Winner(NamedTuple):
+    """The best of many candidates by a noisy estimate: means over draws."""
+
+    shown: float
+    true: float
+    fresh: float
+    """Its estimate on rows that had no part in the choice."""
+    best: float
+    """Accuracy of the candidate that is best in truth."""
+
+
+def measure_winner(candidates: int, priors: Priors, n: int = 1000, draws: int = 400) -> Winner:
+    """Linear classifiers that differ little, judged on the same n + n rows."""
+    rng = np.random.default_rng(0)
+    found, sets = [], np.repeat([0, 1], n)
+    for _ in range(draws):
+        weights = draw_candidates(rng, candidates)
+        true = true_accuracy(weights)
+        (seen, _), (fresh, _) = (together(*draw_files(rng, priors, n)) for _ in range(2))
+        shares = (seen @ weights > 0).reshape(2, n, candidates).mean(1)
+        estimates = 0.5 + (shares[0] - shares[1]) / (2 * (priors[0] - priors[1]))  # of uu_accuracy, all at once
+        won = int(np.argmax(estimates))
+        again = uu_accuracy(fresh @ weights[:, won], sets, priors, TARGET).value
+        found.append((estimates[won], true[won], again, true.max()))
+    return Winner(*np.mean(found, axis=0).tolist())
+
+
+def draw_candidates(rng: np.random.Generator, candidates: int) -> Numbers:
+    """Weights of linear classifiers around the best ones, one column each."""
+    return 1 + 0.3 * rng.normal(size=(COLUMNS, candidates))
+
+
+def true_accuracy(weights: Numbers) -> Numbers:
+    """Of linear classifiers without intercept, in closed form."""
+    accuracies: Numbers = norm.cdf(SHIFT * weights.sum(0) / np.linalg.norm(weights, axis=0))
+    return accuracies
+
+
+class Ending(NamedTuple):
+    """How a run ended, and the categories of what was said."""
+
+    true: float
+    estimate: float
+    """On held-out rows, without labels."""
+    predicted_positive: float
+    said: list[str]
+
+
+def in_money(X: Table) -> Table:
+    """The last column in other units: 50,000 give or take 10,000."""
+    return np.column_stack([X[:, :-1], 1e4 * X[:, -1] + 5e4]).astype(np.float32)
+
+
+ENDINGS: dict[str, tuple[dict[str, Any], bool]] = {
+    "perceptron": (perceptron(50, epochs=100), False),
+    "perceptron, a column in money": (perceptron(50, epochs=100), True),
+    "linear, a column in money": ({"model": "linear", "epochs": 100}, True),
+    "linear": ({"model": "linear"}, False),
+    "linear, lr 0.03": ({"model": "linear", "lr": 0.03}, False),
+    "linear, sgd, squared loss, lr 3": ({"model": "linear", "optimizer": "sgd", "loss": "squared", "lr": 3.0}, False),
+}
+"""Options, and whether a column is in money."""
+
+
+def measure_ending(name: str, n: int = 1000) -> Ending:
+    """One of the runs that end badly or less well than they could, or one that does not."""
+    options, money = ENDINGS[name]
+    rng = np.random.default_rng(0)
+    files, (X_test, y_test) = draw_files(rng, (0.8, 0.2), n), draw_rows(rng, 5000, TARGET)
+    X, sets = together(*draw_files(rng, (0.8, 0.2), n))
+    units = in_money if money else np.asarray
+    fitted, said = classifier((0.8, 0.2), **options), []
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        try:
+            fitted.fit_sets(*map(units, files))
+        except NonFiniteRiskError as error:
+            said.append(type(error).__name__)
+        estimate = fitted.score(units(X), sets)
+    said += [warning.category.__name__ for warning in raised]
+    test = units(X_test), y_test
+    return Ending(right(fitted, test), estimate, float(fitted.predict(test[0]).mean()), said)
+
+
+def report_rest(_: Path) -> None:
+    """Sections 8 and 9."""
+    spread = np.quantile(true_accuracy(draw_candidates(np.random.default_rng(0), 10_000)), [0.01, 0.99])
+    print(f"8 nearly all candidates are between {spread[0]:.3f} and {spread[1]:.3f}")
+    for priors, candidates in itertools.product(((0.8, 0.2), (0.6, 0.4)), (1, 10, 100)):
+        print(f"8 {priors}, best of {candidates}: {rounded(measure_winner(candidates, priors))}")
+    for name in ENDINGS:
+        *figures, said = measure_ending(name)
+        print(f"9 {name}: true {{:.3f}}, estimate {{:.3f}}, predicted positive {{:.2f}}; said {said}".format(*figures))
+
+
+# ------------------------------------------------------------------------------------------------------------ drawing
+
+
+def panels(**how: Any) -> Any:
+    """A figure with two panels; made without pyplot, so that no window system is asked for."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 3.1), layout="constrained")
+    return figure, figure.subplots(1, 2, **how)
+
+
+def shade_impossible(axis: Any) -> None:
+    """Grey where no accuracy can be."""
+    axis.axhspan(1, 2, color="#f2f2f2", zorder=0)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a PNG of 936 pixels."""
+    figure.savefig(path, dpi=130)
+    print(f"drawn: {path.name}")
+
+
+def rounded(figures: Any) -> str:
+    """A named tuple to three digits."""
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures._asdict().items())
+
+
+def main(folder: Path) -> None:
+    """Measure, print and draw everything."""
+    from matplotlib import rc_context
+
+    torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE):
+        for report in (report_overfitting, report_order, report_priors, report_given_away, report_batches, report_rest):
+            report(folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
