@@ -143,14 +143,14 @@ def test_the_error_falls_with_the_number_of_rows(base, calibration, priors):
     X_test, _, _ = draw(1, [2000], [0.4], columns=1)
     truth = retarget(expit(2 * X_test[:, 0]), 0.5, 0.4)
     errors = []
-    for n in (300, 3000, 10_000):
+    for n in (200, 1500, 12_000):
         X, sets, _ = draw(2, [n] * len(priors), priors, columns=1)
         neighbours = {"estimator__n_neighbors": n // 6} if isinstance(base, KNeighborsClassifier) else {}
         classifier = SurrogateSetClassifier(priors, 0.4, estimator=base, calibration=calibration, random_state=0)
         positive = classifier.set_params(**neighbours).fit(X, sets).predict_proba(X_test)[:, 1]
         errors.append(np.sqrt(np.mean((positive - truth) ** 2)))
     assert errors[2] < errors[1] < errors[0]
-    assert errors[2] < 0.05
+    assert errors[2] < min(0.05, errors[0] / 2)
 
 
 def test_the_default_base_beats_a_straight_line_where_none_separates():

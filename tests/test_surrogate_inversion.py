@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, logit
 
+from uulearn.calibration import shift_log_odds
 from uulearn.risk import estimation_cost, uu_coefficients
 from uulearn.surrogate import (
     accuracy_weights,
     estimate_accuracy,
     invert_set_posterior,
     retarget,
-    retarget_log_odds,
     set_posterior,
 )
 from uulearn.surrogate.calibration import RIDGE, fit_mixture_curve
@@ -225,7 +225,7 @@ def test_retargeting_is_bayes_rule_and_composes(first, second, third):
 
 
 def test_retargeting_shifts_log_odds():
-    assert retarget_log_odds(1.5, 0.5, 0.2) == pytest.approx(1.5 + np.log(0.25))
+    assert shift_log_odds(1.5, 0.5, 0.2) == pytest.approx(1.5 + np.log(0.25))
 
 
 # -------------------------------------------------------------------------------------------------------- bad arguments

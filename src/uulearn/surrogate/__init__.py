@@ -15,7 +15,7 @@ training instead of a layer within it, so that any classifier will do.
 
 from uulearn.surrogate.accuracy import AccuracyWeights, accuracy_weights, estimate_accuracy
 from uulearn.surrogate.classifier import SurrogateSetClassifier
-from uulearn.surrogate.inversion import Inversion, invert_set_posterior, retarget, retarget_log_odds, set_posterior
+from uulearn.surrogate.inversion import Inversion, invert_set_posterior, retarget, set_posterior
 
 __all__ = [
     "AccuracyWeights",
@@ -25,6 +25,5 @@ __all__ = [
     "estimate_accuracy",
     "invert_set_posterior",
     "retarget",
-    "retarget_log_odds",
     "set_posterior",
 ]

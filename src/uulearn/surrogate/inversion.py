@@ -12,10 +12,10 @@ the straight segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
-So everything is inverted at π̄ and then moved to π, which shifts the log-odds (`retarget_log_odds`). Two sets
-determine t; for more, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for predicted
-probabilities q. A sum of logarithms of linear functions is concave, strictly so unless all θ_j are equal: there is
-one maximum, and the sign of the slope tells on which side of it one is.
+So everything is inverted at π̄ and then moved to π, which shifts the log-odds (`uulearn.calibration.shift_log_odds`).
+Two sets determine t; for more, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
+predicted probabilities q. A sum of logarithms of linear functions is concave, strictly so unless all θ_j are equal:
+there is one maximum, and the sign of the slope tells on which side of it one is.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
+from uulearn.calibration import shift_log_odds
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 Floats = NDArray[np.float64]
@@ -183,7 +184,7 @@ def invert_set_posterior(
     pi = check_target_prior(target_prior)
     q = check_probabilities(probabilities, len(theta))
     pooled = invert_two(q, theta, rho) if len(theta) == 2 else invert_many(q, theta, rho)
-    return Inversion(retarget_log_odds(pooled.log_odds, float(rho @ theta), pi), pooled.clipped)
+    return Inversion(shift_log_odds(pooled.log_odds, float(rho @ theta), pi), pooled.clipped)
 
 
 def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
@@ -234,18 +235,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 # ----------------------------------------------------------------------------------------------------- another prior π
 
 
-def retarget_log_odds(log_odds: ArrayLike, from_prior: float, to_prior: float) -> Floats:
-    """Log-odds of the positive class where another share is positive: shifted by the log-odds of the shares.
-
-    Examples
-    --------
-    >>> retarget_log_odds([0.0, np.inf], 0.5, 0.8).round(4)
-    array([1.3863,    inf])
-    """
-    shift = float(logit(check_target_prior(to_prior)) - logit(check_target_prior(from_prior)))
-    return np.asarray(np.asarray(log_odds, dtype=np.float64) + shift)
-
-
 def retarget(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """η at one class prior from η at another, for the same two classes (label shift).
 
@@ -261,4 +250,4 @@ def retarget(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     >>> retarget([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])
     """
-    return np.asarray(expit(retarget_log_odds(logit(np.asarray(positive, dtype=np.float64)), from_prior, to_prior)))
+    return np.asarray(expit(shift_log_odds(logit(np.asarray(positive, dtype=np.float64)), from_prior, to_prior)))
