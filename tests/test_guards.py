@@ -132,3 +132,26 @@ def test_warnings_point_at_the_line_that_called_fit(apart):
     kinds = {type(warning.message) for warning in caught}
     assert {ClosePriorsWarning, IndistinguishableSetsWarning, OneSidedPredictionsWarning} <= kinds
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("use", ["score", "evaluate"])
+def test_an_accuracy_above_one_is_not_passed_over(use):
+    """A column that gives the set away: the sets are told apart better than their shares of positives allow."""
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 1000)
+    X = rng.normal(size=(2000, 2)) + np.where(sets == 0, 3.0, -3.0)[:, None]
+    classifier = UUClassifier((0.7, 0.3), model="linear", lr=0.05, epochs=30, random_state=0).fit(X, sets)
+    with pytest.warns(SuspiciousScoreWarning, match="above 1 beyond noise: the sets differ in more"):
+        classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)
+
+
+@pytest.mark.parametrize("use", ["score", "evaluate"])
+def test_noise_around_one_is_no_reason_to_warn(use):
+    rng = np.random.default_rng(1)
+    sets = np.repeat([0, 1], 100)
+    y = rng.random(200) < np.where(sets == 0, 0.7, 0.3)
+    X = rng.normal(size=(200, 2)) + 3 * (2 * y[:, None] - 1)
+    classifier = UUClassifier((0.7, 0.3), model="linear", lr=0.05, epochs=60, random_state=0).fit(X, sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)

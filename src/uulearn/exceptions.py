@@ -30,7 +30,7 @@ class OneSidedPredictionsWarning(UUWarning):
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """An accuracy estimated from two sets is far below chance: labels in place of sets, or swapped priors."""
+    """An accuracy estimated from two sets is far below chance, or above 1: what was declared cannot be so."""
 
 
 class UnidentifiedPriorsWarning(UUWarning):

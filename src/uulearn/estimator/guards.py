@@ -189,11 +189,20 @@ def warn_if_one_sided(scores: Tensor, sizes: tuple[int, int], set_priors: tuple[
 
 
 def warn_if_suspicious(accuracy: float, set_priors: tuple[float, float], pi: float, sizes: tuple[int, int]) -> None:
-    """Warn when an estimated accuracy is so far below chance that its second argument cannot be sets as declared."""
-    if accuracy < 0.5 - 4 * estimation_cost(set_priors, pi, sizes).standard_error:
+    """Warn when an estimated accuracy is so far below chance, or above 1, that something declared cannot be so."""
+    noise = 4 * estimation_cost(set_priors, pi, sizes).standard_error
+    if accuracy < 0.5 - noise:
         warnings.warn(
             f"the estimated accuracy is {accuracy:.3f}, far below chance: if the second argument holds labels, use "
             "sklearn.metrics.accuracy_score(y, clf.predict(X)); if it holds sets, their priors may be swapped.",
+            SuspiciousScoreWarning,
+            stacklevel=3,
+        )
+    if accuracy > 1 + noise:
+        warnings.warn(
+            f"the estimated accuracy is {accuracy:.3f}, above 1 beyond noise: the sets differ in more than their share "
+            f"of positives (look for a column that tells them apart), set_priors={set_priors} are closer than the true "
+            "shares, or the rows were trained on.",
             SuspiciousScoreWarning,
             stacklevel=3,
         )

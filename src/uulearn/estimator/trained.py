@@ -162,7 +162,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         if labels is not None:
             return judge_labelled(scores, inputs.read_labels(labels, len(scores)))
-        return judge(scores, inputs.read_sets(sets, len(scores)), self._known_priors(), self.target_prior)
+        priors = self._known_priors()
+        judged = judge(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
+        pair = (float(priors[0]), float(priors[1]))
+        guards.warn_if_suspicious(judged.accuracy.value, pair, self.target_prior, judged.sizes)
+        return judged
 
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy at class prior π estimated without labels, from rows of both sets.
