@@ -88,25 +88,42 @@ def fit_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prio
     standard = (values - centre) / spread
     shares = sizes / sizes.sum()
     pooled = float(shares @ priors)
-    low, high = shares * (1 - priors) / (1 - pooled), shares * priors / pooled  # P(set) of a negative, of a positive
-    at_negative, at_positive = (np.repeat(ends, sizes) for ends in (low, high))
+    # P(set) of a negative and of a positive, for every row's own set.
+    at_negative, at_positive = (
+        np.repeat(ends, sizes) for ends in (shares * (1 - priors) / (1 - pooled), shares * priors / pooled)
+    )
 
     def surprise(line: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Mean of −ln P(set), prior included, and its gradient, for the logarithm of the slope and the middle."""
         slope = math.exp(line[0])
-        t = expit(slope * standard + line[1])
-        likely = np.maximum(at_negative + t * (at_positive - at_negative), 1e-300)
-        pull = -(at_positive - at_negative) * t * (1 - t) / likely
+        gain, pull = set_log_likelihood(slope * standard + line[1], at_negative, at_positive)
         doubts = np.array([(line[0] - USUAL) / DOUBT, line[1] / MIDDLE_DOUBT])
-        gradient = np.array([(pull * standard).mean() * slope, pull.mean()])
+        gradient = -np.array([(pull * standard).mean() * slope, pull.mean()])
         gradient += doubts / np.array([DOUBT, MIDDLE_DOUBT]) / len(standard)
-        return -float(np.log(likely).mean()) + float(doubts @ doubts) / (2 * len(standard)), gradient
+        return -float(gain.mean()) + float(doubts @ doubts) / (2 * len(standard)), gradient
 
     bounds = [(-10.0, 10.0), (-50.0, 50.0)]
     found = [minimize(surprise, (start, 0.0), jac=True, method="L-BFGS-B", bounds=bounds) for start in STARTS]
     log_slope, middle = min(found, key=lambda result: float(result.fun)).x
     slope = math.exp(log_slope) / spread
     return Scaling(slope, float(shift_log_odds(middle - slope * centre, pooled, pi)), pi)
+
+
+def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Floats) -> tuple[Floats, Floats]:
+    """ln P(set) of every row and its derivative, for log-odds of the positive class at the share among all rows.
+
+    ``at_negative`` and ``at_positive`` are the probabilities of the row's set were it negative, and were it positive;
+    in between, the probability of the set is linear in that of the class.
+
+    Examples
+    --------
+    >>> value, slope = set_log_likelihood(np.array([0.0]), np.array([0.2]), np.array([0.8]))
+    >>> round(float(np.exp(value[0])), 3), round(float(slope[0]), 3)
+    (0.5, 0.3)
+    """
+    t, rest = expit(log_odds), expit(-log_odds)
+    likely = np.maximum(rest * at_negative + t * at_positive, 1e-300)
+    return np.log(likely), t * rest * (at_positive - at_negative) / likely
 
 
 def _spread(values: Floats) -> tuple[float, float]:

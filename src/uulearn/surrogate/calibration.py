@@ -17,6 +17,7 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import _safe_indexing, indexable
 
+from uulearn.calibration import set_log_likelihood
 from uulearn.surrogate.inversion import Floats, segment_ends
 
 SQUEEZE = 1e-3
@@ -73,10 +74,9 @@ def fit_mixture_curve(
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
         slope, intercept = parameters
-        t, rest = expit(slope * z + intercept), expit(-slope * z - intercept)
-        likelihood = rest * u_row + t * v_row
-        pull = w * t * rest * (v_row - u_row) / likelihood
-        value = -(w * np.log(likelihood)).sum() + RIDGE / 2 * (parameters @ parameters)
+        gain, pull = set_log_likelihood(slope * z + intercept, u_row, v_row)
+        pull = w * pull
+        value = -(w * gain).sum() + RIDGE / 2 * (parameters @ parameters)
         return float(value), RIDGE * parameters - np.array([(pull * z).sum(), pull.sum()])
 
     found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0.0, None), (None, None)])
