@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ import torch
 from uulearn import UUClassifier, UURisk
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, ResNet32
+from uulearn.risk import LOSSES
 from uulearn.training import BatchPlan, DenseRows, Trainer, TrainingOptions, TwoSets
+from uulearn.training.augmentation import get_augmentation
 from uulearn.training.graphs import Captured
 from uulearn.training.stack import Run, StackTrainer, layers
 
@@ -128,6 +131,23 @@ def test_a_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
     ):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert captured.history.column("objective") == pytest.approx(plain.history.column("objective"), abs=1e-4)
+
+
+def test_the_estimator_captures_steps_of_what_it_knows(gaussians, quick, monkeypatch, tmp_path):
+    graphs = []
+    capture = Captured._capture
+    monkeypatch.setattr(Captured, "_capture", lambda *given: graphs.append(given) or capture(*given))
+    X, sets, epochs = gaussians["X"], gaussians["sets"], quick["epochs"]
+    captured = UUClassifier(**quick).fit(X, sets)
+    assert graphs
+    half = quick | {"checkpoint_dir": tmp_path}
+    UUClassifier(**half | {"epochs": epochs // 2}).fit(X, sets)
+    continued = UUClassifier(**half).fit(X, sets)
+    graphs.clear()
+    plain = UUClassifier(**quick | {"loss": LOSSES["logistic"]}).fit(X, sets)
+    assert not graphs
+    for other in captured, continued:
+        np.testing.assert_allclose(other.decision_function(X), plain.decision_function(X), rtol=1e-2, atol=1e-3)
 
 
 # ---------------------------------------------------------------------------------------------------- stacks of runs
@@ -275,6 +295,58 @@ def test_a_network_of_ones_own_keeps_its_layout():
     X = (rng.normal(size=(64, 3, 8, 8)) + sets[:, None, None, None]).astype(np.float32)
     classifier = UUClassifier((0.8, 0.2), model=Flattening, epochs=2, device="cuda", random_state=0).fit(X, sets)
     assert classifier.predict_proba(X).shape == (64, 2)
+
+
+def train_images(**options):
+    generator = torch.Generator().manual_seed(0)
+    X, sets = torch.randint(0, 256, (60, 3, 8, 8), dtype=torch.uint8, generator=generator), torch.arange(60) % 2
+    settings = {"epochs": 5, "batch_size": 30, "device": "cuda", "precision": "float32", "input_scale": 1 / 255}
+    torch.manual_seed(0)
+    data = TwoSets.from_membership(DenseRows(X), sets)
+    run = Trainer(Flattening(), data, UURisk((0.8, 0.2), 0.5), TrainingOptions(**settings | options))
+    run.run()
+    return run
+
+
+def test_augmentation_is_drawn_anew_before_every_replay():
+    """Weights that stand still and one batch an epoch: the objective moves with the draws alone."""
+    still = {"lr": 1e-30, "batch_size": 60, "graph": True}
+    moving, fixed = (train_images(augment=augment, **still).history for augment in ("shift+flip", None))
+    assert len(set(moving.column("objective"))) == 5
+    assert np.ptp(fixed.column("objective")) < 1e-5
+
+
+def test_a_captured_step_trains_the_same_weights_with_augmentation(tmp_path):
+    """As without a graph, and as when the run was broken off and continued."""
+    options = {"augment": "shift+flip", "epochs": 6}
+    plain, captured = train_images(**options), train_images(graph=True, **options)
+    train_images(**options | {"epochs": 2}, graph=True, checkpoint_dir=tmp_path)
+    resumed = train_images(**options, graph=True, checkpoint_dir=tmp_path)
+    assert resumed.history.resumed_at == [2]
+    for other in (captured, resumed):
+        assert other.history.column("objective") == pytest.approx(plain.history.column("objective"), abs=1e-4)
+        for one, its in zip(plain.model.parameters(), other.model.parameters(), strict=True):
+            torch.testing.assert_close(one, its, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_images_are_augmented_without_waiting_for_the_device(memory_format, dtype):
+    image = torch.arange(1.0, 3 * 6 * 7 + 1).reshape(1, 3, 6, 7).to("cuda", dtype)
+    x = image.expand(2000, 3, 6, 7).contiguous(memory_format=memory_format)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that this mode is young
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            out = get_augmentation("shift+flip")(x)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert out.is_contiguous(memory_format=memory_format)
+    assert out.dtype == dtype
+    bordered = torch.nn.functional.pad(image[0], [4] * 4)
+    windows = [bordered[:, top : top + 6, left : left + 7] for top in range(9) for left in range(9)]
+    allowed = torch.stack(windows + [window.flip(2) for window in windows]).flatten(1).unique(dim=0)
+    assert torch.equal(out.flatten(1).unique(dim=0), allowed)
 
 
 def test_members_are_trained_in_one_stack(gaussians, quick, monkeypatch):

@@ -17,6 +17,7 @@ from uulearn.models import ModelLike
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training import TwoSets
+from uulearn.training.augmentation import AugmentationLike
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.scoring import module_device
@@ -77,6 +78,11 @@ class UUClassifier(TrainableClassifier):
         ``"auto"`` is the first CUDA device if there is one, else the CPU.
     input_scale : float
         Every value of X is multiplied by this on its way into the model (1/255 for images kept as uint8).
+    augment : str or callable, optional
+        For images, how each is changed at random whenever it is trained on, never where it is judged or predicted:
+        ``"flip"`` mirrors it left to right or not (wrong for digits and letters), ``"shift"`` moves it by up to four
+        pixels each way, zeros moving in, ``"shift+flip"`` does both. Or a function from a batch of shape (n, channels,
+        height, width), scaled already, to one of the same shape and type, with its rows in the same order.
     validation_fraction : float
         Share of each set that is held out of training, chosen at random with all copies of a row on one side, to judge
         every epoch without labels; 0 trains on all rows. Not used where ``validation_data`` is passed to `fit`.
@@ -104,7 +110,7 @@ class UUClassifier(TrainableClassifier):
     progress : bool
         Whether to show a progress bar, on a terminal, when training takes long.
     random_state : int, RandomState or None
-        Seeds initial weights, shuffles and dropout.
+        Seeds initial weights, shuffles, dropout and augmentation.
 
     Attributes
     ----------
@@ -165,6 +171,7 @@ class UUClassifier(TrainableClassifier):
         compile: bool = False,
         device: str = "auto",
         input_scale: float = 1.0,
+        augment: AugmentationLike | None = None,
         validation_fraction: float = 0.0,
         keep: str = "last",
         smoothing: int = 5,
@@ -199,6 +206,7 @@ class UUClassifier(TrainableClassifier):
         self.compile = compile
         self.device = device
         self.input_scale = input_scale
+        self.augment = augment
         self.validation_fraction = validation_fraction
         self.keep = keep
         self.smoothing = smoothing

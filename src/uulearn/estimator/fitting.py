@@ -25,11 +25,13 @@ from uulearn.models import build_model, check_scores
 from uulearn.risk import UURisk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out
+from uulearn.training.augmentation import AugmentationLike, build_augmentation
 from uulearn.training.checkpoint import stored_seed
 from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.holding import Positions
 from uulearn.training.loop import Callback
+from uulearn.training.options import SchedulerLike
 
 PURE = (1.0, 0.0)
 
@@ -49,6 +51,9 @@ class TrainableClassifier(TrainedClassifier):
 
     model_params: Mapping[str, Any] | None
     device: str
+    augment: AugmentationLike | None
+    scheduler: SchedulerLike | None
+    optimizer_params: Mapping[str, Any] | None
     validation_fraction: float
     members: int
     rounds: int
@@ -104,7 +109,9 @@ class TrainableClassifier(TrainedClassifier):
         validation = None if given is None else TwoSets.from_membership(*given)
         data, validation = self._hold_out(data, validation, seed)
         options = self._options(seed)
-        check_scores(self._build(data.row_shape, seed), data.sample(0, 2) * self.input_scale)
+        few = data.sample(0, 2) * self.input_scale
+        build_augmentation(self.augment, few.to(options.device))
+        check_scores(self._build(data.row_shape, seed), few)
         warn_if_close(self._priors, self.target_prior, data.sizes, stacklevel=5)
         comparison = guards.compare_sets(data, seed)
         guards.warn_if_indistinguishable(comparison)
@@ -266,7 +273,11 @@ class TrainableClassifier(TrainedClassifier):
             shared["device"] = "cuda" if torch.cuda.is_available() else "cpu"
         elif torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
-        return TrainingOptions(**shared, seed=seed)
+        # What is known by name asks nothing of the host in a step, so that a GPU need not wait for Python.
+        known = all(isinstance(own[name], str) for name in ("model", "loss", "method", "optimizer"))
+        plain = self.scheduler is None and not (self.optimizer_params or {}).get("dampening")
+        graph = known and plain and torch.device(shared["device"]).type == "cuda"
+        return TrainingOptions(**shared, seed=seed, graph=graph)
 
     def _choose_seed(self) -> int:
         if self.checkpoint_dir is not None and not isinstance(self.random_state, int | np.integer):

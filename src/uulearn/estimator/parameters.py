@@ -14,6 +14,7 @@ import torch
 from uulearn.risk import LOSSES, get_loss
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import check_slope, get_method
+from uulearn.training.augmentation import AUGMENTATIONS, is_augmentation
 from uulearn.training.options import OPTIMIZERS
 from uulearn.training.precision import PRECISIONS
 
@@ -71,6 +72,11 @@ RULES: dict[str, Rule] = {
     "compile": Rule(_flag, "True or False", "yes"),
     "device": Rule(_device, "'auto', 'cpu' or a CUDA device such as 'cuda' or 'cuda:1'", "gpu"),
     "input_scale": Rule(lambda v: _number(v) and v != 0, "a finite number other than 0", 0.0),
+    "augment": Rule(
+        lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
+        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several joined by '+' or a function from batch to batch",
+        "rotate",
+    ),
     "validation_fraction": Rule(lambda v: _number(v) and 0 <= v < 1, "a number of at least 0 and below 1", 1.0),
     "keep": Rule(lambda v: v in ("best", "last"), "'best' or 'last'", "first"),
     "smoothing": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),

@@ -22,6 +22,7 @@ from uulearn.estimator.parameters import check_parameters
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import Estimate, Judgement, judge, uu_gain
 from uulearn.training import TwoSets
+from uulearn.training.augmentation import build_augmentation
 from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds
 from uulearn.training.holding import Positions
@@ -136,6 +137,9 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for classifier in tried:
             check_parameters(classifier.get_params(deep=False))
         work = base._prepare(data, columns, None, None, None)
+        few = work.data.sample(0, 2).to(work.options.device)
+        for classifier in tried:
+            build_augmentation(classifier.augment, few * classifier.input_scale)
         pooled = work.data.joined()
         folds = assign_folds(pooled, base.members, work.options.seed)
         fitted = _cross_fit_all(tried, work, pooled, folds)

@@ -17,6 +17,7 @@ from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import LOSSES, UURisk, UURiskParts
 from uulearn.risk.corrections import get_method
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
+from uulearn.training.augmentation import build_augmentation
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.batches import BatchPlan
 from uulearn.training.best import CRITERION, follow_epochs
@@ -95,6 +96,8 @@ class Trainer:
         # A model that says so is handed rows in the type of its products, which saves widening and narrowing them.
         takes_half = getattr(self.model, "accepts_bfloat16_rows", False)
         self.rows_dtype = self.dtype if takes_half else torch.float32
+        few = data.sample(0, 2).to(self.device, self.rows_dtype) * options.input_scale
+        self.augment = build_augmentation(options.augment, few)
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
         self.scheduler = build_scheduler(options, self.optimizer)
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
@@ -182,8 +185,9 @@ class Trainer:
         for x, counts in self.data.batches(self.plan, shuffles, self.device, self.rows_dtype):
             if self.options.input_scale != 1.0:
                 x.mul_(self.options.input_scale)
-            if self.channels_last:
-                x = x.contiguous(memory_format=torch.channels_last)
+            if self.augment is not None:
+                x = self.augment(x)
+            x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
             parts, scores = self.step(x, self._batch_weights(counts))
             figures.append(self._figures(parts, scores, self._batch_weights(counts)))
             rows.append(sum(counts))

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from uulearn.training.augmentation import AugmentationLike
+
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
 
@@ -47,6 +49,7 @@ class TrainingOptions:
     graph: bool = False
     device: str | torch.device = "cpu"
     input_scale: float = 1.0
+    augment: AugmentationLike | None = None
     seed: int = 0
     keep: str = "last"
     smoothing: int = 5

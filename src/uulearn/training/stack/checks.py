@@ -12,7 +12,13 @@ from uulearn.models import build_model
 from uulearn.training.options import TrainingOptions
 from uulearn.training.stack.runs import Run
 
-UNSUPPORTED = {"scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False, "graph": False}
+UNSUPPORTED = {
+    "augment": None,
+    "scheduler": None,
+    "clip_norm": None,
+    "checkpoint_dir": None,
+    "compile": False,
+}
 
 
 def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:

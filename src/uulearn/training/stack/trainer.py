@@ -65,7 +65,8 @@ class StackTrainer:
     loss : str or callable
         As in `uulearn.UURisk`; the same for all runs.
     options : TrainingOptions
-        The rest. A stack has no scheduler, clipping or checkpoints; the optimizer is one of the three names.
+        The rest. A stack has no augmentation, scheduler, clipping or checkpoints; the optimizer is one of the three
+        names.
     test : (rows, tensor of 0 and 1), optional
         Labelled rows: the accuracy and the labelled risk of every run are recorded every epoch, and used for nothing.
     callback : callable, optional
