@@ -1,0 +1,162 @@
+"""How good is `UUClassifier` as it comes? The twelve cells of Table 3, with seeds that chose nothing.
+
+The paper's deep models (the MLP; ResNet-32 on CIFAR-10), sets of 30,000. ``default`` is the estimator with nothing set
+but priors, the model and the scale of pixels; ``supervised`` the same estimator, trained on the same rows with their
+true labels (two sets with shares of 1 and 0), which is what there is to be reached. Others are named on the command
+line by what they change. Labels of test rows measure accuracy and calibration and do nothing else. Finished fits go to
+``results/study`` and are not repeated.
+
+    python benchmarks/study/finals.py [--dataset mnist …] [--fit 'refined={"rounds": 3}' …] [--quick] [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from shared import Record, environment
+
+from uulearn import UUClassifier
+from uulearn.calibration import calibration_error
+from uulearn.datasets import BinaryTask, load_task, make_sets
+from uulearn.paper.store import RunStore
+
+MODELS = {"mnist": "mlp", "fashion_mnist": "mlp", "kmnist": "mlp", "cifar10": "resnet32"}
+PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
+SUPERVISED = "supervised"
+FIRST_SEED = 10
+"""Seeds below chose the defaults."""
+
+
+def runs(dataset: str, fits: dict[str, dict[str, Any]], seeds: range, sizes: list[int]) -> list[dict[str, Any]]:
+    """The configurations of one dataset."""
+    return [
+        {
+            "study": "finals", "dataset": dataset, "model": MODELS[dataset], "sizes": sizes, "set_priors": list(priors),
+            "seed": seed, "fit": name, "changes": changes,
+        }
+        for seed in seeds
+        for name, changes in fits.items()
+        for priors in PRIORS
+    ]  # fmt: skip
+
+
+def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Record:
+    """Draw the sets, fit, and measure on labelled test rows."""
+    flat = run["model"] == "mlp"
+    task = task.flat() if flat else task
+    drawn = make_sets(
+        np.arange(len(task.y_train))[:, None],
+        task.y_train,
+        tuple(run["set_priors"]),
+        tuple(run["sizes"]),
+        random_state=run["seed"],
+    )
+    rows = np.concatenate(drawn.indices)
+    sets, priors = np.repeat([0, 1], run["sizes"]), tuple(run["set_priors"])
+    changes = dict(run["changes"])
+    if run["fit"].startswith(SUPERVISED):
+        sets, priors = 1 - task.y_train[rows], (1.0, 0.0)
+    classifier = UUClassifier(
+        priors,
+        task.prior,
+        model=run["model"],
+        input_scale=1 / 255,
+        device=device,
+        random_state=run["seed"],
+        progress=False,
+        **changes,
+    )
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        classifier.fit(task.X_train[rows], sets, test_data=(task.X_test, task.y_test) if curves else None)
+    seconds = time.perf_counter() - started
+    probabilities = classifier.predict_proba(task.X_test)[:, 1]
+    history, judged = classifier.history_, classifier.cross_fitted_
+    kept = [name for name in ("test_accuracy", "validation_zero_one") if len(history) and name in history[0]]
+    return {
+        "configuration": run,
+        "curves": {name: history.column(name) for name in kept},
+        "test_accuracy": float((classifier.predict(task.X_test) == task.y_test).mean()),
+        "calibration_error": float(calibration_error(probabilities, task.y_test)),
+        "brier": float(np.mean((probabilities - task.y_test) ** 2)),
+        "kept_epoch": history.kept_epoch,
+        "estimate": None if judged is None else [judged.accuracy.value, judged.accuracy.standard_error],
+        "rounds": [
+            {
+                "set_priors": list(turn.set_priors),
+                "estimate": turn.judgement.accuracy.value,
+                "gain": None if turn.gain is None else [turn.gain.value, turn.gain.standard_error],
+                "better": turn.better,
+            }
+            for turn in classifier.refinement_ or []
+        ],
+        "parameters": {name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
+        "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in warned}),
+        "stop_reason": history.stop_reason,
+        "environment": environment(str(next(classifier.model_.parameters()).device)),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | type(None)) else str(value)
+
+
+def read_fits(arguments: list[str]) -> dict[str, dict[str, Any]]:
+    """``name={"parameter": value}`` as a dict; the default and the supervised fit where nothing is asked for."""
+    fits: dict[str, dict[str, Any]] = {}
+    for argument in arguments or ["default={}", f"{SUPERVISED}={{}}"]:
+        name, _, changes = argument.partition("=")
+        try:
+            fits[name] = json.loads(changes or "{}")
+        except json.JSONDecodeError as error:
+            sys.exit(f"--fit {argument!r} is not NAME=JSON ({error}); write --fit 'refined={{\"rounds\": 3}}'.")
+    return fits
+
+
+def main() -> None:
+    """Do what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", action="append", choices=MODELS)
+    parser.add_argument("--fit", action="append", default=[], metavar="NAME=JSON")
+    parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--curves", action="store_true", help="record the test accuracy of every epoch, too")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/study"))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fit after so long")
+    parser.add_argument("--quick", action="store_true", help="tiny sets, whose figures mean nothing")
+    arguments = parser.parse_args()
+    store, started, slowest = RunStore(arguments.out), time.monotonic(), 0.0
+    sizes = [300, 300] if arguments.quick else [30_000, 30_000]
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    for dataset in arguments.dataset or MODELS:
+        wanted = runs(dataset, read_fits(arguments.fit), seeds, sizes)
+        missing = [r for r in store.missing(wanted) if not arguments.priors or r["set_priors"][0] in arguments.priors]
+        task = load_task(dataset, data_dir=arguments.data_dir) if missing else None
+        for run in missing:
+            if time.monotonic() - started + slowest > arguments.seconds:
+                print("time is up; the same command goes on")
+                return
+            assert task is not None
+            record = fit(dict(run), task, arguments.device, arguments.curves)
+            store.add(record)
+            slowest = max(slowest, record["seconds"])
+            said = f"{dataset} {run['set_priors']} seed {run['seed']} {run['fit']}: {record['test_accuracy']:.4f}"
+            rounds = "".join("+" if turn["better"] else "-" for turn in record["rounds"])
+            print(f"{said}, estimate {record['estimate']} {rounds} ECE {record['calibration_error']:.3f}, "
+                  f"kept {record['kept_epoch']}, {record['seconds']:.1f} s", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

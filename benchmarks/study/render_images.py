@@ -1,0 +1,206 @@
+"""The study of pictures as pages: which settings the grid chose without labels, and how good the defaults are.
+
+    python benchmarks/study/render_images.py [--out DIR]
+
+writes ``grid.md`` and ``finals.md`` into the folder of the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from finals import MODELS, PRIORS, SUPERVISED
+from grid import BASE
+from numpy.typing import NDArray
+from shared import Record
+
+from uulearn.paper.reference import paper_table
+from uulearn.paper.statistics import mean_std
+from uulearn.paper.store import RunStore
+from uulearn.paper.tables import DATASET_NAMES
+from uulearn.training.best import BestEpoch
+
+BARS = {
+    "mnist": (97.6, 96.4, 92.5), "fashion_mnist": (92.4, 91.3, 89.0), "kmnist": (92.0, 88.7, 83.0),
+    "cifar10": (88.0, 87.0, 85.0),
+}  # fmt: skip
+"""What was aimed at, in percent, for each pair of priors."""
+AXES = ("loss", "method", "slope", "lr", "lr_decay", "l2", "ema", "batch_size", "held_out", "epochs")
+CELL = ("dataset", "set_priors", "seed")
+HORIZONS = (50, 100, 200)
+
+
+def kept_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
+    """The epoch, from 1, that ``keep="best"`` would keep of the first so many."""
+    best = BestEpoch(smoothing, None)
+    for value in record["curves"]["validation_zero_one"][:epochs]:
+        best.update(value)
+    return best.epoch or 1
+
+
+class Setting:
+    """All runs of one setting: what the held-out rows say of it, and the truth."""
+
+    def __init__(self, records: Iterable[Record], epochs: int) -> None:
+        self.estimated, self.kept, self.last, self.best = [], [], [], []
+        for record in records:
+            truth = 100 * np.array(record["curves"]["test_accuracy"][:epochs])
+            errors = np.array(record["curves"]["validation_zero_one"][:epochs])
+            epoch = kept_epoch(record, epochs)
+            self.estimated.append(100 * (1 - errors[max(0, epoch - 5) : epoch].mean()))
+            self.kept.append(truth[epoch - 1])
+            self.last.append(truth[-1])
+            self.best.append(truth.max())
+
+    def row(self) -> list[str]:
+        """The means as cells of a table."""
+        return [f"{np.mean(values):.2f}" for values in (self.estimated, self.kept, self.last, self.best)]
+
+
+def grid_page(records: Sequence[Record]) -> str:
+    """One table for each setting varied, around the base of each loss, and the best settings of all."""
+    by_setting: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+    for record in records:
+        by_setting[tuple(record["configuration"][name] for name in AXES)].append(record)
+    most = max(len({tuple(map(str, _cell(r))) for r in group}) for group in by_setting.values())
+    full = {key: group for key, group in by_setting.items() if len(group) == most}
+    horizons = [epochs for epochs in HORIZONS if epochs <= max(key[AXES.index("epochs")] for key in full)]
+    settings = {(key, epochs): Setting(group, epochs) for key, group in full.items() for epochs in horizons}
+    ranked = sorted(settings, key=lambda which: -float(np.mean(settings[which].estimated)))
+    head = ["estimated without labels", "accuracy of the epoch kept", "of the last", "of the best, by labels"]
+    names = ["loss", "method", "λ", "learning rate", "decay", "L2", "average", "batch", "held out", "epochs"]
+    lines = [
+        "# Settings compared on pictures",
+        "",
+        f"{len(records)} runs of the MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST; means over {most} runs "
+        "(datasets, priors, seeds), in percent. The first figure chooses; the others, by labels of test rows, only "
+        "report. It is a little too good, since it is the best of all epochs.",
+        "",
+        "## The best by the estimate",
+        "",
+        *_table([*names, *head], [[*_shown(key, epochs), *settings[key, epochs].row()] for key, epochs in ranked[:25]]),
+    ]
+    base = tuple(BASE[name] for name in AXES)
+    for axis, name in enumerate(names[1:-1], start=1):
+        rows = []
+        for key, epochs in ranked:
+            around = all(
+                k == b or i in (0, axis) or _follows(i, axis, key)
+                for i, (k, b) in enumerate(zip(key, base, strict=True))
+            )
+            if around and epochs == horizons[-1]:
+                rows.append([key[0], str(key[axis]), *settings[key, epochs].row()])
+        if len({row[1] for row in rows}) > 1:
+            lines += ["", f"## {name}", "", *_table(["loss", name, *head], sorted(rows))]
+    return "\n".join(lines) + "\n"
+
+
+def _follows(place: int, axis: int, key: tuple[Any, ...]) -> bool:
+    """λ goes with the method: where methods are compared, each has its own."""
+    return AXES[axis] == "method" and AXES[place] == "slope" and (key[1] != "leaky_relu" or key[2] == BASE["slope"])
+
+
+def _cell(record: Record) -> list[Any]:
+    return [record["configuration"][name] for name in CELL]
+
+
+def _shown(key: tuple[Any, ...], epochs: int) -> list[str]:
+    return ["–" if value is None else str(value) for value in (*key[:-1], epochs)]
+
+
+def finals_page(records: Sequence[Record]) -> str:
+    """The twelve cells: the paper's best, the bar, each fit, and how much of the way to supervised training it went."""
+    paper = paper_table("table3")
+    fits = list(dict.fromkeys(record["configuration"]["fit"] for record in records))
+    fits = sorted(fits, key=lambda name: (name.startswith(SUPERVISED), name != "default", name))
+    rows, shares = [], []
+    for dataset in MODELS:
+        for place, priors in enumerate(PRIORS):
+            best = max(cell.accuracy.mean for cell in paper[dataset, priors].values())
+            found = {name: _values(records, dataset, priors, name, "test_accuracy") for name in fits}
+            means = {name: 100 * float(np.mean(values)) for name, values in found.items() if len(values)}
+            ceiling = means.get(SUPERVISED)
+            cells = [f"{100 * np.mean(v):.1f}{_spread(v)}" if len(v) else "" for v in found.values()]
+            rows.append([DATASET_NAMES[dataset], str(priors), f"{best:.1f}", f"{BARS[dataset][place]:g}", *cells])
+            shares.append(
+                [DATASET_NAMES[dataset], str(priors)]
+                + [f"{(means[n] - best) / (ceiling - best):.2f}" if n in means and ceiling else "" for n in fits]
+            )
+    lines = [
+        "# The defaults on pictures",
+        "",
+        "Accuracy on the test rows in percent, mean (standard deviation) over seeds that chose nothing; no label was "
+        "used in training or selection, but for the supervised column.",
+        "",
+        *_table(["", "priors", "paper's best", "bar", *fits], rows),
+        "",
+        "Share of the distance from the paper's best to supervised training on the same rows:",
+        "",
+        *_table(["", "priors", *fits], shares),
+        "",
+        "## What the estimator says of itself",
+        "",
+        *_honesty(records, [name for name in fits if not name.startswith(SUPERVISED)]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
+    rows = []
+    for name in fits:
+        own = [record for record in records if record["configuration"]["fit"] == name]
+        judged = [r for r in own if r["estimate"] is not None]
+        covered = [abs(r["estimate"][0] - r["test_accuracy"]) <= 1.96 * r["estimate"][1] for r in judged]
+        differences = [100 * (r["estimate"][0] - r["test_accuracy"]) for r in judged]
+        rows.append(
+            [
+                name,
+                str(len(own)),
+                f"{np.mean(differences):+.2f}" if judged else "",
+                f"{100 * np.mean(covered):.0f}%" if judged else "",
+                f"{np.mean([r['calibration_error'] for r in own]):.3f}",
+                f"{np.mean([r['brier'] for r in own]):.3f}",
+                f"{np.median([r['seconds'] for r in own]):.0f}",
+            ]
+        )
+    head = ["", "fits", "estimate − accuracy", "within its 95% interval", "calibration error", "Brier", "seconds a fit"]
+    return _table(head, rows)
+
+
+def _values(
+    records: Sequence[Record], dataset: str, priors: tuple[float, float], fit: str, name: str
+) -> NDArray[np.float64]:
+    wanted = {"dataset": dataset, "set_priors": list(priors), "fit": fit}
+    own = [r for r in records if all(r["configuration"][key] == value for key, value in wanted.items())]
+    return np.array([record[name] for record in own])
+
+
+def _spread(values: Sequence[float] | NDArray[np.float64]) -> str:
+    _, deviation = mean_std([100 * value for value in values])
+    return "" if deviation is None else f" ({deviation:.1f})"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows)]
+
+
+def main() -> None:
+    """Write the pages for which there are records."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/study"))
+    out = parser.parse_args().out
+    store = RunStore(out)
+    pages: dict[str, Callable[[Sequence[Record]], str]] = {"grid": grid_page, "finals": finals_page}
+    for name, page in pages.items():
+        if records := store.records(study=name):
+            (out / f"{name}.md").write_text(page(records), encoding="utf-8")
+            print(out / f"{name}.md")
+
+
+if __name__ == "__main__":
+    main()
