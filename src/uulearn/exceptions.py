@@ -51,3 +51,7 @@ class CheckpointError(ValueError):
 
 class ModelFormatError(ValueError):
     """A model directory is damaged, incomplete, altered or of a newer format."""
+
+
+class TableError(ValueError):
+    """A file of rows cannot be read, or does not fit the other file or the model."""
