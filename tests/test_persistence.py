@@ -89,6 +89,51 @@ def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, ga
     np.testing.assert_array_equal(UUClassifier.load(saved).decision_function(frame), fitted.decision_function(frame))
 
 
+ATTACHED = {"pipeline": ("skops", b"steps"), "facts": ("json", b"{}")}
+
+
+def test_what_is_attached_comes_back_and_is_checked_like_the_rest(fitted, tmp_path, frame):
+    folder = tmp_path / "model"
+    persistence.save(fitted, folder, ATTACHED)
+    assert persistence.read_attached(folder) == {"pipeline": b"steps", "facts": b"{}"}
+    np.testing.assert_array_equal(UUClassifier.load(folder).decision_function(frame), fitted.decision_function(frame))
+    (pipeline,) = folder.glob("pipeline-*.skops")
+    pipeline.write_bytes(b"stepz")
+    with pytest.raises(ModelFormatError, match=r"pipeline-.*altered"):
+        persistence.read_attached(folder)
+    pipeline.unlink()
+    pipeline.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelFormatError, match="missing or a link"):
+        persistence.read_attached(folder)
+
+
+def test_an_older_uulearn_reads_what_has_nothing_attached(fitted, tmp_path):
+    versions = []
+    for attached in (ATTACHED, None):
+        persistence.save(fitted, tmp_path / "model", attached)
+        versions.append(json.loads((tmp_path / "model" / "model.json").read_text())["format_version"])
+    assert versions == [2, 1]
+    assert len(list((tmp_path / "model").iterdir())) == 3
+    assert persistence.read_attached(tmp_path / "model") == {}
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "pipeline", "facts", "model"])
+def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, monkeypatch, failing_file):
+    folder = tmp_path / "model"
+    persistence.save(fitted, folder, ATTACHED)
+    write = persistence._fill
+
+    def fails(path, content):
+        if failing_file in path.name:
+            raise OSError("no space left")
+        write(path, content)
+
+    monkeypatch.setattr(persistence, "_fill", fails)
+    with pytest.raises(OSError, match="no space"):
+        persistence.save(fitted, folder, {name: (suffix, b"new") for name, (suffix, _) in ATTACHED.items()})
+    assert persistence.read_attached(folder)["pipeline"] == b"steps"
+
+
 def test_saving_to_a_file_is_refused(fitted, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
@@ -120,7 +165,7 @@ def put(*keys):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (put("format_version", 2), "format 2.*install a newer uulearn"),
+        (put("format_version", 3), "format 3.*install a newer uulearn"),
         (put("format_version", "new"), "format 'new'"),
         (put("format_version", True), "format True"),
         (put("format_version", 0), "format 0"),

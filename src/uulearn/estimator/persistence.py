@@ -13,6 +13,7 @@ import inspect
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,16 +41,21 @@ Classifier = TypeVar("Classifier", bound="UUClassifier")
 
 MANIFEST = "model.json"
 FORMAT = "uulearn-model"
-FORMAT_VERSION = 1
-FILE_NAME = re.compile(r"(weights|history)-[0-9a-f]{16}\.(safetensors|json)")
+FORMAT_VERSION = 2
+"""2: other files may be attached, such as the pipeline in front of the model. Without them 1 is written."""
+FILE_NAME = re.compile(r"(weights|history|pipeline|schema|facts)-[0-9a-f]{16}\.(safetensors|json|skops)")
+OWN = ("weights", "history")
 LARGEST_MANIFEST = 16 * 2**20
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def save(classifier: UUClassifier, folder: Path) -> None:
-    """Write a fitted classifier."""
+def save(classifier: UUClassifier, folder: Path, attached: Mapping[str, tuple[str, bytes]] | None = None) -> None:
+    """Write a fitted classifier, and with it the files attached: name to suffix and content.
+
+    All are named by one manifest, so that a directory holds what belongs together or, after a crash, what it held.
+    """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
     state = classifier.model_.state_dict()
@@ -62,11 +68,11 @@ def save(classifier: UUClassifier, folder: Path) -> None:
     files = {
         "weights": _write(folder, "weights", "safetensors", save_tensors(weights)),
         "history": _write(folder, "history", "json", history),
-    }
+    } | {name: _write(folder, name, suffix, content) for name, (suffix, content) in (attached or {}).items()}
     names = getattr(classifier, "feature_names_in_", None)
     manifest = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if attached else 1,
         "uulearn_version": __version__,
         "class": "UUClassifier",
         "parameters": {name: _encode(value) for name, value in classifier.get_params(deep=False).items()}
@@ -95,8 +101,8 @@ def save(classifier: UUClassifier, folder: Path) -> None:
     for old in folder.iterdir():
         if FILE_NAME.fullmatch(old.name) and old.name not in current:
             old.unlink()
-    remove_leftovers(folder, "*.json")
-    remove_leftovers(folder, "*.safetensors")
+    for suffix in ("json", "safetensors", "skops"):
+        remove_leftovers(folder, f"*.{suffix}")
 
 
 def _write(folder: Path, stem: str, suffix: str, content: bytes) -> dict[str, Any]:
@@ -174,6 +180,17 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
     classifier.history_ = history
     classifier.classes_ = np.array([0, 1])
     return classifier
+
+
+def read_attached(folder: Path) -> dict[str, bytes]:
+    """The files that were attached to a classifier, by name, each as it was written."""
+    files = _read_manifest(folder).get("files")
+    if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
+        raise ModelFormatError(f"{folder / MANIFEST} names no files; save the model again.")
+    try:
+        return {name: _read(folder, entry) for name, entry in files.items() if name not in OWN}
+    except KeyError as error:
+        raise ModelFormatError(f"{folder / MANIFEST} lacks {error} of a file; save the model again.") from error
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
