@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from uulearn import UUClassifier
@@ -59,6 +61,74 @@ def test_rows_are_sorted_into_purer_sets_whose_priors_are_known_without_labels(p
     assert accuracy == pytest.approx(0.95, abs=0.01)
     assert found.rounds[2].judgement.accuracy.value == pytest.approx(0.95, abs=4 * 0.012)
     assert found.rounds[1].gain.value == pytest.approx(0.05, abs=4 * found.rounds[1].gain.standard_error)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    positives=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    negatives=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    called=st.tuples(st.integers(2, 18), st.integers(2, 18)).filter(lambda c: c[0] - c[1] >= 2),
+)
+def test_the_priors_of_the_new_sets_are_exact_where_both_sets_have_the_same_rates(positives, negatives, called):
+    """Sets of 20·p positives and 20·q negatives, of which t·20 and f·20 in twenty are called positive."""
+    if positives[0] * negatives[1] == positives[1] * negatives[0]:
+        negatives = (negatives[0] + 1, negatives[1])  # the priors must differ; either may be the larger
+    block = [np.repeat([True, False], [20 * p, 20 * q]) for p, q in zip(positives, negatives, strict=True)]
+    y = np.concatenate(block)
+    turn = np.arange(len(y)) % 20
+    scores = np.where(turn < np.where(y, *called), 1.0, -1.0) * np.random.default_rng(0).uniform(0.1, 9.0, len(y))
+    parts = torch.arange(len(y)).split([len(part) for part in block])
+    data = TwoSets((DenseRows(torch.zeros(len(y), 1)),) * 2, (parts[0], parts[1]))
+    seen = []
+
+    def train(sets, folds, priors, number):
+        seen.append((sets, priors))
+        found = [torch.from_numpy(scores[index.numpy()]).float() for index in sets.index]
+        return CrossFit([Linear(1)] * 2, [History()] * 2, [1.0] * 2, (found[0], found[1]), torch.float32)
+
+    set_priors = tuple(float(part.mean()) for part in block)
+    refine(train, data, (turn[: len(block[0])] % 2, turn[len(block[0]) :] % 2), set_priors, 0.3, rounds=1)
+    sets, priors = seen[1]
+    np.testing.assert_allclose(priors, [y[index.numpy()].mean() for index in sets.index], atol=1e-6)
+    assert set(sets.index[0].tolist()) == set(np.flatnonzero(scores > 0).tolist())
+
+
+def test_rates_estimated_beyond_their_bounds_make_pure_sets():
+    """Four fifths of set 0 and one of set 1 are called positive, more and less than there are: t = 1.25, f = −0.25."""
+    scores = torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0]).repeat_interleave(6)
+    data = TwoSets((DenseRows(torch.zeros(60, 1)),) * 2, (torch.arange(30), torch.arange(30, 60)))
+    seen = []
+
+    def train(sets, folds, priors, number):
+        seen.append(priors)
+        found = [scores[index] for index in sets.index]
+        return CrossFit([Linear(1)] * 2, [History()] * 2, [1.0] * 2, (found[0], found[1]), torch.float32)
+
+    refine(train, data, (np.arange(30) % 2, np.arange(30) % 2), PRIORS, 0.5, rounds=1)
+    assert seen == [PRIORS, (1.0, 0.0)]
+
+
+def test_copies_of_a_row_stay_copies_and_in_one_fold():
+    rng = np.random.default_rng(1)
+    y = rng.random(300) < 0.5
+    index = rng.choice(np.flatnonzero(y), 300), rng.choice(np.flatnonzero(~y), 200)  # many rows more than once
+    shared = rng.choice(300, 200)
+    drawn = [torch.from_numpy(np.concatenate([part, shared])) for part in index]
+    data = TwoSets((DenseRows(torch.arange(300.0)[:, None]),) * 2, (drawn[0], drawn[1]))
+    folds = assign_folds(data, 3, seed=0)
+    seen = []
+
+    def train(sets, its_folds, priors, number):
+        seen.append((sets, its_folds))
+        right = np.random.default_rng(number).random(300) < 0.9
+        found = [torch.from_numpy(np.where(right == y, 1.0, -1.0)[part.numpy()]).float() for part in sets.index]
+        return CrossFit([Linear(1)] * 3, [History()] * 3, [1.0] * 3, (found[0], found[1]), torch.float32)
+
+    refine(train, data, folds, (0.8, 0.2), 0.5, rounds=1)
+    (before, old), (after, new) = seen
+    of_row = dict(zip(torch.cat(before.index).tolist(), np.concatenate(old).tolist(), strict=True))
+    assert sorted(torch.cat(after.index).tolist()) == sorted(torch.cat(before.index).tolist())
+    assert [of_row[row] for row in torch.cat(after.index).tolist()] == np.concatenate(new).tolist()
 
 
 def test_a_round_that_is_worse_is_not_kept_and_ends_it(pool):

@@ -4,7 +4,9 @@ Models of all folds score the rows of the fold they have not seen. How many of e
 gives their true- and false-positive rate without labels, and with them the shares of positives among the rows called
 positive and among those called negative: two new sets, much further apart than the original ones. Training on these
 is a round. Rows are not sorted at random, so that what a round gains is not guaranteed; whether it gained anything is
-asked of the original sets, with the models' scores for rows they have not seen, and the answer may be no.
+asked of the original sets, with the models' scores for rows they have not seen, and the answer may be no. A yes is too
+easily given: no model has seen the rows it is judged by, but the rows it learned from were sorted by models that have,
+and something of the sets those rows came from is handed on to it.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ class Round:
     set_priors: tuple[float, float]
     set_sizes: tuple[int, int]
     judgement: Judgement
+    """Too high after the first training, the more so the better the models remember rows."""
     gain: Estimate | None
-    """Over the best round before it, in accuracy; None for the first training."""
+    """Over the best round before it, in accuracy; None for the first training. Rather too high for round 1."""
     better: bool
     """Whether it was taken in the place of the best round before it."""
 
