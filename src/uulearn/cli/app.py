@@ -8,11 +8,37 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+
+ONE_OR_TWO = ("fit", "evaluate")
+"""Commands whose ``--set-priors`` takes two numbers or one word, for which Click has no option."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """Reads ``--set-priors 0.8 0.2`` as one value where a command may also take ``auto``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        command = next((word for word in args if not word.startswith("-")), None)
+        if command in ONE_OR_TWO and "--set-priors" in args:
+            place = args.index("--set-priors") + 1
+            if len(args) > place + 1 and all(map(_is_number, args[place : place + 2])):
+                args = [*args[:place], " ".join(args[place : place + 2]), *args[place + 2 :]]
+        return super().parse_args(ctx, args)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
 
 app = typer.Typer(
+    cls=_Commands,
     name="uulearn",
     help="Train a binary classifier from two unlabeled datasets whose shares of positives differ.",
     no_args_is_help=True,
@@ -29,6 +55,17 @@ def _print_version(wanted: bool) -> None:
 
         typer.echo(f"uulearn {__version__}")
         raise typer.Exit
+
+
+def _read_priors(text: str | None) -> tuple[float, float] | str | None:
+    """``0.8 0.2`` or ``0.8,0.2`` as two shares, or the word ``auto``."""
+    if text is None or text == "auto":
+        return text
+    try:
+        first, second = map(float, text.replace(",", " ").split())
+    except ValueError:
+        raise ValueError(f"--set-priors takes two shares such as 0.8 0.2, or auto, got {text!r}.") from None
+    return first, second
 
 
 @app.callback()
@@ -54,15 +91,155 @@ def demo(
 
 
 @app.command()
+def fit(
+    first: Annotated[
+        str | None,
+        typer.Argument(metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, NumPy; or images."),
+    ] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B", help="Rows of set 1, the same columns.")] = None,
+    set_priors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="θ θ′", help="Share of positives in A and in B, such as 0.8 0.2; or auto, to estimate both."
+        ),
+    ] = None,
+    target_prior: Annotated[
+        float | None, typer.Option(help="Share of positives where the model will be used. Default: 0.5.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; may be repeated.")
+    ] = None,
+    id_: Annotated[
+        list[str] | None,
+        typer.Option("--id", metavar="COLUMN", help="A column that names rows: kept in output, never learned from."),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Use these columns only; may be repeated.")
+    ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Where A and B are tables of images: the column of their paths."),
+    ] = None,
+    image_size: Annotated[int | None, typer.Option(min=1, help="Pixels that images are brought to.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="mlp or linear, for images resnet32 or allconvnet. Default: mlp, or resnet32.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="leaky_relu, abs, relu, unbiased or biased. Default: leaky_relu.")
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help="logistic, sigmoid, … Default: logistic.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs to train.")] = None,
+    members: Annotated[int | None, typer.Option(min=1, help="Number of models that vote.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default: auto.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything drawn at random. Default: 0.")] = None,
+    hold_out: Annotated[
+        float | None, typer.Option(help="Share of the rows held out to choose and to judge. Default: 0.2.")
+    ] = None,
+    allow_giveaways: Annotated[
+        bool | None, typer.Option("--allow-giveaways", help="Keep columns that tell the files apart by themselves.")
+    ] = None,
+    sensitivity: Annotated[
+        bool | None,
+        typer.Option(help="Train again with wrong priors to see how they matter. Default: where it is quick."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with any of these; the command line wins.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Train a classifier from two files of unlabeled rows whose shares of positives differ."""
+    from uulearn.cli.fit import run_fit
+
+    chosen = {"model": model, "method": method, "loss": loss, "epochs": epochs, "members": members, "device": device}
+    given = {
+        "first": first,
+        "second": second,
+        "set_priors": _read_priors(set_priors),
+        "target_prior": target_prior,
+        "drop": tuple(drop or ()),
+        "ids": tuple(id_ or ()),
+        "only": tuple(only or ()),
+        "images": images,
+        "image_size": image_size,
+        "hold_out": hold_out,
+        "allow_giveaways": allow_giveaways,
+        "sensitivity": sensitivity,
+        "seed": seed,
+        "classifier": {name: value for name, value in chosen.items() if value is not None},
+    }
+    run_fit(given, config=config, out=out, resume=resume, as_json=as_json)
+
+
+@app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="Directory written by UUClassifier.save.")],
-    rows: Annotated[Path, typer.Argument(help="Rows to score: CSV of numbers, with or without a header, or .npy.")],
-    out: Annotated[Path | None, typer.Option(help="CSV to write; standard output if not given.")] = None,
+    model: Annotated[Path, typer.Argument(help="Directory written by fit, or by UUClassifier.save.")],
+    rows: Annotated[str, typer.Argument(help="File of rows to score; - for standard input.")],
+    out: Annotated[str, typer.Option(help="File to write; standard output if not given.")] = "-",
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of the rows, where the name does not tell: csv, tsv, jsonl, …")
+    ] = None,
+    target_prior: Annotated[
+        float | None, typer.Option(help="Share of positives among these rows, if not that of the fit.")
+    ] = None,
 ) -> None:
     """Score rows with a saved model: score, probability and class of each."""
     from uulearn.cli.predict import run_predict
 
-    run_predict(model, rows, out)
+    run_predict(model, rows, out, format=format_, target_prior=target_prior)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Directory written by fit.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="More rows like the first file, or rows with labels.")],
+    second: Annotated[
+        str | None, typer.Argument(metavar="B", help="More rows like the second file; not with --labels.")
+    ] = None,
+    labels: Annotated[str | None, typer.Option(help="The column of A that holds labels.")] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="The label of the positive class, if not 1, true or yes.")
+    ] = None,
+    set_priors: Annotated[
+        str | None, typer.Option(metavar="θ θ′", help="Share of positives in A and in B, if not those of the fit.")
+    ] = None,
+    target_prior: Annotated[float | None, typer.Option(help="Share of positives where the model is used.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """How good a model is: by labels, or without any from two more files of unlabeled rows."""
+    from uulearn.cli.evaluate import run_evaluate
+
+    run_evaluate(
+        model,
+        first,
+        second,
+        labels=labels,
+        positive=positive,
+        set_priors=_read_priors(set_priors),
+        target_prior=target_prior,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def report(
+    model: Annotated[Path, typer.Argument(help="Directory written by fit.")],
+    out: Annotated[Path | None, typer.Option(help="Page to write. Default: report.html in the directory.")] = None,
+) -> None:
+    """One page about a model: what it is worth, how it was trained, what to beware of."""
+    from uulearn.cli.evaluate import run_report
+
+    run_report(model, out)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="Directory written by fit, or by UUClassifier.save.")],
+    out: Annotated[Path, typer.Option(help="ONNX file to write.")] = Path("model.onnx"),
+) -> None:
+    """Write a model as ONNX, checked against the original."""
+    from uulearn.cli.export import run_export
+
+    run_export(model, out)
 
 
 @app.command()

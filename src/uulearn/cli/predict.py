@@ -1,4 +1,4 @@
-"""``uulearn predict``: rows of numbers in, scores out."""
+"""``uulearn predict``: rows in, scores out."""
 
 from __future__ import annotations
 
@@ -10,34 +10,50 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from uulearn.estimator import UUClassifier
-from uulearn.risk import get_loss
+from uulearn.estimator.persistence import read_attached
 from uulearn.training.storage import write_atomically
 
 
-def run_predict(model: Path, rows: Path, out: Path | None) -> None:
-    """Score the rows of a file and write score, probability and class of each as CSV."""
-    if out is not None and out.is_dir():
-        raise ValueError(f"{out} is a folder; pass the name of the CSV to write.")
+def run_predict(
+    model: Path, rows: str, out: str = "-", *, format: str | None = None, target_prior: float | None = None
+) -> None:
+    """Score the rows of a file and write score, probability and class of each.
+
+    A model that `uulearn fit` made reads tables, streamed; one that `UUClassifier.save` wrote reads numbers.
+    """
+    if out != "-" and Path(out).is_dir():
+        raise ValueError(f"{out} is a folder; pass the name of the file to write.")
+    if read_attached(model):
+        from uulearn.cli.score_table import predict_table, say_scored
+        from uulearn.tables.model import TableModel
+
+        say_scored(predict_table(TableModel.load(model), rows, out, format=format, target_prior=target_prior), out)
+    else:
+        _predict_numbers(model, Path(rows), out, target_prior)
+
+
+def _predict_numbers(model: Path, rows: Path, out: str, target_prior: float | None) -> None:
     classifier = UUClassifier.load(model)
+    if target_prior is not None:
+        classifier = classifier.retarget(target_prior)
     X = read_numbers(rows, getattr(classifier, "feature_names_in_", None))
     if hasattr(classifier, "feature_names_in_"):
         del classifier.feature_names_in_  # read_numbers has put the columns in order
     scores = classifier.decision_function(X)
-    probability = get_loss(classifier.loss).probability(torch.from_numpy(scores).double())
+    probability = classifier.predict_proba(X)[:, 1]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["score", "probability", "class"])
     writer.writerows(
         [f"{s:.6g}", f"{p:.6g}", int(s > 0)] for s, p in zip(scores.tolist(), probability.tolist(), strict=True)
     )
-    if out is None:
+    if out == "-":
         sys.stdout.write(text.getvalue())
     else:
-        write_atomically(out, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+        write_atomically(Path(out), lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
         print(f"{len(scores):,} rows scored, written to {out}")
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from uulearn.calibration import Scaling, fit_scaling, shift_log_odds
 from uulearn.estimator import guards, inputs
 from uulearn.metrics import Judgement, judge, judge_labelled
-from uulearn.models import IMAGE_MODELS, ModelLike
+from uulearn.models import IMAGE_MODELS, Ensemble, ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
@@ -70,6 +70,19 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             positive = expit(self.scaling_.log_odds(scores.numpy()))
         return np.stack([1 - positive, positive], axis=1)
+
+    def member(self, number: int) -> Self:
+        """The same classifier with one of its several members alone, as a copy; this one stays as it is."""
+        check_is_fitted(self, "model_")
+        if not isinstance(self.model_, Ensemble):
+            raise ValueError("this classifier has one model, not several members; train it with members=5, say.")
+        members = self.model_.members
+        if not 0 <= number < len(members):
+            raise ValueError(f"there is no member {number}; they are counted from 0 to {len(members) - 1}.")
+        alone = copy.copy(self)
+        scale = self.model_.scales[number].item()
+        alone.model_ = Ensemble([members[number]], [scale]).to(self.model_.scales.device).eval()
+        return alone
 
     # ------------------------------------------------------------------------------ probabilities, and other priors
 

@@ -1,0 +1,209 @@
+"""``uulearn fit``: two files in, a model directory out, and what it is worth in a few lines."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import typer
+
+from uulearn.tables.fitting import Fitted, fit_files
+from uulearn.tables.settings import FitSettings, read_settings
+from uulearn.training.storage import write_atomically
+
+WIDTH = 100
+CARD = "README.md"
+CONFIGURATION = "config.toml"
+
+
+def run_fit(
+    given: dict[str, Any],
+    *,
+    config: Path | None,
+    out: Path,
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """Fit, save, and say what there is.
+
+    ``given`` holds what the command line says; the configuration file gives the rest.
+    """
+    settings = _settings(given, config)
+    _check_out(out)
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    if resume and not unfinished.is_dir():
+        raise ValueError(f"there is no unfinished fit of {out} to go on with; leave --resume out.")
+    if not resume and unfinished.exists():
+        shutil.rmtree(unfinished)
+    command = shlex.join(["uulearn", *sys.argv[1:]])
+    try:
+        fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=_Tell(quiet=as_json))
+    except KeyboardInterrupt:
+        kept = f"; uulearn fit … --resume goes on from there ({unfinished})" if unfinished.is_dir() else ""
+        typer.echo(f"interrupted: nothing was written to {out}{kept}", err=True)
+        raise typer.Exit(130) from None
+    facts = fitted.model.facts
+    facts["commands"] = _commands(out)
+    save(fitted, out)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
+
+
+def save(fitted: Fitted, out: Path) -> None:
+    """The model directory, with a configuration that repeats it and a card for people."""
+    fitted.model.save(out)
+    texts = {CONFIGURATION: fitted.settings.to_toml(), CARD: card(fitted.model.facts)}
+    for name, text in texts.items():
+        write_atomically(out / name, functools.partial(_write, text))
+
+
+def _write(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def told(facts: dict[str, Any], out: Path) -> str:
+    """What a person wants to know at the end."""
+    judgement, split = facts["judgement"], facts["split"]
+    accuracy = judgement["accuracy"]
+    low, high = accuracy["interval"]
+    rows = " + ".join(f"{n:,}" for n in split["judge"])
+    own = (
+        ", each judged by a model that was not trained on it" if facts["cross_fitted"] else " that were not trained on"
+    )
+    lines = [
+        f"model      {out}",
+        f"accuracy   {_percent(accuracy['value'])}, 95% interval {_percent(low)} to {_percent(high)}, where "
+        f"{_percent(facts['target_prior'])} are positive",
+        f"           estimated without any label, from {rows} rows{own}",
+        f"AUC        {min(1.0, judgement['auc']['value']):.3f}",
+    ]
+    for estimated in [facts["priors_estimated"]] if facts["priors_estimated"] else []:
+        shown = [
+            f"{_percent(prior)} ({_percent(low)} to {_percent(high)})"
+            for prior, (low, high) in zip(facts["set_priors"], estimated["intervals"], strict=True)
+        ]
+        lines.append(f"priors     estimated from the rows: {' and '.join(shown)}; everything here depends on them")
+    for entry in facts["warnings"]:
+        lines.append(_wrapped("warning    ", entry["message"]))
+    for note in facts["notes"]:
+        lines.append(_wrapped("note       ", note))
+    lines.append(f"next       {facts['commands']['predict']}")
+    lines.append(f"           {facts['commands']['report']}")
+    return "\n".join(lines)
+
+
+def card(facts: dict[str, Any]) -> str:
+    """The model card: what it is, what it was made from, what it is worth, what to beware of."""
+    accuracy = facts["judgement"]["accuracy"]
+    low, high = accuracy["interval"]
+    files = "\n".join(
+        f"| `{entry['name']}` | {entry['rows']:,} | {_percent(entry['prior'])} |" for entry in facts["files"]
+    )
+    used = [column["name"] for column in facts["columns"] if column["used"]]
+    left = [f"- `{column['name']}`: {column['why']}" for column in facts["columns"] if not column["used"]]
+    warned = [f"- {entry['message']}" for entry in facts["warnings"]] or ["None were raised."]
+    judged = " + ".join(f"{n:,}" for n in facts["split"]["judge"])
+    return "\n".join(
+        [
+            "# A classifier from two unlabeled files",
+            "",
+            f"Made by uulearn {facts['uulearn']} on {facts['created']}.",
+            "",
+            "| file | rows | share of positives |",
+            "|---|---|---|",
+            files,
+            "",
+            "These shares were "
+            + ("estimated from the rows." if facts["priors_estimated"] else "given, not measured.")
+            + f" It predicts for places where {_percent(facts['target_prior'])} are positive.",
+            "",
+            "## What it is worth",
+            "",
+            f"Estimated accuracy {_percent(accuracy['value'])} (95% interval {_percent(low)} to {_percent(high)}), "
+            f"from {judged} rows of the two files that were not trained on. No label was used. The estimate holds if "
+            "the shares are right and the files differ in nothing else.",
+            "",
+            "## Columns",
+            "",
+            f"{len(used)} used: {', '.join(f'`{name}`' for name in used[:50])}{' …' if len(used) > 50 else ''}.",
+            *(["", "Left out:", "", *left[:100]] if left else []),
+            "",
+            "## Warnings",
+            "",
+            *warned,
+            "",
+            "## Use",
+            "",
+            "```console",
+            *(f"$ {command}" for command in facts["commands"].values()),
+            "```",
+            "",
+        ]
+    )
+
+
+def _settings(given: dict[str, Any], config: Path | None) -> FitSettings:
+    stored = read_settings(config) if config is not None else {}
+    own = {**stored.get("classifier", {}), **given.pop("classifier", {})}
+    merged = {**stored, **{name: value for name, value in given.items() if value not in (None, ())}}
+    merged["classifier"] = own
+    for name, what in (("first", "two files of rows"), ("set_priors", "--set-priors, the share of positives in each")):
+        if name not in merged or (name == "first" and "second" not in merged):
+            raise ValueError(
+                f"fit needs {what}; for example: uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out model"
+            )
+    return FitSettings(**merged)
+
+
+def _check_out(out: Path) -> None:
+    """Find out now, not after an hour, whether the model can be written."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; pass a folder for the model as --out.")
+    if out.is_dir() and any(out.iterdir()) and not (out / "model.json").exists():
+        raise ValueError(f"{out} is a folder of other things; pass a new folder, or one with a model, as --out.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink()
+        if not any(out.iterdir()):
+            out.rmdir()  # it is made again when there is a model
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written ({error.strerror}); pass another folder as --out.") from None
+
+
+def _commands(out: Path) -> dict[str, str]:
+    place = shlex.quote(str(out))
+    return {
+        "predict": f"uulearn predict {place} new.csv --out scored.csv",
+        "report": f"uulearn report {place}",
+        "evaluate": f"uulearn evaluate {place} more_of_first.csv more_of_second.csv",
+        "repeat": f"uulearn fit --config {shlex.quote(str(out / CONFIGURATION))} --out again",
+    }
+
+
+class _Tell:
+    """Says on standard error what is being done and how long it took, on a terminal or not."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.started = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        if not self.quiet:
+            typer.echo(f"{time.monotonic() - self.started:6.1f} s  {what}", err=True)
+
+
+def _wrapped(label: str, text: str) -> str:
+    return fill(text, WIDTH, initial_indent=label, subsequent_indent=" " * len(label))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"

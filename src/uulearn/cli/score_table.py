@@ -1,0 +1,160 @@
+"""``uulearn predict`` and ``evaluate`` for models made by ``uulearn fit``: files of rows, streamed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from uulearn.calibration import calibration_error
+from uulearn.exceptions import TableError
+from uulearn.metrics import Judgement, judge, judge_labelled
+from uulearn.tables.images import ImageSchema, base_folder, open_rows
+from uulearn.tables.model import Scored, TableModel
+from uulearn.tables.writing import TableWriter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRUE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
+FALSE_WORDS = {"0", "false", "no", "n", "f", "negative", "neg", "-", "-1", "0.0", "-1.0"}
+Labels = NDArray[np.int64]
+
+
+def predict_table(
+    model: TableModel, rows: str, out: str, *, format: str | None = None, target_prior: float | None = None
+) -> int:
+    """Score a file chunk by chunk, in the order of its rows, with the id columns it has; returns the number of rows."""
+    model = model if target_prior is None else model.retarget(target_prior)
+    count = 0
+    images = isinstance(model.schema, ImageSchema)
+    names = (*model.schema.ids, model.schema.column) if isinstance(model.schema, ImageSchema) else model.schema.ids
+    with (
+        open_rows(rows, images=images, format=format) as reader,
+        TableWriter(out, float_format="%.6g") as writer,
+    ):
+        ids = [name for name in names if name in reader.columns]
+        for frame in reader:
+            scored = model.score(frame, name=reader.name, folder=base_folder(rows))
+            writer.write(_scored(frame[ids], scored))
+            count += len(frame)
+        if not count:
+            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+    return count
+
+
+def _scored(ids: pd.DataFrame, scored: Scored) -> pd.DataFrame:
+    out = ids.copy()
+    out["score"], out["probability"], out["class"] = scored
+    return out
+
+
+def evaluate_sets(
+    model: TableModel, first: str, second: str, set_priors: tuple[float, float] | None, target_prior: float | None
+) -> Judgement:
+    """Judge a model on more rows of the two kinds it was trained on, without labels."""
+    model = model if target_prior is None else model.retarget(target_prior)
+    classifier = model.classifier
+    scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
+    priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a fit always has some
+    sets = np.repeat([0, 1], [len(own) for own in scores])
+    return judge(np.concatenate(scores), sets, priors, classifier.target_prior)
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledResult:
+    """What labels say of a model."""
+
+    judgement: Judgement
+    confusion: dict[str, int]
+    calibration_error: float
+    brier: float
+
+
+def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | None) -> LabelledResult:
+    """Judge a model on rows with labels."""
+    found: list[Scored] = []
+    labels: list[Labels] = []
+    for frame, scored in score_chunks(model, rows, also=column):
+        found.append(scored)
+        labels.append(read_labels(frame[column], positive, column))
+    y = np.concatenate(labels)
+    score, probability, predicted = (np.concatenate([getattr(one, name) for one in found]) for name in Scored._fields)
+    counts = {
+        name: int(((predicted == p) & (y == t)).sum())
+        for name, p, t in (
+            ("true_positive", 1, 1), ("false_positive", 1, 0), ("false_negative", 0, 1), ("true_negative", 0, 0),
+        )
+    }  # fmt: skip
+    return LabelledResult(
+        judge_labelled(score, y),
+        counts,
+        float(calibration_error(probability, y)),
+        float(np.mean((probability - y) ** 2)),
+    )
+
+
+def score_chunks(model: TableModel, path: str, also: str | None = None) -> Iterator[tuple[pd.DataFrame, Scored]]:
+    """The chunks of a file with their scores; ``also`` is a column that must be there."""
+    rows = 0
+    with open_rows(path, images=isinstance(model.schema, ImageSchema)) as reader:
+        if also is not None and also not in reader.columns:
+            raise TableError(f"{reader.name} has no column {also!r}; it has {', '.join(reader.columns[:20])}.")
+        for frame in reader:
+            rows += len(frame)
+            yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
+        if not rows:
+            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+
+
+def read_labels(values: Any, positive: str | None, column: str) -> Labels:
+    """Labels of one chunk: 1 for ``positive``, or for what is plainly so."""
+    words = [_word(value) for value in values]
+    if positive is not None:
+        return np.array([word == positive for word in words], dtype=np.int64)
+    known = [1 if word.lower() in TRUE_WORDS else 0 if word.lower() in FALSE_WORDS else None for word in words]
+    if None in known:
+        odd = words[known.index(None)]
+        raise TableError(
+            f"column {column!r} holds {odd!r}, which is neither 1 nor 0, yes nor no; say which value is the positive "
+            "class with --positive VALUE, and leave rows without a label out."
+        )
+    return np.array(known, dtype=np.int64)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return "" if value is None else str(value).strip()
+
+
+def show_judgement(judgement: Judgement, as_json: bool) -> None:
+    """The figures of a model, for people or for scripts."""
+    typer.echo(json.dumps(dataclasses.asdict(judgement), indent=1) if as_json else str(judgement))
+
+
+def show_labelled(result: LabelledResult, as_json: bool) -> None:
+    """The figures of a model by labels."""
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(result), indent=1))
+        return
+    c = result.confusion
+    typer.echo(str(result.judgement))
+    typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")
+    typer.echo(f"{'Brier score':<20}{result.brier:.3f}")
+    typer.echo(f"{'':<20}{'predicted +':>12}{'predicted −':>13}")
+    typer.echo(f"{'really positive':<20}{c['true_positive']:>12,}{c['false_negative']:>13,}")
+    typer.echo(f"{'really negative':<20}{c['false_positive']:>12,}{c['true_negative']:>13,}")
+
+
+def say_scored(count: int, out: str) -> None:
+    """On standard error, since standard output may be the scores."""
+    if out != "-":
+        print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)

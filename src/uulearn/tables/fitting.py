@@ -1,0 +1,259 @@
+"""Two files in, a model out, with everything that is known about it without a label."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import platform
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from uulearn._version import __version__
+from uulearn.estimator import UUClassifier
+from uulearn.exceptions import TableError
+from uulearn.priors import SetPriorsEstimate, estimate_set_priors
+from uulearn.tables.facts import finite, importance_facts, judged_facts, sensitivity_facts
+from uulearn.tables.images import ImageSchema
+from uulearn.tables.judging import both, judge_by_members, judge_by_split
+from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images
+from uulearn.tables.model import TableModel
+from uulearn.tables.pipeline import feature_groups
+from uulearn.tables.schema import Schema
+from uulearn.tables.settings import AUTO, SET_HERE, FitSettings
+
+PRIOR_ROWS = 20_000
+"""Of each file at most so many rows estimate the priors."""
+QUICK_SECONDS = 10.0
+"""A training that took less is done again with altered priors without being asked to."""
+DEFAULTS: dict[str, Any] = {"keep": "best", "calibrated": True}
+"""How `fit` sets the classifier where nothing else is said."""
+FEW_ROWS = 5000
+"""A file of fewer rows has none to spare for judging alone."""
+FOLDS = 5
+SMALL_CELLS = 500_000
+FOR_IMAGES: dict[str, Any] = {"model": "resnet32", "input_scale": 1 / 255}
+
+Tell = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """The model, the settings it was fitted with in full, and the warnings that were raised."""
+
+    model: TableModel
+    settings: FitSettings
+
+
+def fit_files(
+    settings: FitSettings, *, command: str = "", checkpoint: Path | None = None, tell: Tell = lambda _: None
+) -> Fitted:
+    """Fit a classifier to two files.
+
+    Parameters
+    ----------
+    settings : FitSettings
+    command : str
+        The command line that asked for it, for the record.
+    checkpoint : Path, optional
+        A folder where the training goes on if it was interrupted.
+    tell : callable
+        Told in a few words what is being done.
+    """
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        tell("reading both files")
+        known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
+        prepared = _prepare(settings, known)
+        _refuse_giveaways(prepared, settings)
+        with tempfile.TemporaryDirectory(prefix="uulearn-") as folder:
+            tell("turning columns into numbers")
+            model, facts = _fit(settings, prepared, known, Path(folder), checkpoint, tell)
+    facts |= {
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "uulearn": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "seconds": time.perf_counter() - started,
+        "command": command,
+        "warnings": _told(raised),
+    }
+    facts = {"notes": prepared.notes, **finite(facts)}
+    full = dataclasses.replace(settings, classifier=_written(model))
+    facts["configuration"] = finite(dataclasses.asdict(full))
+    return Fitted(TableModel(prepared.schema, prepared.pipeline, model, facts), full)
+
+
+def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepared:
+    paths = (settings.first, settings.second)
+    folders = [Path(path).is_dir() for path in paths]
+    if any(folders) != all(folders):
+        raise TableError(f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of a kind.")
+    if all(folders) or settings.images is not None:
+        return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids)
+    return prepare(*paths, known, drop=settings.drop, ids=settings.ids, only=settings.only, seed=settings.seed)
+
+
+def _fit(
+    settings: FitSettings,
+    prepared: Prepared,
+    known: tuple[float, float] | None,
+    folder: Path,
+    checkpoint: Path | None,
+    tell: Tell,
+) -> tuple[UUClassifier, dict[str, Any]]:
+    X = prepared.matrices(folder)
+    with _few_threads(sum(rows.size for rows in X)):
+        return _fit_rows(settings, prepared, X, known, folder, checkpoint, tell)
+
+
+def _fit_rows(
+    settings: FitSettings,
+    prepared: Prepared,
+    X: tuple[Matrix, Matrix],
+    known: tuple[float, float] | None,
+    folder: Path,
+    checkpoint: Path | None,
+    tell: Tell,
+) -> tuple[UUClassifier, dict[str, Any]]:
+    estimate = None
+    if known is None:
+        tell("estimating the shares of positives")
+        estimate = _estimate_priors(X, settings.seed)
+        known = estimate.set_priors
+    classifier = _unfitted(settings, prepared, known, checkpoint)
+    tell("training")
+    began = time.perf_counter()
+    crossed = classifier.members > 1 and not classifier.rounds  # refined, a row has been seen by way of its sorting
+    judge = judge_by_members if crossed else judge_by_split
+    judged = judge(classifier, X, settings.hold_out, settings.seed, folder)
+    seconds = time.perf_counter() - began
+    tell("judging")
+    if judged.note:
+        prepared.notes.append(judged.note)
+    priors, target = _pair(known), settings.target_prior
+    facts: dict[str, Any] = judged_facts(judged.score(judged.X), judged.sets, priors, target)
+    facts["importance"] = None
+    if isinstance(prepared.schema, Schema):
+        groups = feature_groups(prepared.pipeline, prepared.schema)
+        facts["importance"] = importance_facts(
+            judged.score, judged.X, judged.sets, judged.folds, groups, priors, target, settings.seed
+        )
+    facts["sensitivity"] = _sensitivity(settings, classifier, judged.trained, seconds, tell)
+    facts |= {
+        "files": [
+            {"name": source.name, "rows": rows, "prior": prior}
+            for source, rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
+        ],
+        "columns": _columns(prepared),
+        "features": math.prod(X[0].shape[1:]),
+        "set_priors": list(priors),
+        "target_prior": target,
+        "priors_estimated": None if estimate is None else {"intervals": [list(i) for i in estimate.intervals]},
+        "split": judged.split,
+        "cross_fitted": crossed,
+        "device": str(next(classifier.model_.parameters()).device),
+    }
+    return classifier, facts
+
+
+@contextlib.contextmanager
+def _few_threads(cells: int) -> Iterator[None]:
+    """One thread for small tables: their products gain nothing by more, and lose much where cores are shared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if cells < SMALL_CELLS else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _unfitted(
+    settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
+) -> UUClassifier:
+    """The classifier as the settings have it; of few rows several members, so that all rows train and all judge."""
+    images = isinstance(prepared.schema, ImageSchema)
+    parameters = DEFAULTS | (FOR_IMAGES if images else {})
+    if not images and min(prepared.sizes) < FEW_ROWS:
+        parameters["members"] = FOLDS
+    parameters |= {"random_state": settings.seed, "checkpoint_dir": checkpoint, **settings.classifier}
+    return UUClassifier(priors, settings.target_prior, **parameters)
+
+
+def _sensitivity(
+    settings: FitSettings, classifier: UUClassifier, trained: tuple[Matrix, Matrix], seconds: float, tell: Tell
+) -> dict[str, Any]:
+    if settings.sensitivity is False:
+        return {"skipped": "It was not asked for (--no-sensitivity)."}
+    if settings.sensitivity is None and seconds > QUICK_SECONDS:
+        said = f"Training took {seconds:.0f} s and would be done twelve times more; --sensitivity asks for it."
+        return {"skipped": said}
+    tell("training again with other priors, to see how much they matter")
+    return sensitivity_facts(classifier, *both(trained))
+
+
+def _refuse_giveaways(prepared: Prepared, settings: FitSettings) -> None:
+    if not prepared.giveaways:
+        return
+    said = [giveaway.reason for giveaway in prepared.giveaways]
+    if settings.allow_giveaways:
+        prepared.notes.extend(said)
+        return
+    names = " ".join(f"--drop {_quoted(giveaway.column)}" for giveaway in prepared.giveaways)
+    raise TableError(f"{' '.join(said)} Leave out what tells the files apart ({names}), or insist (--allow-giveaways).")
+
+
+def _estimate_priors(X: tuple[Matrix, Matrix], seed: int) -> SetPriorsEstimate:
+    rng = np.random.default_rng([seed, 7])
+    some = [
+        rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
+    ]
+    return estimate_set_priors(some[0], some[1], random_state=seed)
+
+
+def _columns(prepared: Prepared) -> list[dict[str, Any]]:
+    if isinstance(prepared.schema, ImageSchema):
+        return [{"name": prepared.schema.column, "kind": "image", "used": True, "why": None, "missing": [0.0, 0.0]}]
+    used: list[dict[str, Any]] = [
+        {"name": column.name, "kind": column.kind, "used": True, "why": None} for column in prepared.schema.columns
+    ]
+    ids = [
+        {"name": name, "kind": "id", "used": False, "why": "an identifier, kept for the output"}
+        for name in prepared.schema.ids
+    ]
+    left = [{"name": name, "kind": None, "used": False, "why": why} for name, why in prepared.schema.left_out.items()]
+    entries: list[dict[str, Any]] = used + ids + left
+    return [entry | {"missing": list(prepared.missing.get(entry["name"], (0.0, 0.0)))} for entry in entries]
+
+
+def _written(classifier: UUClassifier) -> dict[str, Any]:
+    """Parameters that are not the fit's own, for the configuration."""
+    own = {*SET_HERE, "progress"}
+    plain = (bool, int, float, str, tuple, list, dict)
+    return {
+        name: value
+        for name, value in classifier.get_params(deep=False).items()
+        if name not in own and isinstance(value, plain)
+    }
+
+
+def _told(raised: list[warnings.WarningMessage]) -> list[dict[str, str]]:
+    found = {(warning.category.__name__, str(warning.message)) for warning in raised}
+    return [{"category": category, "message": message} for category, message in sorted(found)]
+
+
+def _pair(priors: Any) -> tuple[float, float]:
+    first, second = priors
+    return float(first), float(second)
+
+
+def _quoted(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() else repr(name)
