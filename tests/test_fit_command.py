@@ -224,6 +224,19 @@ def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monk
     assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
 
 
+def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
+    code, said, error = uulearn("priors", files / "a.csv", files / "b.csv", "--drop", "patient", "--json")
+    assert code == 0, error
+    first, second = json.loads(said)["set_priors"]
+    assert 0.6 < first <= 1
+    assert 0 <= second < 0.4
+    for name in ("a", "b"):
+        pd.read_csv(files / f"{name}.csv").assign(clinic=name).to_csv(tmp_path / f"{name}.csv", index=False)
+    code, _, error = uulearn("priors", tmp_path / "a.csv", tmp_path / "b.csv")
+    assert code == 2
+    assert "clinic" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

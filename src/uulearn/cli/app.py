@@ -272,8 +272,11 @@ def plan(
 
 @app.command()
 def priors(
-    set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0: CSV of numbers, or .npy.")],
+    set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0: any file that fit takes.")],
     set1: Annotated[Path, typer.Argument(metavar="B", help="Rows of set 1, the same columns.")],
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; may be repeated.")
+    ] = None,
     richer: Annotated[int, typer.Option(min=0, max=1, help="The set that holds more positives: 0 for A, 1 for B.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds, forest and resamples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
@@ -281,7 +284,7 @@ def priors(
     """Estimate the shares of positives in two unlabeled sets, with intervals, and say when they cannot be known."""
     from uulearn.cli.priors import run_priors
 
-    run_priors(set0, set1, richer=richer, seed=seed, as_json=as_json)
+    run_priors(set0, set1, drop=tuple(drop or ()), richer=richer, seed=seed, as_json=as_json)
 
 
 @app.command("reproduce")

@@ -6,7 +6,9 @@ import csv
 import json
 import math
 import shlex
+import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -20,13 +22,39 @@ from uulearn.priors.two_sets import REPLICATES
 WIDTH = 100
 
 
-def run_priors(set0: Path, set1: Path, *, richer: int = 0, seed: int = 0, as_json: bool = False) -> None:
+def run_priors(
+    set0: Path, set1: Path, *, drop: Sequence[str] = (), richer: int = 0, seed: int = 0, as_json: bool = False
+) -> None:
     """Print both shares with intervals, what holds without assumptions, warnings, how it was done, what is next."""
-    X0, X1 = read_sets(set0, set1)
+    X0, X1 = read_tables(set0, set1, drop, seed) if drop or not _hold_numbers(set0, set1) else read_sets(set0, set1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # printed with the rest, from the estimate
         estimate = estimate_set_priors(X0, X1, richer=richer, random_state=seed)
     print(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
+
+
+def _hold_numbers(*paths: Path) -> bool:
+    """Are these plain tables of numbers, for which the core install suffices?"""
+    if any(path.suffix not in (".csv", ".npy") for path in paths):
+        return False
+    try:
+        for path in paths:
+            read_numbers(path)
+    except ValueError:
+        return not all(path.suffix == ".csv" and path.is_file() for path in paths)  # which then says what is wrong
+    return True
+
+
+def read_tables(set0: Path, set1: Path, drop: Sequence[str], seed: int) -> tuple[Floats, Floats]:
+    """The rows of two files of any format and any columns, as numbers."""
+    from uulearn.tables.matrices import prepare
+
+    prepared = prepare(set0, set1, None, drop=drop, seed=seed)
+    if prepared.giveaways:
+        raise ValueError(f"{prepared.giveaways[0].reason} Leave it out with --drop.")
+    with tempfile.TemporaryDirectory(prefix="uulearn-") as folder:
+        first, second = prepared.matrices(Path(folder))
+    return read_rows(first, str(set0)), read_rows(second, str(set1))
 
 
 def read_sets(set0: Path, set1: Path) -> tuple[Floats, Floats]:
