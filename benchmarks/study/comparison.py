@@ -1,0 +1,215 @@
+"""What the stored fits of the study of tables say: who is best where, within noise, and by how much.
+
+A *cell* is a table, a pair of priors and a size of the sets. Contenders are compared on the seeds that they share, on
+which they were given the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import contenders as field
+import tables
+from contenders import Contender
+
+from uulearn.paper.statistics import LEVEL, bold, paired_t_test
+
+Trials = dict[int, float]
+"""Accuracy by seed."""
+
+LEAST_SEEDS = 3  # to be tested: with two, differences of ten points and more pass for noise
+LEAST_GAIN = 0.05  # of supervised training over guessing: with less there is no distance to take a share of
+
+
+class Cell(NamedTuple):
+    """Where contenders meet."""
+
+    dataset: str
+    set_priors: tuple[float, float]
+    rows: int
+
+    @property
+    def place(self) -> tuple[int, int, float]:
+        """In the order of the page."""
+        return tables.NAMES.index(self.dataset), self.rows, -self.set_priors[0]
+
+
+class Spread(NamedTuple):
+    """A mean over tables and its standard error, None for a single table."""
+
+    mean: float
+    error: float | None
+
+
+class Standing(NamedTuple):
+    """Cells in which the first of two is significantly better, neither, and significantly worse."""
+
+    better: int
+    level: int
+    worse: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everyone who was tried with one model, and those that have none."""
+
+    columns: list[Contender]
+    """The default first, the paper's methods, the classifiers of sets, variants."""
+    supervised: Contender
+    trials: dict[Cell, dict[str, Trials]]
+    """By key of the contender."""
+    guessing: dict[str, float]
+    """By table: the accuracy of the commoner class."""
+    seconds: dict[str, float]
+    """By key of the contender: the mean of a fit."""
+
+    @property
+    def default(self) -> Contender:
+        """Whom all is about."""
+        return self.columns[0]
+
+    @property
+    def rivals(self) -> list[Contender]:
+        """The paper's five methods and logistic regression on the sets."""
+        return [one for one in self.columns if one.name in (*field.PAPER, field.LOGISTIC)]
+
+    @property
+    def everyone(self) -> list[Contender]:
+        """Those who were tried wherever the default was, with as many seeds as the rivals."""
+        cells = [cell for cell, found in self.trials.items() if self.default.key in found]
+        return [one for one in self.columns if all(self._is_judged(one, cell) for cell in cells)]
+
+    def _is_judged(self, who: Contender, cell: Cell) -> bool:
+        """Whether one has all seeds that the default and its rivals share in a cell: a variant may be behind."""
+        met = [one for one in [self.default, *self.rivals] if one.key in self.trials[cell]]
+        needed = next(iter(self.shared(cell, met).values()), {})
+        return bool(needed) and needed.keys() <= self.trials[cell].get(who.key, {}).keys()
+
+    def shared(self, cell: Cell, who: Iterable[Contender]) -> dict[str, Trials]:
+        """Trials of these in a cell, by key, on the seeds that all of them have; empty where there are none."""
+        found = {one.key: self.trials[cell].get(one.key, {}) for one in who}
+        seeds = sorted(set.intersection(*(set(trials) for trials in found.values()))) if found else []
+        return {key: {seed: trials[seed] for seed in seeds} for key, trials in found.items()} if seeds else {}
+
+    def best(self, cell: Cell) -> set[str]:
+        """Keys of the best in a cell by mean accuracy and, of three seeds or more, those not significantly worse.
+
+        Labels do not compete.
+        """
+        shared = self.shared(cell, [one for one in self.columns if self._is_judged(one, cell)])
+        if any(len(trials) < LEAST_SEEDS for trials in shared.values()):
+            return {max(shared, key=lambda key: statistics.fmean(shared[key].values()))}
+        return bold(shared)
+
+    def level_with_best(self, who: Contender, among: Collection[Contender]) -> dict[Cell, bool]:
+        """For every cell in which all of these share three seeds or more: is it best, or within noise of the best?"""
+        verdicts = {}
+        for cell in self.trials:
+            shared = self.shared(cell, [who, *among])
+            if shared and len(shared[who.key]) >= LEAST_SEEDS:
+                verdicts[cell] = who.key in bold(shared)
+        return verdicts
+
+    def seeds(self, who: Iterable[Contender]) -> tuple[int, int]:
+        """The fewest and the most seeds that these share in a cell, of the cells in which they share any."""
+        contenders = list(who)
+        counts = [len(next(iter(shared.values()))) for cell in self.trials if (shared := self.shared(cell, contenders))]
+        return min(counts, default=0), max(counts, default=0)
+
+    def means(self, cell: Cell, *who: Contender) -> list[float]:
+        """Mean accuracy of each of these in a cell, on the seeds that all of them have; empty where there are none."""
+        return [statistics.fmean(trials.values()) for trials in self.shared(cell, who).values()]
+
+    def differences(self, who: Contender, other: Contender) -> dict[Cell, list[float]]:
+        """Accuracy of one less that of the other, by cell, one for each seed."""
+        found = {}
+        for cell in self.trials:
+            if shared := self.shared(cell, [who, other]):
+                pairs = zip(shared[who.key].values(), shared[other.key].values(), strict=True)
+                found[cell] = [own - theirs for own, theirs in pairs]
+        return found
+
+    def standing(self, who: Contender, other: Contender) -> Standing:
+        """How often one is significantly better than the other, and worse, where they share three seeds or more."""
+        signs = [significant_sign(own) for own in self.differences(who, other).values() if len(own) >= LEAST_SEEDS]
+        return Standing(*(signs.count(sign) for sign in (1, 0, -1)))
+
+    def mean_difference(
+        self, who: Contender, other: Contender, where: Callable[[Cell], bool] = lambda cell: True
+    ) -> Spread | None:
+        """Mean over tables, each of which counts once however many cells it has; None where they never meet."""
+        by_table = defaultdict(list)
+        for cell, own in self.differences(who, other).items():
+            if where(cell):
+                by_table[cell.dataset].append(statistics.fmean(own))
+        means = [statistics.fmean(own) for own in by_table.values()]
+        if not means:
+            return None
+        error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+        return Spread(statistics.fmean(means), error)
+
+    def share_of_distance(self, who: Contender) -> float | None:
+        """Mean over cells of (accuracy − guessing)/(supervised − guessing), where labels gain five points or more."""
+        shares = []
+        for cell in self.trials:
+            if means := self.means(cell, who, self.supervised):
+                gain, most = (mean - self.guessing[cell.dataset] for mean in means)
+                if most >= LEAST_GAIN:
+                    shares.append(gain / most)
+        return statistics.fmean(shares) if shares else None
+
+
+def significant_sign(differences: Collection[float]) -> int:
+    """1 or −1 where paired differences are significantly above or below zero, else 0.
+
+    Examples
+    --------
+    >>> significant_sign([0.02, 0.03, 0.025]), significant_sign([0.02, -0.03, 0.01]), significant_sign([-0.1, -0.1])
+    (1, 0, -1)
+    """
+    values = list(differences)
+    p = paired_t_test(values, [0.0] * len(values))
+    return 0 if p is None or p >= LEVEL else int(math.copysign(1, sum(values)))
+
+
+def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, Any] | None = None) -> Comparison | None:
+    """Read stored fits; None where the default was not tried with this model. ``base`` is that of the plan."""
+    planned = field.planned([model], base=base)
+    supervised = next(one for one in planned if one.kind == field.SUPERVISED)
+    known = {one.key: one for one in sorted(planned, key=_rank) if one.kind != field.SUPERVISED}
+    variants: dict[str, Contender] = {}
+    trials: dict[Cell, dict[str, Trials]] = defaultdict(lambda: defaultdict(dict))
+    seconds: dict[str, list[float]] = defaultdict(list)
+    guessing: dict[str, float] = {}
+    for fit in fits:
+        one = fit["configuration"]
+        contender = field.recognised(one, base)
+        if contender.model not in (model, None):
+            continue
+        if contender.key not in known and contender.kind == field.RISK:
+            variants.setdefault(contender.key, contender)
+        cell = Cell(one["dataset"], tuple(one["set_priors"]), one["rows"])
+        trials[cell][contender.key][one["seed"]] = fit["accuracy"]
+        seconds[contender.key].append(fit["seconds"])
+        guessing[cell.dataset] = max(fit["target_prior"], 1 - fit["target_prior"])
+    default = next(iter(known.values()))
+    if default.key not in seconds:
+        return None
+    columns = [*known.values(), *sorted(variants.values(), key=lambda one: one.name)]
+    return Comparison(
+        [one for one in columns if one.key in seconds],
+        supervised,
+        {cell: dict(trials[cell]) for cell in sorted(trials, key=lambda cell: cell.place)},
+        guessing,
+        {key: statistics.fmean(own) for key, own in seconds.items()},
+    )
+
+
+def _rank(contender: Contender) -> int:
+    """The default first, what is no torch model after the paper's methods."""
+    return 0 if contender.name == field.DEFAULT else 1 if contender.model else 2

@@ -1,0 +1,88 @@
+"""Finished fits in a file of JSON lines, each under a name made from its configuration.
+
+A line is either a fit or, once for each kind of environment, the versions and the machine that fits refer to by
+``environment``. Lines are only ever added. One that a kill cut short is passed over, so that its fit is made again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uulearn.paper.store import key
+
+FORMAT = 1
+
+Record = dict[str, Any]
+
+
+class Stored(NamedTuple):
+    """What a file holds."""
+
+    fits: dict[str, Record]
+    """By the key of their configuration; of two with the same one, the first."""
+    environments: dict[str, Record]
+
+
+def read(paths: Iterable[Path]) -> Stored:
+    """Everything in these files, which may be compressed (.gz); a file that is not there is empty."""
+    stored = Stored({}, {})
+    for path in paths:
+        for line in _lines(path):
+            try:
+                entry: Record = json.loads(line)
+            except json.JSONDecodeError:
+                continue  # cut short by a kill
+            if entry["format"] > FORMAT:
+                raise ValueError(f"{path} has format {entry['format']}, this code reads up to {FORMAT}: update it.")
+            if "configuration" in entry:
+                stored.fits.setdefault(key(entry["configuration"]), entry)
+            else:
+                stored.environments.setdefault(entry["environment"], entry)
+    return stored
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode().splitlines()
+
+
+class Writer:
+    """Adds fits to a file, each on disk before `add` returns."""
+
+    def __init__(self, path: Path, versions: Record, machine: Record) -> None:
+        if path.suffix == ".gz":
+            raise ValueError(f"{path} is compressed, and lines cannot be added to it; unpack it first (gunzip).")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._environment = {"versions": versions, "machine": machine}
+        self._name = key(self._environment)
+        self._known = self._name in read([path]).environments
+
+    def add(self, record: Record) -> None:
+        """Store one finished fit, a dict with a ``configuration``."""
+        entries = [{**record, "environment": self._name}]
+        if not self._known:
+            entries.insert(0, {"environment": self._name, **self._environment})
+        with self._path.open("a+b") as file:
+            if file.tell() > 0 and not self._ends_in_newline():
+                file.write(b"\n")
+            file.write("".join(map(_line, entries)).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self._known = True
+
+    def _ends_in_newline(self) -> bool:
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+
+
+def _line(entry: Record) -> str:
+    return json.dumps({"format": FORMAT, **entry}, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
