@@ -218,7 +218,7 @@ def test_the_first_screen_says_what_the_model_is_worth(page, facts):
         in said
     )
     assert "No label was used" in first.one("strong").text
-    assert "an estimate from 80 + 80 rows of the two sets that were kept out of training" in said
+    assert "an estimate from 80 + 80 rows of the two sets, kept out of training, and from" in said
     assert "the shares of positives that were given: 80% in clinic_a.csv and 20% in clinic_b.csv." in said
     assert "That is better than always giving the commoner answer, which is right for 50%." in said
 
@@ -309,6 +309,7 @@ def test_what_was_trained(page, facts):
     assert pairs["Epochs"] == "30, epoch 18 kept"
     assert pairs["Taken as the richer set"] == "clinic_a.csv"
     assert (pairs["Model"], pairs["Method"]) == ("mlp", "leaky_relu")
+    assert list(pairs).index("Model") < list(pairs).index("Method")
     assert part.one("code").text == facts["command"]
     assert ["training.epochs", "30"] in part.one("table").rows()
     assert "cannot be read off their rows" in words(part)
@@ -344,6 +345,23 @@ def test_the_data_in_brief(page, facts):
     assert "patient: every row has a value of its own." in words(part)
     assert len(part.all("table")[1].rows()) == 32
     assert part.all("table")[1].rows()[2] == ["mean radius", "number", "yes", "1.0%", "0.0%"]
+
+
+def test_rows_that_serve_twice_are_owned_up_to(facts, history, page):
+    rows = [file["rows"] for file in facts["files"]]
+    kept_apart = "Rows for judging served nothing else; the accuracy at the top is from them."
+    assert kept_apart in words(section(page, "data"))
+    assert "the accuracy at the top is from other rows" in words(section(page, "training"))
+    facts["split"] = {"train": rows, "choose": rows, "judge": rows}
+    for totals in (rows, [None, None]):
+        for file, total in zip(facts["files"], totals, strict=True):
+            file["rows"] = total
+        root = checked(render_report(facts, history))
+        assert "each judged by a model that was not trained on it" in words(section(root, "worth"))
+        said = words(section(root, "data"))
+        assert kept_apart not in said
+        assert "every row could be judged by a model that was not trained on it. By the same rows the epochs" in said
+        assert "from other rows" not in words(section(root, "training"))
 
 
 @pytest.mark.parametrize(
@@ -484,6 +502,14 @@ def test_events_stand_at_their_epochs(page, history):
     assert sorted(round(place) for place in lines) == sorted([history.first_negative_epoch, history.kept_epoch, 30])
     (below,) = [line for line in drawn.all("line", class_="event") if line.attributes["class"] == "event"]
     assert round(x(float(below.attributes["x1"][:-1]))) == history.first_negative_epoch
+
+
+def test_names_of_outer_events_stand_above_those_further_in(facts):
+    course = History([record(epoch, 0.5 - epoch / 190, 0.0) for epoch in range(1, 101)], "done", kept_epoch=90)
+    drawn = checked(render_report(facts, course)).one("figure", id="figure-brackets").one("svg", role="img")
+    names = sorted(drawn.all("text", class_="event-name"), key=lambda node: float(node.attributes["y"]))
+    assert [node.text for node in names] == ["epoch 100: stopped", "epoch 96: risk below 0", "epoch 90: kept"]
+    assert {node.attributes["text-anchor"] for node in names} == {"end"}
 
 
 def test_the_ground_below_zero_ends_at_zero(page):
@@ -650,7 +676,7 @@ def test_a_page_of_nothing_says_so():
 def test_a_skipped_sensitivity_says_why(facts, history):
     facts["sensitivity"] = {"skipped": "there were too few rows to train again"}
     part = section(checked(render_report(facts, history)), "sensitivity")
-    assert "There were too few rows to train again." in words(part)
+    assert words(part).endswith("would do was not tried. There were too few rows to train again.")
     assert not part.all("figure")
 
 

@@ -95,7 +95,7 @@ def example():
         },
         "configuration": {
             "priors": {"set_priors": list(PRIORS)},
-            "training": {"model": "mlp", "method": "leaky_relu", "epochs": 30},
+            "training": {"method": "leaky_relu", "model": "mlp", "epochs": 30},
         },
     }
     return json.dumps(facts), json.dumps(classifier.history_.to_dict())

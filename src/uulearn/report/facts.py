@@ -145,6 +145,21 @@ class Facts:
         """Rows of each set that served the purpose, ``"train"``, ``"choose"`` or ``"judge"``."""
         return dict(self.split).get(purpose)
 
+    def shared(self, purpose: str) -> bool:
+        """Whether some rows served both the purpose and the judging, as where models are trained on folds."""
+        own, judging = self.rows_for(purpose), self.rows_for("judge")
+        if own is None or judging is None:
+            return False
+        totals = [file.rows for file in self.files]
+        if len(totals) != 2 or None in totals:
+            return own == judging
+        return any(a + b > (total or 0) for a, b, total in zip(own, judging, totals, strict=True))
+
+    @property
+    def judged_apart(self) -> bool:
+        """Whether the judging rows served nothing else."""
+        return self.rows_for("judge") is not None and not (self.shared("train") or self.shared("choose"))
+
 
 def read_facts(facts: Mapping[str, Any]) -> Facts:
     """The stored facts, checked; a ValueError names what has a wrong type."""

@@ -59,7 +59,7 @@ def _attribute(key: str, value: str | float | bool | None) -> str:
     name = key.rstrip("_").replace("_", "-")
     if value is None or value is False:
         return ""
-    return f" {name}" if value is True else f' {name}="{visible(str(value))}"'
+    return f" {name}" if value is True else f' {name}="{html.escape(visible(str(value)))}"'
 
 
 def visible(text: str) -> str:

@@ -47,7 +47,7 @@ def trained(facts: Facts, course: Course) -> Html:
         pairs.append(("Taken as the richer set", named(richer)))
     if facts.created is not None:
         pairs.append(("Trained", _moment(facts.created)))
-    pairs += [(name, element("bdi", value)) for name, value in found.items()]
+    pairs += [(name, element("bdi", found[name])) for name in dict.fromkeys(SETTINGS.values()) if name in found]
     if len(course):
         pairs.append(("Epochs", f"{count(len(course))}, {_kept_briefly(course)}"))
     if facts.seconds is not None:
@@ -133,15 +133,23 @@ def _sets(facts: Facts) -> Html:
     head = ["set", "rows", "positive", *(["interval"] if intervals is not None else []), *(name for name, _ in split)]
     how = "estimated from the rows" if intervals is not None else "as given"
     told = table(f"The two sets, with shares of positives {how}", head, cells)
-    if facts.rows_for("judge") is None:
-        return told
-    return join(
-        told,
-        paragraph(
-            "Rows for choosing picked the epoch to keep. " if facts.rows_for("choose") else None,
-            "Rows for judging were kept out of training and served nothing else; the accuracy at the top is from them.",
-        ),
-    )
+    return join(told, paragraph(_served(facts)) if facts.rows_for("judge") else None)
+
+
+def _served(facts: Facts) -> str:
+    """What the rows were for, and how far the accuracy can be trusted for it."""
+    chosen = "Rows for choosing picked the epoch to keep. " if facts.rows_for("choose") else ""
+    if facts.judged_apart:
+        return f"{chosen}Rows for judging served nothing else; the accuracy at the top is from them."
+    said = f"{chosen}The accuracy at the top is from the rows for judging."
+    if facts.shared("train"):
+        said = (
+            "Several models were trained, each without a part of the rows, so that every row could be judged by a "
+            "model that was not trained on it."
+        )
+    if facts.shared("choose"):
+        said += " By the same rows the epochs to keep were chosen, which flatters the accuracy at the top a little."
+    return said
 
 
 def _apart(facts: Facts) -> Html:

@@ -33,7 +33,7 @@ def sensitivity(facts: Facts) -> Html:
     said = sentence(facts.sensitivity_words or "")
     words = element("bdi", said[0].upper() + said[1:]) if said else None
     if not facts.doubts:
-        return paragraph(words or "What wrong shares of positives would do was not tried.")
+        return paragraph("What wrong shares of positives would do was not tried.", " " if words else None, words)
     first, second = facts.names
     letters = [
         element("li", "θ is the share of positives in ", named(first)),

@@ -30,7 +30,7 @@ def training(facts: Facts, course: Course) -> Html:
         ),
         curves.brackets(course, held_out=False) or paragraph("The brackets were not recorded."),
         curves.brackets(course, held_out=True),
-        curves.accuracy(course, judged_apart=facts.rows_for("judge") is not None),
+        curves.accuracy(course, judged_apart=facts.judged_apart),
     ]
     if not any(name in course.curves for name in HELD_OUT):
         content.append(paragraph("No rows were held out to judge the epochs, so there are no curves of held-out rows."))

@@ -88,7 +88,8 @@ def _basis(facts: Facts, accuracy: Shown) -> list[Child]:
         said += [element("strong", "No label was used"), ": this is an estimate"]
     else:
         said.append("This is an estimate")
-    said.append(f" from {rows} of the two sets that were kept out of training")
+    unseen = "each judged by a model that was not trained on it" if facts.shared("train") else "kept out of training"
+    said.append(f" from {rows} of the two sets, {unseen}")
     if facts.set_priors is not None:
         known = "estimated" if facts.prior_intervals is not None else "given"
         shares = [
