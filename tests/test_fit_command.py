@@ -358,3 +358,30 @@ def test_folders_of_images(uulearn, tmp_path):
     code, _, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
     assert code == 2
     assert "is no image that can be read" in error
+
+
+def test_export_of_a_table_of_numbers_and_truths(files, uulearn, tmp_path):
+    options = ("--only", "age", "--only", "smokes", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0
+    code, said, error = uulearn("export", tmp_path / "m", "--out", tmp_path / "m.onnx")
+    assert code == 0, error
+    assert "m.onnx" in said
+    import onnxruntime
+
+    loaded = TableModel.load(tmp_path / "m")
+    rows = pd.read_csv(files / "new.csv", dtype=str)
+    frame = rows.where(rows.notna(), None)
+    X = np.stack([rows["age"].astype(float), (rows["smokes"] == "yes").astype(float)], axis=1)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    score, probability, predicted = session.run(["score", "probability", "class"], {"X": X})
+    own = loaded.score(frame)
+    np.testing.assert_allclose(score, own.score, atol=1e-5)
+    np.testing.assert_allclose(probability, own.probability, atol=1e-5)
+    np.testing.assert_array_equal(predicted, own.predicted)
+
+
+def test_export_of_words_is_refused_by_name(fitted, uulearn, tmp_path):
+    code, _, error = uulearn("export", fitted[0], "--out", tmp_path / "m.onnx")
+    assert code == 2
+    assert "category" in error
+    assert not list(tmp_path.iterdir())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import read_attached
+
+if TYPE_CHECKING:
+    from uulearn.tables.model import TableModel
 
 
 def run_export(model: Path, out: Path) -> None:
@@ -16,9 +20,16 @@ def run_export(model: Path, out: Path) -> None:
 
     if read_attached(model):
         from uulearn.tables.model import TableModel
+        from uulearn.tables.onnx import register_blocks
 
+        register_blocks()
         loaded = TableModel.load(model)
-        exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline)
+        exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=_input_type(loaded))
     else:
         exported = export_onnx(UUClassifier.load(model, device="cpu"), out)
     typer.echo(str(exported))
+
+
+def _input_type(model: TableModel) -> str:
+    """Bytes for images; of tables every digit, since a column may hold times in seconds."""
+    return "uint8" if model.pipeline is None else "float64"
