@@ -59,6 +59,7 @@ def files(tmp_path_factory):
     for name, rows in zip(("a.csv", "b.csv"), sets.indices, strict=True):
         frame.iloc[rows].to_csv(folder / name, index=False)
     frame.iloc[2000:].assign(truth=y[2000:]).to_csv(folder / "new.csv", index=False)
+    (folder / "quick.toml").write_text("[classifier]\nlr = 0.05\nema = 0.9\n")
     return folder
 
 
@@ -69,7 +70,6 @@ def fitted(files):
     import io
 
     out, printed = files / "model", io.StringIO()
-    (files / "quick.toml").write_text("[classifier]\nlr = 0.05\nema = 0.9\n")
     before = sys.argv
     sys.argv = ["uulearn", "fit", str(files / "a.csv"), str(files / "b.csv"), *PRIORS, "--id", "patient"]
     sys.argv += ["--out", str(out), "--epochs", "40", "--model", "linear", "--config", str(files / "quick.toml")]
@@ -208,6 +208,18 @@ def test_a_column_that_gives_the_set_away_is_refused(files, uulearn, tmp_path):
     assert not (tmp_path / "m").exists()
     code, *_ = uulearn("fit", *paths, *PRIORS, *QUICK, "--out", tmp_path / "m", "--drop", "clinic", "--id", "patient")
     assert code == 0
+
+
+def test_files_that_differ_in_more_than_their_shares_are_warned_of(files, uulearn, tmp_path):
+    for name, moved in (("a", 0), ("b", 40)):
+        frame = pd.read_csv(files / f"{name}.csv")
+        frame.assign(age=frame["age"] - moved).to_csv(tmp_path / f"{name}.csv", index=False)
+    options = (*PRIORS, *QUICK, "--id", "patient", "--config", files / "quick.toml", "--allow-giveaways", "--json")
+    code, said, error = uulearn("fit", tmp_path / "a.csv", tmp_path / "b.csv", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    facts = json.loads(said)
+    assert "BeyondPriorsWarning" in [warning["category"] for warning in facts["warnings"]]
+    assert any("age" in note for note in facts["notes"])
 
 
 def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 import threading
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -178,6 +179,14 @@ def test_line_ends_and_encodings(tmp_path, end, tail, encoding):
 def test_quotes_are_those_of_the_csv_module(tmp_path):
     path = save(tmp_path, 'a,b\n5" pipe,x"y"\n"in"side,""""\n" padded ",  \n')
     assert cells(read_table(path)) == [['5" pipe', 'x"y"'], ["inside", '"'], [" padded ", "  "]]
+
+
+def test_line_ends_in_fields_of_long_files(tmp_path):
+    path = save(tmp_path, "a,b\n" + '"line\nend",1\n' * 120_000)
+    with open_table(path) as reader:
+        frames = list(reader)
+    assert [len(frame) for frame in frames] == [100_000, 20_000]
+    assert all((frame["a"] == "line\nend").all() for frame in frames)
 
 
 def test_leading_blank_lines_are_skipped(tmp_path):
@@ -457,11 +466,15 @@ def test_memory_is_that_of_a_chunk(tmp_path, monkeypatch):
     for name in ("t.parquet", "t.csv.gz"):
         before = pa.total_allocated_bytes()
         most = 0
-        with open_table(tmp_path / name, chunk_rows=1000) as reader:
+        tracemalloc.start()  # Python's own memory; Arrow counts what it allocates
+        with open_table(tmp_path / name, chunk_rows=5000) as reader:
             for frame in reader:
                 most = max(most, pa.total_allocated_bytes() - before)
                 del frame
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
         assert most < table.nbytes / 2, name
+        assert peak < table.nbytes / 2, name
 
 
 def test_a_table_is_read_once_and_closed(tmp_path):
@@ -756,6 +769,16 @@ def test_damage_in_the_middle_is_refused_while_reading(tmp_path):
         assert reader.columns == ["a"]
         with pytest.raises(TableError, match="damaged.parquet is not a readable Parquet file"):
             list(reader)
+
+
+def test_batches_that_lie_about_their_content_are_refused(tmp_path):
+    """Arrow reads Feather without a look at it; pandas would go where the offsets send it."""
+    for offsets, content in (([0, 1000, 2], b"ab"), ([0, 1, 2], b"a\xff")):
+        buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), pa.py_buffer(content)]
+        batch = pa.record_batch({"a": pa.Array.from_buffers(pa.string(), 2, buffers)})
+        with pa.ipc.new_file(str(tmp_path / "t.feather"), batch.schema) as file:
+            file.write_batch(batch)
+        assert "FILE is not a readable Feather file (In column 0" in refusal(tmp_path / "t.feather")
 
 
 # Standard input

@@ -41,6 +41,10 @@ class NotAMixtureWarning(UUWarning):
     """Target rows are not a mixture of the classes that the two sets are mixtures of."""
 
 
+class BeyondPriorsWarning(UUWarning):
+    """The two sets differ in more than their shares of positives, so that estimates from them cannot be trusted."""
+
+
 class NonFiniteRiskError(ArithmeticError):
     """Training produced a risk or a weight that is not a finite number."""
 

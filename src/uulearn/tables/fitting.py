@@ -18,9 +18,10 @@ import torch
 
 from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
-from uulearn.exceptions import TableError
+from uulearn.exceptions import BeyondPriorsWarning, TableError
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tables.facts import finite, importance_facts, judged_facts, sensitivity_facts
+from uulearn.tables.giveaways import compare_sets_beyond_priors
 from uulearn.tables.images import ImageSchema
 from uulearn.tables.judging import both, judge_by_members, judge_by_split
 from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images
@@ -35,6 +36,7 @@ QUICK_SECONDS = 10.0
 """A training that took less is done again with altered priors without being asked to."""
 DEFAULTS: dict[str, Any] = {"keep": "best", "calibrated": True}
 """How `fit` sets the classifier where nothing else is said."""
+REMEDY = "Check the shares, and leave out columns that have to do with where rows come from (--drop)."
 FEW_ROWS = 5000
 """A file of fewer rows has none to spare for judging alone."""
 FOLDS = 5
@@ -140,7 +142,11 @@ def _fit_rows(
     if judged.note:
         prepared.notes.append(judged.note)
     priors, target = _pair(known), settings.target_prior
-    facts: dict[str, Any] = judged_facts(judged.score(judged.X), judged.sets, priors, target)
+    scores = judged.score(judged.X)
+    comparison = compare_sets_beyond_priors(scores if priors[0] > priors[1] else -scores, judged.sets, priors)
+    if comparison.reason is not None:
+        warnings.warn(f"{comparison.reason} {REMEDY}", BeyondPriorsWarning, stacklevel=2)
+    facts: dict[str, Any] = judged_facts(scores, judged.sets, priors, target)
     facts["importance"] = None
     if isinstance(prepared.schema, Schema):
         groups = feature_groups(prepared.pipeline, prepared.schema)

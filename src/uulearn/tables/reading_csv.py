@@ -6,6 +6,7 @@ left as they are: only those that mean "no value" become missing.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -144,9 +145,8 @@ def find_dialect(text: TextBuffer, expected: str) -> tuple[Dialect, list[str]]:
     sample = _sample(head, separator)
     first = sample[0]
     if is_header(first):
-        match = patterns(separator).record.match(head.data)
-        assert match is not None, "a sample has been taken"
-        text.take(match.end())
+        _, header = next(records_of(head, separator))
+        text.take(min(len(header), len(head.data)))
         n_columns, n_blank = _count_columns(first, sample[1:])
         names = first[:n_columns]
     else:
@@ -253,10 +253,12 @@ def _tables(text: TextBuffer, dialect: Dialect) -> Iterator[Any]:
     for block in text.blocks(partial(end_of_records, separator=dialect.separator)):
         if not block.data.strip(b"\r\n"):
             continue
+        # pyarrow would take it for a byte-order mark; behind a blank line, which it skips, it does not.
+        data = b"\n" + block.data if block.data.startswith(codecs.BOM_UTF8) else block.data
         parse = arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=b'"' in block.data)
         try:
             table = arrow_csv.read_csv(
-                pa.BufferReader(block.data), read_options=read, parse_options=parse, convert_options=convert
+                pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert
             )
         except pa.ArrowException as error:
             raise _explain(block, dialect, text.name, error) from error

@@ -32,6 +32,7 @@ from uulearn.training.storage import remove_leftovers, write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
+TEXT_ROWS = 50_000
 REMEDIES = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EDQUOT: "free some space, or write elsewhere",
@@ -82,7 +83,9 @@ class TableWriter:
         _check_float_format(float_format)
         self._float_format = float_format
         self._out = None if str(out) == STANDARD else Path(out)
-        if self._out is not None and self._out.is_dir():
+        if "\0" in self.name:
+            raise TableError(f"{self.name!r} is no path: it holds a nul character; check it.")
+        if self._out is not None and os.path.isdir(self._out):
             raise TableError(f"{out} is a folder; pass the name of the file to write.")
         self._stack = ExitStack()
         self._sink: _Sink | None = None
@@ -104,19 +107,18 @@ class TableWriter:
         if self._write is None:
             raise TableError(f"{self.name} is not open for writing; use the writer in a with statement.")
         columns = [str(column) for column in frame.columns]
-        if self._columns is None:
-            twins = twins_among(columns)
-            if twins or not columns:
-                what = f"more than one column called {quote_some(twins)}" if twins else "no columns"
-                raise TableError(f"a frame for {self.name} has {what}; give every column a name of its own.")
-            self._columns = columns
-        elif columns != self._columns:
+        twins = twins_among(columns)
+        if twins or not columns:
+            what = f"more than one column called {quote_some(twins)}" if twins else "no columns"
+            raise TableError(f"a frame for {self.name} has {what}; give every column a name of its own.")
+        if self._columns not in (None, columns):
             raise TableError(
                 f"a frame for {self.name} has the columns {quote_some(columns)} where the first had "
-                f"{quote_some(self._columns)}; write the same columns in the same order."
+                f"{quote_some(self._columns or [])}; write the same columns in the same order."
             )
         with self._explained():
             self._write(frame.set_axis(columns, axis=1))
+        self._columns = columns
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -167,20 +169,18 @@ class TableWriter:
         from uulearn.tables.writing_text import csv_header, csv_lines, json_lines
 
         def write_json(frame: pd.DataFrame) -> None:
-            stream.write(json_lines(frame, self.name))
+            for part in _parts(frame):
+                stream.write(json_lines(part, self.name))
 
         if self._format == "jsonl":
             return write_json
         separator = SEPARATORS[self._format]
-        begun = False
 
         def write_csv(frame: pd.DataFrame) -> None:
-            nonlocal begun
-            lines = csv_lines(frame, separator, self._float_format, self.name)
-            if not begun:
-                stream.write(csv_header(list(frame.columns), separator, self.name))
-                begun = True
-            stream.write(lines)
+            header = b"" if self._columns else csv_header(list(frame.columns), separator, self.name)
+            for part in _parts(frame):
+                stream.write(header + csv_lines(part, separator, self._float_format, self.name))
+                header = b""
 
         return write_csv
 
@@ -223,6 +223,12 @@ class TableWriter:
             remedy = REMEDIES.get(error.errno or 0, "check the path, or write elsewhere")
             reason = in_one_line(error.strerror or error)
             raise TableError(f"{self.name} cannot be written ({reason}); {remedy}.") from error
+
+
+def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """A frame in pieces, one at least, whose text fits into memory where the frame does."""
+    for start in range(0, max(1, len(frame)), TEXT_ROWS):
+        yield frame.iloc[start : start + TEXT_ROWS]
 
 
 class _Sink:
@@ -286,9 +292,9 @@ def _silence_standard_output() -> None:
 
 
 def _check_float_format(float_format: str | None) -> None:
+    if float_format is None:
+        return
     try:
-        valid = float_format is None or float(float_format % 0.5) is not None
-    except (TypeError, ValueError):
-        valid = False
-    if not valid:
-        raise ValueError(f"float_format must write a number, as '%.6g' does, got {float_format!r}.")
+        float(str.__mod__(float_format, 0.5))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"float_format must write a number, as '%.6g' does, got {float_format!r}.") from error

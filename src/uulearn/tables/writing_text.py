@@ -76,7 +76,8 @@ def _column_text(column: Any, float_format: str | None, place: str) -> Any:
     """The values of a column as Arrow strings."""
     kind = pd.api.types
     if kind.is_float_dtype(column.dtype) and float_format is not None:
-        return pa.array([None if pd.isna(value) else float_format % value for value in column.tolist()], TEXT)
+        numbers = column.to_numpy(np.float64, na_value=np.nan)
+        return pa.array([float_format % number for number in numbers.tolist()], TEXT, mask=np.isnan(numbers))
     if kind.is_bool_dtype(column.dtype) and column.dtype != object:
         return pc.if_else(_to_arrow(column), _text("True"), _text("False"))
     if kind.is_numeric_dtype(column.dtype) and not kind.is_complex_dtype(column.dtype):
@@ -141,6 +142,8 @@ def json_lines(frame: Any, name: str) -> bytes:
 
 def _json_value(value: Any) -> Any:
     """One value as JSON knows it; TypeError, with what it is, where it does not."""
+    if type(value) in {str, int, bool} or (type(value) is float and math.isfinite(value)):  # almost always, and quickly
+        return value
     if isinstance(value, str):
         return value
     if value is None or value is pd.NA or value is pd.NaT:
