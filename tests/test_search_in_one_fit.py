@@ -7,6 +7,7 @@ from sklearn.base import clone
 from torch import nn
 
 from uulearn import UUClassifier
+from uulearn.estimator import fitting
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import uu_accuracy
 from uulearn.selection import UUClassifierCV
@@ -124,13 +125,27 @@ def test_a_setting_that_breaks_is_named(data):
     assert caught.value.__notes__ == ["This happened with lr=1e+38; take it out of param_grid."]
 
 
-def test_refinement_starts_from_the_best(data):
+def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monkeypatch):
     X0, X1, *_ = data
+    seen = []
+    original = fitting.train_members
+
+    def spy(*arguments, **others):
+        sets, risk, options = arguments[3], arguments[5], arguments[6]
+        seen.append((sum(sets.sizes), risk.method.name, options.lr))
+        return original(*arguments, **others)
+
+    monkeypatch.setattr(fitting, "train_members", spy)
     search = UUClassifierCV(base(rounds=1), GRID).fit_sets(X0, X1)
-    rounds = search.best_estimator_.refinement_
-    best = next(one for one in search.candidates_ if one.rank == 1)
-    assert rounds[0].judgement == best.judgement
-    assert len(rounds) == 2
+    best = search.best_estimator_
+    assert [done.number for done in best.refinement_] == [0, 1]
+    if not best.refinement_[1].better:
+        assert best.cross_fitted_ == next(one.judgement for one in search.candidates_ if one.rank == 1)
+    # Two rounds of each half; on all rows the first was trained by the search.
+    sizes, methods, rates = zip(*seen, strict=True)
+    assert sizes == (270, 270, 270, 270, *[540] * best.refinement_[1].better)
+    assert set(rates) == {search.best_params_["lr"]} != {base().lr}
+    assert len(set(methods)) == 1
 
 
 def test_defaults():

@@ -99,8 +99,9 @@ class UUClassifier(TrainableClassifier):
         one model, held out: ``validation_fraction`` is not needed.
     rounds : int
         At most so many rounds of refinement, for which several members are needed: the rows are sorted, by models that
-        have not seen them, into two purer sets, and trained on again. A round that is no better, by an estimate
-        without labels on the original sets, is not kept and ends the refinement.
+        have not seen them, into two purer sets, and trained on again. How many rounds are kept, if any, is chosen
+        without labels: each half of the rows is refined apart and judged on the other, by the original sets. That
+        takes the time of ``rounds`` + 1 trainings more, besides one for every round that is kept.
     calibrated : bool
         Whether scores are turned into log-odds by the held-out rows, without labels, so that probabilities mean what
         they say for any loss and method; see `calibrate`.
@@ -125,7 +126,9 @@ class UUClassifier(TrainableClassifier):
     set_sizes_, held_out_sizes_ : (int, int)
         Rows of each set in training, and held out.
     cross_fitted_ : `uulearn.metrics.Judgement` or None
-        With several members: how good they are, estimated without labels, each on the fold it has not seen.
+        With several members: how good they are, estimated without labels, each on the fold it has not seen. Where a
+        round of refinement was kept, how good that round's ensembles of either half of the rows are on the other half:
+        rather less than that of all rows.
     refinement_ : list of `uulearn.estimator.refining.Round`, or None
         With ``rounds``: what each round trained on, what it gained, and whether it was kept.
     scaling_ : `uulearn.calibration.Scaling` or None

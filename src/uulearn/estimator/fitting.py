@@ -17,19 +17,18 @@ from torch import Tensor, nn
 from uulearn.estimator import guards, inputs
 from uulearn.estimator.members import round_options, train_members
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.refining import Round, refine
+from uulearn.estimator.refining import FIRST, Folds, Priors, Round, Stage, check_half_sizes, refine
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
 from uulearn.metrics import Judgement, judge
 from uulearn.models import build_model, check_scores
 from uulearn.risk import UURisk
 from uulearn.risk.coefficients import warn_if_close
-from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out
+from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out, score_rows
 from uulearn.training.augmentation import AugmentationLike, build_augmentation
 from uulearn.training.checkpoint import stored_seed
 from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds, check_fold_sizes
-from uulearn.training.holding import Positions
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
 
@@ -149,6 +148,7 @@ class TrainableClassifier(TrainedClassifier):
                     "validation_data out, or set members=1."
                 )
             check_fold_sizes(data.sizes, self.members)
+            check_half_sizes(data.sizes, self.members, self.rounds)
             return data, None
         if given is not None:
             return data, given
@@ -197,21 +197,26 @@ class TrainableClassifier(TrainedClassifier):
     def _fit_members(self, work: Work, columns: Self, first: CrossFit | None = None) -> None:
         """Train the members, or take what was trained already, and refine."""
         pooled = work.data.joined()
+        options = self._options(work.options.seed)  # a search prepares the work with others
+        device = torch.device(options.device)
 
-        def train(
-            sets: TwoSets, folds: tuple[Positions, Positions], priors: tuple[float, float], number: int
-        ) -> CrossFit:
-            if number == 0 and first is not None:
+        def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> CrossFit:
+            if stage == FIRST and first is not None:
                 return first
-            return self._train_members(work, sets, folds, priors, round_options(work.options, number))
+            return self._train_members(work, sets, folds, priors, round_options(options, *stage))
 
-        folds = assign_folds(pooled, self.members, work.options.seed)
-        refined = refine(train, pooled, folds, self._priors, self.target_prior, rounds=self.rounds)
+        def score(fitted: CrossFit, rows: Rows) -> Tensor:
+            model = fitted.ensemble().to(device)
+            return score_rows(model, rows, device=device, dtype=fitted.dtype, scale=options.input_scale)
+
+        folds = assign_folds(pooled, self.members, options.seed)
+        known = self._priors, self.target_prior
+        refined = refine(train, score, pooled, folds, *known, rounds=self.rounds, seed=options.seed)
         fitted, sizes = refined.best, work.data.sizes
-        model = fitted.ensemble().to(work.options.device)
+        model = fitted.ensemble().to(device)
         self._adopt(columns, model, History.mean(fitted.histories), sizes, sizes, fitted.dtype)
-        self.seed_ = work.options.seed
-        self.refinement_ = refined.rounds if self.rounds else None
+        self.seed_ = options.seed
+        self.refinement_ = refined.rounds or None
         scores, sets = torch.cat(refined.scores), np.repeat([0, 1], sizes)
         if self.calibrated:
             self.scaling_ = self._scaled(scores, sets)
@@ -222,8 +227,8 @@ class TrainableClassifier(TrainedClassifier):
         self,
         work: Work,
         sets: TwoSets,
-        folds: tuple[Positions, Positions],
-        priors: tuple[float, float],
+        folds: Folds,
+        priors: Priors,
         options: TrainingOptions,
     ) -> CrossFit:
         return train_members(

@@ -43,10 +43,17 @@ def train_members(
     return cross_fit(build, data, folds, risk, options, test=test, callback=callback)
 
 
-def round_options(options: TrainingOptions, number: int) -> TrainingOptions:
-    """The options of a round of refinement: the first training has them as they are."""
-    if number == 0:
+def round_options(options: TrainingOptions, number: int, half: int | None = None) -> TrainingOptions:
+    """The options of a stage of refinement: a seed and a folder for checkpoints of its own.
+
+    The first training on all rows, round 0 of no half, has the options as they are.
+    """
+    if half is None and number == 0:
         return options
-    seed = int(np.random.SeedSequence([options.seed, number, 1]).generate_state(1)[0])
-    folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"round-{number}"
+    seed = int(np.random.SeedSequence([options.seed, number, 1 if half is None else 2 + half]).generate_state(1)[0])
+    folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir)
+    if folder is not None and half is not None:
+        folder = folder / f"half-{half}"
+    if folder is not None and number:
+        folder = folder / f"round-{number}"
     return dataclasses.replace(options, seed=seed, checkpoint_dir=folder)

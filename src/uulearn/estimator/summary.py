@@ -9,6 +9,7 @@ from uulearn.risk.corrections import get_method
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
+    from uulearn.estimator.refining import Round
 
 
 def summarize(classifier: UUClassifier) -> str:
@@ -18,18 +19,18 @@ def summarize(classifier: UUClassifier) -> str:
     if classifier.scaling_ is not None:
         lines.append("calibrated without labels: scores are log-odds, probabilities mean what they say")
     if classifier.cross_fitted_ is not None:
-        lines.append(
-            f"{classifier.members} models, each trained without one fold and judged on it; accuracy estimated without "
-            f"labels: {classifier.cross_fitted_.accuracy}"
+        rounds = classifier.refinement_ or []
+        kept = max((done.number for done in rounds if done.better), default=0)
+        how = (
+            "refined; accuracy of such models of half of the rows, on the other half,"
+            if kept
+            else "judged on it; accuracy"
         )
-        for done in classifier.refinement_ or []:
-            if done.gain is not None:
-                low, high = (100 * end for end in done.gain.interval)
-                lines.append(
-                    f"refinement, round {done.number}: sets with {done.set_priors[0]:.1%} and {done.set_priors[1]:.1%} "
-                    f"positives; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}), "
-                    f"{'kept' if done.better else 'not kept'}"
-                )
+        lines.append(
+            f"{classifier.members} models, each trained without one fold and {how} estimated without labels: "
+            f"{classifier.cross_fitted_.accuracy}"
+        )
+        lines += [_refined(done, kept) for done in rounds[1:]]
     elif any(classifier.held_out_sizes_):
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
         lines.append(f"held out of training to judge the epochs, without labels: {held_out} rows")
@@ -54,6 +55,16 @@ def summarize(classifier: UUClassifier) -> str:
         "labels were passed for evaluation; training did not use them" if history.labels_used else "no label was used"
     )
     return "\n".join(lines)
+
+
+def _refined(done: Round, kept: int) -> str:
+    assert done.gain is not None
+    low, high = (100 * end for end in done.gain.interval)
+    verdict = "kept" if done.number == kept else "better" if done.better else "no better"
+    return (
+        f"refinement, round {done.number}: sets with {done.set_priors[0]:.1%} and {done.set_priors[1]:.1%} positives; "
+        f"gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) on the best before it, {verdict}"
+    )
 
 
 def _assumed(classifier: UUClassifier) -> list[str]:
