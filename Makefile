@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench docs clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -39,5 +39,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev          ## side-by-side speed and memory, stored as JSON under benchmarks/results
 	$(BIN)/python benchmarks/run.py
 
+docs: $(VENV)/.dev           ## the documentation site in site/, warnings as errors, every link checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/building/check_links.py site
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist uulearn-demo
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist site uulearn-demo

@@ -1,0 +1,115 @@
+"""What MkDocs does to the pages besides rendering them.
+
+Pages of the documentation link to files of the repository that lie outside of ``docs``: tables, figures, the list of
+changes. In the site each such file has a copy under ``repository/``, at the path that it has in the repository, and
+links lead there; to whoever reads the pages in the repository the same links lead to the files themselves.
+
+Blocks of code with ``>>>`` are told from plain Python, so that prompts and output look and copy as what they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+COPIES = "repository"
+FENCE = re.compile(r"^(\s*)(```+|~~~+)")
+TARGET = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
+"""The address in a Markdown link or image, without its anchor."""
+
+
+def change_outside_code(markdown: str, change: Callable[[str], str]) -> str:
+    """Apply a function to every line that is not in a fenced block of code.
+
+    >>> change_outside_code("a\\n```\\na\\n```\\na", str.upper)
+    'A\\n```\\na\\n```\\nA'
+    """
+    lines, fence = [], ""
+    for line in markdown.split("\n"):
+        mark = FENCE.match(line)
+        if fence:
+            lines.append(line)
+            fence = "" if mark and mark[2].startswith(fence) and line.strip() == mark[2] else fence
+        else:
+            fence = mark[2] if mark else ""
+            lines.append(line if mark else change(line))
+    return "\n".join(lines)
+
+
+def links_of(markdown: str) -> list[str]:
+    """Addresses of the relative links and images of a page, in order.
+
+    >>> links_of("[a](b.md#c) ![d](../e.png) [f](https://g.h) [i](#j)")
+    ['b.md', '../e.png']
+    """
+    found: list[str] = []
+
+    def note(line: str) -> str:
+        found.extend(TARGET.findall(line))
+        return line
+
+    change_outside_code(markdown, note)
+    return [target for target in found if "://" not in target and not target.startswith("mailto:")]
+
+
+def place_in_site(path: Path, docs: Path) -> str:
+    """Where a file of the repository is in the site.
+
+    >>> place_in_site(Path("/r/docs/a/b.md"), Path("/r/docs")), place_in_site(Path("/r/c/d.md"), Path("/r/docs"))
+    ('a/b.md', 'repository/c/d.md')
+    """
+    if path.is_relative_to(docs):
+        return path.relative_to(docs).as_posix()
+    return f"{COPIES}/{path.relative_to(docs.parent).as_posix()}"
+
+
+def _linked_from(page: Path) -> list[Path]:
+    return [Path(os.path.normpath(page.parent / target)) for target in links_of(page.read_text(encoding="utf-8"))]
+
+
+def _in_nav(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [name for entry in (nav.values() if isinstance(nav, dict) else nav or []) for name in _in_nav(entry)]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Copy what the navigation names under ``repository/``, and what pages link to, directly or through a copy."""
+    docs = Path(config.docs_dir)
+    wanted = [docs.parent / name.removeprefix(f"{COPIES}/") for name in _in_nav(config.nav) if name.startswith(COPIES)]
+    pages = [Path(str(file.abs_src_path)) for file in files.documentation_pages()]
+    wanted += [target for page in pages for target in _linked_from(page)]
+    while wanted:
+        path = wanted.pop()
+        name = place_in_site(path, docs) if path.is_relative_to(docs.parent) else ""
+        if path.is_relative_to(docs) or not path.exists() or files.get_file_from_path(name):
+            continue  # MkDocs itself speaks up where the file is missing
+        if path.is_dir():
+            raise PluginError(f"a page links to the folder {path}, which the site has no page for; link to a file.")
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+        wanted += _linked_from(path) if path.suffix == ".md" else []
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links out of ``docs`` to the copies, and mark code with prompts as such."""
+    docs, here = Path(config.docs_dir), Path(str(page.file.abs_src_path))
+
+    def turn(link: re.Match[str]) -> str:
+        path = Path(os.path.normpath(here.parent / link[0]))
+        if "://" in link[0] or not path.is_relative_to(docs.parent) or not path.exists():
+            return link[0]
+        return os.path.relpath(place_in_site(path, docs), os.path.dirname(page.file.src_uri))
+
+    markdown = change_outside_code(markdown, lambda line: TARGET.sub(turn, line))
+    if page.file.src_uri.startswith(f"{COPIES}/"):
+        markdown = re.sub(r"\A\s*##+ ", "# ", markdown)  # a table of its own begins at a lower level
+    return re.sub(r"^```python\n(?=>>> )", "```pycon\n", markdown, flags=re.MULTILINE)

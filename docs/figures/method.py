@@ -1,0 +1,254 @@
+"""The pictures of ``docs/how-it-works.md`` and ``docs/method.md``.
+
+``python docs/figures/method.py docs/images`` draws them, in about half a minute, and prints the numbers that the page
+states. The rows are two Gaussian clouds, so that the truth can be drawn beside what was learned.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from uulearn import UUClassifier, uu_coefficients
+from uulearn.risk import LOSSES, leaky_relu
+
+Numbers = NDArray[np.float64]
+
+SET0, SET1, POSITIVE, NEGATIVE, GREY = "#1f6fa8", "#d9790f", "#1e8449", "#8e3b8e", "#777777"
+PRIORS = (0.8, 0.2)
+STYLE = {
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+APART = 1.1
+"""Half the distance of the two clouds, in standard deviations, in each of two columns."""
+
+
+# --------------------------------------------------------------------------------------------------------- the two sets
+
+
+def draw_set(rng: np.random.Generator, n: int, share: float, columns: int = 2) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Rows of which that share is positive, as nearly as can be, and which those are."""
+    y = rng.permutation(np.arange(n) < round(n * share))
+    return rng.normal(size=(n, columns)) + APART * (2 * y[:, None] - 1), y
+
+
+def draw_two_sets(plt: Any) -> Any:
+    """Two clouds of dots: as they are, and as they are seen."""
+    rng = np.random.default_rng(3)
+    figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.75), sharex=True, sharey=True, layout="constrained")
+    for which, share in enumerate(PRIORS):
+        X, y = draw_set(rng, 100, share)
+        axes[which].scatter(*X[~y].T, s=22, marker="_", color=NEGATIVE, label="negative")
+        axes[which].scatter(*X[y].T, s=22, marker="+", color=POSITIVE, label="positive")
+        axes[which].set_title(f"set {which}: {share:.0%} positive")
+        axes[2 + which].scatter(*X.T, s=9, color=(SET0, SET1)[which])
+        axes[2 + which].set_title(f"set {which}, as it is given")
+    for axis in axes:
+        axis.set(xticks=[], yticks=[])
+    axes[0].legend(loc="upper left", handletextpad=0.1)
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------------- subtraction
+
+
+class Unmixed(NamedTuple):
+    """Share of the positives in each bin of a score, found by subtracting one histogram from another."""
+
+    middles: Numbers
+    shares0: Numbers
+    shares1: Numbers
+    positives: Numbers
+
+
+def unmix(n: int, seed: int = 0, bins: int = 24) -> Unmixed:
+    """Histograms of two sets of n rows, and what is left for the positives."""
+    rng = np.random.default_rng(seed)
+    edges = np.linspace(-4.5, 4.5, bins + 1)
+    scores = [draw_set(rng, n, share, 1)[0][:, 0] for share in PRIORS]
+    shares0, shares1 = (np.histogram(values, edges)[0] / n for values in scores)
+    theta, theta_prime = PRIORS
+    positives = ((1 - theta_prime) * shares0 - (1 - theta) * shares1) / (theta - theta_prime)
+    return Unmixed((edges[1:] + edges[:-1]) / 2, shares0, shares1, positives)
+
+
+def draw_subtraction(plt: Any) -> Any:
+    """Two mixtures, one subtracted from the other, with many rows and with few."""
+    figure, axes = plt.subplots(1, 3, figsize=(9.6, 2.9), layout="constrained")
+    z = np.linspace(-4.5, 4.5, 400)
+    p, q = norm.pdf(z, APART), norm.pdf(z, -APART)
+    for which, (share, colour) in enumerate(zip(PRIORS, (SET0, SET1), strict=True)):
+        axes[0].plot(z, share * p + (1 - share) * q, color=colour, label=f"set {which}")
+    axes[0].plot(z, p, color=POSITIVE, linestyle=":", label="positives alone")
+    axes[0].set(title="two mixtures of the same two classes", yticks=[])
+    axes[0].legend(loc="upper left")
+    width = 9 / 24
+    for axis, n in ((axes[1], 20_000), (axes[2], 100)):
+        found = unmix(n)
+        below = found.positives < 0
+        colours = np.where(below, "#c0392b", POSITIVE)
+        axis.bar(found.middles, found.positives / width, width * 0.9, color=colours, alpha=0.75)
+        axis.plot(z, p, color=POSITIVE, linestyle=":")
+        axis.axhline(0, color="black", linewidth=0.8)
+        axis.set(title=f"positives by subtraction, {n:,} rows each", yticks=[])
+    axes[2].annotate(
+        "fewer than none:\nimpossible", (-2.06, -0.09), (-4.4, 0.2), arrowprops={"arrowstyle": "-", "color": GREY}
+    )
+    low = min(axis.get_ylim()[0] for axis in axes)
+    high = max(axis.get_ylim()[1] for axis in axes)
+    for axis in axes:
+        axis.set(ylim=(low, high), xlabel="a column")
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------------- overfitting
+
+
+class Trained(NamedTuple):
+    """A run, and where it says positive."""
+
+    scores: Numbers
+    history: Any
+
+
+def train(method: str, epochs: int, grid: Numbers) -> Trained:
+    """A large network on few rows in two columns."""
+    rng = np.random.default_rng(3)
+    sets = [draw_set(rng, 100, share)[0] for share in PRIORS]
+    test = draw_set(rng, 4000, 0.5)
+    clf = UUClassifier(
+        PRIORS, 0.5, method=method, model_params={"hidden": (200, 200, 200)}, epochs=epochs, lr=3e-3, ema=None,
+        random_state=0, progress=False,
+    )  # fmt: skip
+    clf.fit_sets(*sets, test_data=test)
+    return Trained(clf.decision_function(grid).astype(np.float64), clf.history_)
+
+
+def draw_overfitting(plt: Any) -> Any:
+    """Where a network says positive: early, late, and late with a correction."""
+    rng = np.random.default_rng(3)
+    sets = [draw_set(rng, 100, share)[0] for share in PRIORS]
+    ticks = np.linspace(-4.4, 4.4, 220)
+    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
+    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.5), sharex=True, sharey=True, layout="constrained")
+    runs = {
+        "no correction, epoch 4": train("unbiased", 4, grid),
+        "no correction, epoch 300": train("unbiased", 300, grid),
+        "corrected (leaky ReLU), epoch 300": train("leaky_relu", 300, grid),
+    }
+    for axis, (name, run) in zip(axes, runs.items(), strict=True):
+        regions = (run.scores > 0).reshape(len(ticks), len(ticks))
+        axis.contourf(ticks, ticks, regions, levels=[-0.5, 0.5, 1.5], colors=["#f0e2f0", "#dcefe2"])
+        for which, (X, colour) in enumerate(zip(sets, (SET0, SET1), strict=True)):
+            axis.scatter(*X.T, s=8, color=colour, label=f"set {which}")
+        axis.plot([-4.4, 4.4], [4.4, -4.4], color="black", linestyle=":", linewidth=1.2)
+        last = run.history[-1]
+        axis.set(title=name, xticks=[], yticks=[], xlim=(-4.4, 4.4), ylim=(-4.4, 4.4))
+        risk = f"{last['unbiased']:.2f}".replace("-", "−")
+        axis.set_xlabel(f"risk {risk}, {last['test_accuracy']:.0%} of new rows right")
+        print(f"{name}: risk {last['unbiased']:+.3f}, test accuracy {last['test_accuracy']:.3f}")
+    axes[0].legend(loc="upper left", handletextpad=0.1, frameon=True, framealpha=0.8)
+    return figure
+
+
+# ---------------------------------------------------------------------------------------------- judging without labels
+
+
+def draw_judging(plt: Any) -> Any:
+    """A straight line through two points: its ends are the two error rates."""
+    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, layout="constrained")
+    found, false, n = 0.9, 0.15, 200
+    shares = np.linspace(0, 1, 50)
+    rng = np.random.default_rng(0)
+    for axis, priors in zip(axes, ((0.8, 0.2), (0.55, 0.45)), strict=True):
+        called = [prior * found + (1 - prior) * false for prior in priors]
+        for _ in range(60):
+            noisy = [rng.binomial(n, rate) / n for rate in called]
+            slope = (noisy[0] - noisy[1]) / (priors[0] - priors[1])
+            axis.plot(shares, noisy[1] + slope * (shares - priors[1]), color=GREY, linewidth=0.5, alpha=0.35)
+        axis.plot(shares, false + (found - false) * shares, color="black")
+        for which, colour in enumerate((SET0, SET1)):
+            axis.plot(priors[which], called[which], "o", color=colour, markersize=8, label=f"set {which}")
+        axis.plot([0, 1], [false, found], "D", color=POSITIVE, markersize=6, clip_on=False, zorder=3)
+        axis.set(ylim=(-0.05, 1.05), xlim=(0, 1), xlabel="share of positives in the set")
+        axis.set_title(f"{priors[0]:.0%} and {priors[1]:.0%} positive, {n} rows of each")
+    axes[0].set_ylabel("share called positive")
+    axes[0].annotate("false-positive rate", (0, false), (0.06, 0.03))
+    axes[0].annotate("true-positive rate", (1, found), (0.66, 0.97), ha="left")
+    axes[0].legend(loc="upper left")
+    return figure
+
+
+# ----------------------------------------------------------------------------------------------- corrections and losses
+
+
+def draw_corrections(plt: Any) -> Any:
+    """What each method makes of a bracket."""
+    figure, axis = plt.subplots(figsize=(4.6, 2.9), layout="constrained")
+    x = torch.linspace(-1, 1, 201, dtype=torch.float64)
+    axis.axvspan(-1, 0, color="#f6e3e0", linewidth=0)
+    axis.axhline(0, color="black", linewidth=0.8)
+    slopes = {"unbiased": 1.0, "relu": 0.0, "leaky_relu, λ = −0.3": -0.3, "abs": -1.0}
+    colours = ("#c0392b", "black", "#7d3c98", "#e08e0b")
+    for (name, slope), colour in zip(slopes.items(), colours, strict=True):
+        y = x if slope > 0 else leaky_relu(x, slope)
+        left = x <= 0
+        axis.plot(x[left], y[left], color=colour, label=name)
+    axis.plot(x[x >= 0], x[x >= 0], color="black")
+    axis.set(xlabel="bracket, as estimated", ylabel="counts as", xlim=(-1, 1), ylim=(-1, 1.05))
+    axis.set(xticks=[-1, -0.5, 0, 0.5, 1], yticks=[-1, -0.5, 0, 0.5, 1])
+    axis.text(-0.36, -0.93, "impossible", ha="center", color="#a05a50")
+    axis.legend(loc="lower right")
+    return figure
+
+
+def draw_losses(plt: Any) -> Any:
+    """The losses of the margin."""
+    figure, axis = plt.subplots(figsize=(4.6, 2.9), layout="constrained")
+    z = torch.linspace(-3, 3, 601, dtype=torch.float64)
+    for name, loss in LOSSES.items():  # the ramp dashed: between −1 and 1 it is the double hinge
+        axis.plot(z, loss(z), label=name, linestyle={"zero_one": ":", "ramp": "--"}.get(name, "-"))
+    axis.set(xlabel="margin z", ylabel="ℓ(z)", ylim=(-0.05, 3), xlim=(-3, 3))
+    axis.legend(loc="upper right")
+    return figure
+
+
+DRAWINGS = {
+    "method-sets.png": draw_two_sets,
+    "method-subtraction.png": draw_subtraction,
+    "method-overfitting.png": draw_overfitting,
+    "method-corrections.png": draw_corrections,
+    "method-judging.png": draw_judging,
+    "method-losses.png": draw_losses,
+}
+
+
+def main(folder: Path) -> None:
+    """Draw all pictures into a folder."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    print("a, b, c, d at (0.8, 0.2) and π = 0.5:", *(f"{value:.3f}" for value in uu_coefficients(PRIORS, 0.5)))
+    with plt.rc_context(STYLE):
+        for name, draw in DRAWINGS.items():
+            figure = draw(plt)
+            figure.savefig(folder / name, dpi=130)
+            plt.close(figure)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
