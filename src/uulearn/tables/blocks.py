@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.extmath import randomized_svd
@@ -266,10 +266,12 @@ def _fit_scores(columns: list[Floats]) -> tuple[Floats, Floats, Floats]:
         centre = scores @ counts / len(known)
         spread = np.sqrt((scores - centre) ** 2 @ counts / len(known))
         scores = np.clip((scores - centre) / (spread or 1), -CUT, CUT)
-        # evenly by rank, the smallest and the largest among them; a column of few values repeats the last
-        chosen = np.searchsorted(below, np.linspace(1, len(known), KNOTS)) if len(values) > KNOTS else np.arange(KNOTS)
-        chosen = np.minimum(chosen, len(values) - 1)
-        chosen = np.sort(np.append(np.unique(chosen), np.full(KNOTS - len(np.unique(chosen)), len(values) - 1)))
+        # evenly by score, so dense in the tails; the smallest and the largest value among them
+        end = ndtri(0.5 / len(known))
+        ranks = ndtr(np.linspace(end, -end, KNOTS)) * len(known)
+        chosen = np.searchsorted(below, ranks) if len(values) > KNOTS else np.arange(KNOTS)
+        chosen = np.unique(np.minimum(chosen, len(values) - 1))
+        chosen = np.append(chosen, np.full(KNOTS - len(chosen), len(values) - 1))  # shorter ones repeat the last
         knots[position], heights[position] = values[chosen], scores[chosen]
         fills[position] = np.interp(np.median(known), knots[position], heights[position])
     return knots, heights, fills[:, 0]

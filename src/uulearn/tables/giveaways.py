@@ -14,6 +14,10 @@ For each column the rows are halved; one half chooses the values that break the 
 and the other way round. Exact intervals (Clopper and Pearson, 1934) hold for all columns together with 99.9%: under
 the assumption, at most one table in a thousand gives any alarm, whatever its columns are. Slight differences ruin
 nothing, so a rate must leave [0, 1] by `MARGIN` at least, unless the column tells the sets apart altogether.
+
+Measured at (0.8, 0.2) among six columns that follow the assumption: a site that is told rightly in 95% of the rows is
+found in 83% of the tables with 200 rows a set, and in all with 1,000; a normal column that is shifted by two standard
+deviations in all with 1,000; one that is shifted by one standard deviation is not found, for classes could do that.
 """
 
 from __future__ import annotations
@@ -264,7 +268,9 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
 
     Where no single column breaks a bound, all of them together may. At five thresholds the shares of both sets above
     it give the true- and the false-positive rate that they imply (`uulearn.metrics.uu_rates`), with a 99.9% interval
-    each; one that lies outside of [0, 1] cannot be.
+    each; one that lies outside of [0, 1] cannot be. In simulations of 36 true mixtures at most 0.13% gave an alarm. A
+    shift of half a standard deviation, with 1,000 rows a set, gave one in 100% of the cases at (0.6, 0.4), and at
+    (0.8, 0.2) in 92% where the classes are three standard deviations apart, in 21% where they are one apart.
 
     Parameters
     ----------

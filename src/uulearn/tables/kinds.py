@@ -62,6 +62,7 @@ def fits(first: str | None, second: str | None) -> bool:
 
 
 def mismatch(name: str, tally: Tally, files: Sequence[str]) -> str:
+    """Why a column does not fit, with a cell of each file and what to do."""
     kinds = [file_kind(tally, which) for which in (0, 1)]
     strict = 0 if kinds[0] in ("number", "date") else 1  # one of the two is, or they would fit
     own = {"number": NUMBER, "date": DATE}[str(kinds[strict])]
@@ -110,6 +111,7 @@ def _is_constant(tally: Tally) -> bool:
 
 
 def make_column(name: str, tally: Tally) -> Column:
+    """The column as the schema has it."""
     missing = bool(tally.missing.sum())
     kind = pooled_kind(tally)
     if kind == "number" or kind == "boolean":
@@ -149,11 +151,12 @@ def remarks(column: Column, tally: Tally) -> list[str]:
                 f"{shown(words[0].value)}), which is not guessed, and is used as {column.kind}; write 1234.5 to use it "
                 "as a number."
             )
-        elif words and numbers >= rows / 2:
-            notes.append(
-                f"Column {name!r} is used as {column.kind}, because not all of its cells are numbers "
-                f"({shown(words[0].value)} in row {words[0].row}); leave such cells empty to use it as a number."
-            )
+        for kind, what in ((NUMBER, "number"), (DATE, "date")):
+            if words and not separated and tally.kinds[:, kind].sum() >= rows / 2:
+                notes.append(
+                    f"Column {name!r} is used as {column.kind}, because not every cell of it is a {what} "
+                    f"({shown(words[0].value)} in row {words[0].row}); leave such cells empty to use it as a {what}."
+                )
     if column.kind == "date" and tally.orders[:, EITHER].any() and not tally.orders[:, [DAY_FIRST, MONTH_FIRST]].any():
         example = next(examples[EITHER] for examples in tally.order_examples if EITHER in examples)
         notes.append(

@@ -201,8 +201,8 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """A hint at names that are spelled alike, or nothing.
+def near(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
+    """A hint at names that are spelled alike, in parentheses, or nothing.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def near(name: str, names: Iterable[str]) -> str:
     """
     folded = {other.casefold(): other for other in names}
     close = difflib.get_close_matches(name.casefold(), folded, n=3)
-    return f" (did you mean {' or '.join(repr(folded[other]) for other in close)}?)" if close else ""
+    return f" ({hint.replace('{}', ' or '.join(repr(folded[other]) for other in close))})" if close else ""
 
 
 def _refuse_unreadable(cells: Cells, column: Column, index: Any, name: str) -> None:

@@ -156,7 +156,7 @@ def _probed(pipeline: Pipeline) -> NDArray[np.float32]:
         if title != "remainder"
         for name, values in zip(names, block.probe(), strict=True)
     }
-    frame = pd.DataFrame({name: pd.Series(cells[name], dtype=cells[name].dtype) for name in fitted.feature_names_in_})
+    frame = pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in cells.items()})
     return np.asarray(pipeline.transform(frame))
 
 

@@ -1,7 +1,7 @@
 """What the columns of two files are, decided over all of their rows, and whether the files go together.
 
-Each file is looked at once, chunk by chunk, in memory that does not grow with its rows. How kinds are decided is told in
-`uulearn.tables.kinds`.
+Each file is looked at once, chunk by chunk, in memory that does not grow with its rows. How kinds are decided is told
+in `uulearn.tables.kinds`.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def check_columns(
         lone = [name for name in wanted if name not in set(columns[which])]
         if lone:
             remedy = " ".join(f"--drop {shlex.quote(name)}" for name in lone[:3]) + (" …" if len(lone) > 3 else "")
+            alike = near(lone[0], set(columns[which]) - set(columns[1 - which]), f"{files[which]} has {{}} instead")
             raise TableError(
-                f"only {files[1 - which]} has the column{'s' if len(lone) > 1 else ''} {listed(lone)}"
-                f"{near(lone[0], set(columns[which]) - set(columns[1 - which]))}; both files need the same columns, so "
-                f"rename what is spelled differently, or leave the others out ({remedy})."
+                f"only {files[1 - which]} has the column{'s' if len(lone) > 1 else ''} {listed(lone)}{alike}; both "
+                f"files need the same columns, so rename what is spelled otherwise, or leave the others out ({remedy})."
             )
     if not wanted:
         raise TableError("no column is left to learn from; name fewer in --drop and --id, or others in --only.")
