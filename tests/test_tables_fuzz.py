@@ -97,6 +97,7 @@ SUFFIX = {"": "", "gzip": ".gz", "zstd": ".zst"}
 # Written and read back
 
 
+@example((["a", "b"], [["", ""], ["", ",\r\n"]]), (".csv", ";"), csv.QUOTE_MINIMAL, "\n", ("utf-8", ""), 0, 1, 9)
 @given(
     tables(TEXTS),
     st.sampled_from([(".csv", ","), (".tsv", "\t"), (".csv", ";"), (".csv", "\t")]),

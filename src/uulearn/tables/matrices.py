@@ -129,7 +129,8 @@ def prepare(
             raise TableError(f"{source.name} holds {source.rows} rows; each file needs two at least.")
     schema, notes = survey.finish()
     samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
-    giveaways = find_giveaways(samples[0], samples[1], schema, set_priors or (1.0, 0.0))
+    names = (sources[0].name, sources[1].name)
+    giveaways = find_giveaways(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)
     import pandas as pd
 
     pipeline = build_pipeline(schema).fit(pd.concat(samples, ignore_index=True))

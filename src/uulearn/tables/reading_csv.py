@@ -140,7 +140,7 @@ def find_dialect(text: TextBuffer, expected: str) -> tuple[Dialect, list[str]]:
     if not text.pending:
         raise TableError(f"{name} is empty; pass a file with a header and rows.")
     head = _head(text, expected)
-    separator, notes = _find_separator(head, expected, name)
+    separator, notes = _find_separator(text, head, expected)
     head = _head(text, separator)
     sample = _sample(head, separator)
     first = sample[0]
@@ -205,12 +205,22 @@ def _sample(head: Block, separator: str) -> list[list[str]]:
     return sample
 
 
-def _find_separator(head: Block, expected: str, name: str) -> tuple[str, list[str]]:
+def _sample_by(text: TextBuffer, separator: str) -> list[list[str]]:
+    """The fields of the first records as another separator would have them: records may then end elsewhere."""
+    try:
+        return _sample(_head(text, separator), separator)
+    except TableError:  # a quote that this separator opens is never closed
+        return []
+
+
+def _find_separator(text: TextBuffer, head: Block, expected: str) -> tuple[str, list[str]]:
     """The expected separator, or another that divides every sampled line equally where the first lacks that one."""
     if len(_sample(head, expected)[0]) > 1:
         return expected, []
-    others = {each: _sample(head, each) for each in SEPARATOR_NAMES if each != expected}
-    dividing = {each: sample for each, sample in others.items() if sample and len(sample[0]) > 1}
+    name = text.name
+    others = [each for each in SEPARATOR_NAMES if each != expected and each.encode() in head.data]
+    samples = {each: _sample_by(text, each) for each in others}
+    dividing = {each: sample for each, sample in samples.items() if sample and len(sample[0]) > 1}
     if not dividing:
         return expected, []
     agreeing = [each for each, sample in dividing.items() if len(set(map(len, sample))) == 1]
