@@ -114,6 +114,40 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
     assert classifier.members == 5
 
 
+def test_every_row_is_judged_by_the_member_that_has_not_seen_it(fitted):
+    """The facts come from members and folds drawn anew; the estimator judged itself while it was fitted."""
+    loaded = TableModel.load(fitted[0])
+    own, judged = loaded.classifier.cross_fitted_, loaded.facts["judgement"]
+    assert judged["accuracy"]["value"] == pytest.approx(own.accuracy.value, abs=1e-9)
+    assert judged["auc"]["value"] == pytest.approx(own.auc.value, abs=1e-3)
+    targets = {entry["target_prior"]: entry for entry in loaded.facts["targets"]}
+    assert targets[0.5]["accuracy"] == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
+    assert targets[0.5]["threshold"] == pytest.approx(0.0)
+    assert (
+        targets[0.9]["threshold"] < -1 < 1 < targets[0.1]["threshold"]
+    )  # the more are positive, the sooner one is called so
+    counts = loaded.facts["histogram"]["counts"]
+    assert [sum(own) for own in counts] == [400, 500]
+
+
+def test_the_poorer_file_may_come_first(files, uulearn, tmp_path):
+    options = ("--set-priors", "0.2", "0.8", *QUICK, "--config", files / "quick.toml", "--id", "patient", "--json")
+    code, said, error = uulearn("fit", files / "b.csv", files / "a.csv", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    facts = json.loads(said)
+    assert facts["judgement"]["accuracy"]["value"] > 0.7
+    assert facts["set_auc"]["value"] > 0.5
+    assert "BeyondPriorsWarning" not in [warning["category"] for warning in facts["warnings"]]
+
+
+def test_what_cannot_be_saved_is_not_fitted(files, uulearn, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "m")
+    assert code == 2
+    assert "pip install 'uulearn[files]'" in error
+    assert "reading" not in error
+
+
 def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulearn):
     judged = TableModel.load(fitted[0]).facts["judgement"]["accuracy"]
     code, said, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")

@@ -71,11 +71,8 @@ def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, fra
     )
 
 
-@pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
-def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
-    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
-        gaussians["X"], gaussians["sets"]
-    )
+def fill_the_disk(monkeypatch, failing_file):
+    """Let the writing of one kind of file fail."""
     write = persistence._fill
 
     def fails(path, content):
@@ -84,6 +81,14 @@ def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, ga
         write(path, content)
 
     monkeypatch.setattr(persistence, "_fill", fails)
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
+def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
+    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
+    fill_the_disk(monkeypatch, failing_file)
     with pytest.raises(OSError, match="no space"):
         other.save(saved)
     np.testing.assert_array_equal(UUClassifier.load(saved).decision_function(frame), fitted.decision_function(frame))
@@ -121,14 +126,7 @@ def test_an_older_uulearn_reads_what_has_nothing_attached(fitted, tmp_path):
 def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, monkeypatch, failing_file):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
-    write = persistence._fill
-
-    def fails(path, content):
-        if failing_file in path.name:
-            raise OSError("no space left")
-        write(path, content)
-
-    monkeypatch.setattr(persistence, "_fill", fails)
+    fill_the_disk(monkeypatch, failing_file)
     with pytest.raises(OSError, match="no space"):
         persistence.save(fitted, folder, {name: (suffix, b"new") for name, (suffix, _) in ATTACHED.items()})
     assert persistence.read_attached(folder)["pipeline"] == b"steps"

@@ -33,20 +33,12 @@ def predict_table(
 ) -> int:
     """Score a file chunk by chunk, in the order of its rows, with the id columns it has; returns the number of rows."""
     model = model if target_prior is None else model.retarget(target_prior)
-    count = 0
-    images = isinstance(model.schema, ImageSchema)
-    names = (*model.schema.ids, model.schema.column) if isinstance(model.schema, ImageSchema) else model.schema.ids
-    with (
-        open_rows(rows, images=images, format=format) as reader,
-        TableWriter(out, float_format="%.6g") as writer,
-    ):
-        ids = [name for name in names if name in reader.columns]
-        for frame in reader:
-            scored = model.score(frame, name=reader.name, folder=base_folder(rows))
-            writer.write(_scored(frame[ids], scored))
+    schema, count = model.schema, 0
+    names = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
+    with TableWriter(out, float_format="%.6g") as writer:
+        for frame, scored in score_chunks(model, rows, format=format):
+            writer.write(_scored(frame[[name for name in names if name in frame]], scored))
             count += len(frame)
-        if not count:
-            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
     return count
 
 
@@ -101,10 +93,12 @@ def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | N
     )
 
 
-def score_chunks(model: TableModel, path: str, also: str | None = None) -> Iterator[tuple[pd.DataFrame, Scored]]:
+def score_chunks(
+    model: TableModel, path: str, *, also: str | None = None, format: str | None = None
+) -> Iterator[tuple[pd.DataFrame, Scored]]:
     """The chunks of a file with their scores; ``also`` is a column that must be there."""
     rows = 0
-    with open_rows(path, images=isinstance(model.schema, ImageSchema)) as reader:
+    with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format) as reader:
         if also is not None and also not in reader.columns:
             raise TableError(f"{reader.name} has no column {also!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:

@@ -29,6 +29,7 @@ from uulearn.tables.model import TableModel
 from uulearn.tables.pipeline import feature_groups
 from uulearn.tables.schema import Schema
 from uulearn.tables.settings import AUTO, SET_HERE, FitSettings
+from uulearn.tables.storing import check_can_be_saved
 
 PRIOR_ROWS = 20_000
 """Of each file at most so many rows estimate the priors."""
@@ -69,6 +70,7 @@ def fit_files(
     tell : callable
         Told in a few words what is being done.
     """
+    check_can_be_saved()
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
@@ -143,7 +145,7 @@ def _fit_rows(
         prepared.notes.append(judged.note)
     priors, target = _pair(known), settings.target_prior
     scores = judged.score(judged.X)
-    comparison = compare_sets_beyond_priors(scores if priors[0] > priors[1] else -scores, judged.sets, priors)
+    comparison = compare_sets_beyond_priors(scores, judged.sets, priors)
     if comparison.reason is not None:
         warnings.warn(f"{comparison.reason} {REMEDY}", BeyondPriorsWarning, stacklevel=2)
     facts: dict[str, Any] = judged_facts(scores, judged.sets, priors, target)

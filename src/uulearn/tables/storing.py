@@ -75,6 +75,11 @@ def load_pipeline(data: bytes) -> Pipeline:
     return pipeline
 
 
+def check_can_be_saved() -> None:
+    """Find out before any work whether a pipeline can be kept."""
+    _skops()
+
+
 def _skops() -> Any:
     try:
         return importlib.import_module("skops.io")
