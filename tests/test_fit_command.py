@@ -107,7 +107,8 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
     used = {column["name"]: column["used"] for column in facts["columns"]}
     assert used == {"age": True, "ward": True, "smokes": True, "seen": True, "patient": False, "constant": False}
     assert {entry["column"] for entry in facts["importance"]} == {"age", "ward", "smokes", "seen"}
-    assert facts["importance"][0]["column"] in ("age", "ward")
+    drops = {entry["column"]: entry["drop"] for entry in facts["importance"]}
+    assert min(drops["age"], drops["ward"]) > 0.03 > max(abs(drops["smokes"]), abs(drops["seen"]))
     assert len(facts["sensitivity"]["rows"]) == 13
     assert "Estimated accuracy" in (out / "README.md").read_text()
     classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
@@ -156,7 +157,10 @@ def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulear
     truth = result["judgement"]["accuracy"]["value"]
     assert truth > 0.8
     assert abs(judged["value"] - truth) < 3 * judged["standard_error"] + 0.02
-    assert sum(result["confusion"].values()) == 1000
+    counts = result["confusion"]
+    assert sum(counts.values()) == 1000
+    assert counts["true_positive"] + counts["true_negative"] == round(1000 * truth)
+    assert counts["true_positive"] + counts["false_negative"] == pd.read_csv(files / "new.csv")["truth"].sum()
     assert result["calibration_error"] < 0.1
 
 
@@ -379,6 +383,21 @@ def images(folder, n, share, seed, size=12):
         pixels[rows] += 120
         Image.fromarray(pixels).save(folder / ("more" if number % 2 else ".") / f"{number:04d}.png")
     return labels
+
+
+def test_pixels_keep_their_place_and_colour(tmp_path):
+    from PIL import Image
+
+    from uulearn.tables.images import load_images, survey_images
+
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "one.png")
+    schema, notes = survey_images([tmp_path], None, None)
+    assert (schema.row_shape, schema.mode, notes) == ((3, 5, 7), "RGB", [])
+    np.testing.assert_array_equal(load_images(["one.png"], tmp_path, schema)[0], pixels.transpose(2, 0, 1))
+    square, notes = survey_images([tmp_path], None, 4)
+    assert load_images(["one.png"], tmp_path, square).shape == (1, 3, 4, 4)
+    assert "4 × 4 pixels" in notes[0]
 
 
 def test_folders_of_images(uulearn, tmp_path):
