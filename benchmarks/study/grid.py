@@ -129,6 +129,7 @@ def main() -> None:
     """Do what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", action="append", choices=DATASETS)
+    parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
@@ -140,7 +141,8 @@ def main() -> None:
     wanted = list(settings())[:: 12 if arguments.quick else 1]
     store, started = RunStore(arguments.out), time.monotonic()
     for dataset in arguments.dataset or DATASETS:
-        missing = store.missing(runs(wanted, dataset, range(arguments.seeds), changes))
+        asked = runs(wanted, dataset, range(arguments.seeds), changes)
+        missing = [r for r in store.missing(asked) if not arguments.priors or r["set_priors"][0] in arguments.priors]
         stacks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for run in missing:
             stacks.setdefault(tuple(run[name] for name in STACKED), []).append(dict(run))
