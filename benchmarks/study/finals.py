@@ -98,7 +98,7 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
             }
             for turn in classifier.refinement_ or []
         ],
-        "parameters": {name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
+        "parameters": {name: _plain(value) for name, value in classifier._trained_with().items()},
         "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in warned}),
         "stop_reason": history.stop_reason,
         "environment": environment(str(next(classifier.model_.parameters()).device)),
