@@ -4,7 +4,8 @@
 `uu_coefficients`       a, b, c, d of Section 2.2
 `uu_risk`               both brackets, the unbiased risk (Eq. 4) and the corrected one (Eq. 6)
 `pn_risk`               the supervised risk (Eq. 2), for labelled rows
-`UURisk`                the same as a criterion for any PyTorch training loop
+`UURisk`                the same as a criterion for any PyTorch training loop, on any number of workers
+`accumulate`            its gradient over micro-batches, as if they were one batch
 `LOSSES`, `get_loss`    losses of the margin
 `check_correction`      is this function a consistent correction (Definition 1)?
 `estimation_cost`       what the priors cost: how many labelled rows the two sets are worth
@@ -13,6 +14,7 @@
 Equation, section and definition numbers are those of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 """
 
+from uulearn.risk.accumulation import accumulate
 from uulearn.risk.coefficients import EstimationCost, UUCoefficients, estimation_cost, uu_coefficients
 from uulearn.risk.corrections import check_correction, leaky_relu
 from uulearn.risk.criterion import UURisk
@@ -27,6 +29,7 @@ __all__ = [
     "UUCoefficients",
     "UURisk",
     "UURiskParts",
+    "accumulate",
     "check_correction",
     "estimation_cost",
     "get_loss",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
 from uulearn.risk.coefficients import uu_coefficients, warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike, get_method
-from uulearn.risk.functional import UURiskParts, estimate
+from uulearn.risk.distributed import sum_over_workers, workers
+from uulearn.risk.functional import UURiskParts, estimate, flat_scores
 from uulearn.risk.losses import LossFunction, get_loss
+from uulearn.risk.sums import batch_sums, risk_of_sums
 
 
 class UURisk(nn.Module):
@@ -22,8 +25,11 @@ class UURisk(nn.Module):
     estimated from that batch. A set whose coefficient is zero is not needed (with ``set_priors=(1, 0)`` a batch of
     positives alone still trains). ``"biased"`` needs no particular set.
 
-    The correction is a non-linear function of the brackets of *this* call: splitting one batch over several calls
-    (gradient accumulation, several processes) corrects each part by itself.
+    The correction is a non-linear function of the brackets. In an initialised process group they are those of the
+    global batch, the rows of all workers, whichever worker holds which: every worker must then call it, even with no
+    row at all. Each gets the same value, and a gradient of which the mean over workers, as DDP and FSDP form it, is
+    that of the global risk. A batch that is split over several calls (gradient accumulation) would be corrected in
+    parts; `accumulate` does it right.
 
     Parameters
     ----------
@@ -40,6 +46,11 @@ class UURisk(nn.Module):
         other for negatives and averages over all rows (for equal sizes, the balanced error between the sets).
     slope : float
         λ ≤ 0 of ``"leaky_relu"``.
+    distributed : bool
+        Whether brackets are those of all workers of a process group, where there is one; False for rows that one worker
+        judges by itself.
+    process_group : torch.distributed.ProcessGroup, optional
+        The workers that share a batch; None is all of them.
 
     Examples
     --------
@@ -59,8 +70,13 @@ class UURisk(nn.Module):
         loss: str | LossFunction = "logistic",
         method: MethodLike = "leaky_relu",
         slope: float = DEFAULT_SLOPE,
+        *,
+        distributed: bool = True,
+        process_group: Any = None,
     ) -> None:
         super().__init__()
+        self.distributed = distributed
+        self.process_group = process_group
         self.coefficients = uu_coefficients(set_priors, target_prior)
         self.loss = get_loss(loss)
         self.method = get_method(method, slope)
@@ -75,6 +91,10 @@ class UURisk(nn.Module):
 
     def parts(self, scores: Tensor, sets: Tensor) -> UURiskParts:
         """Both signed brackets, the unbiased and the corrected risk, and the objective."""
+        if self.distributed and workers(self.process_group) > 1:
+            sums = sum_over_workers(batch_sums(scores, sets, self.loss), self.process_group)
+            parts = risk_of_sums(sums, self.coefficients, self.method)
+            return UURiskParts(*(part.to(flat_scores(scores).dtype) for part in parts))
         return estimate(scores, sets, self.coefficients, self.loss, self.method)
 
     def extra_repr(self) -> str:

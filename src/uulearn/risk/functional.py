@@ -141,8 +141,9 @@ def estimate(
     scores = flat_scores(scores)
     sets = flat_sets(sets, len(scores))
     weights = row_weights(sets, coefficients, scores.dtype)
-    if sets.dtype != torch.bool:
-        weights = _check_sets(weights, sets)
+    unknown = check_sets(sets)
+    if unknown is not None:
+        weights = RowWeights(*(torch.where(unknown, torch.nan, part) for part in weights))
     return weighted_risk(scores, weights, loss, method)
 
 
@@ -194,16 +195,18 @@ def flat_sets(sets: Tensor, n_rows: int) -> Tensor:
     return sets
 
 
-def _check_sets(weights: RowWeights, sets: Tensor) -> RowWeights:
-    """Refuse memberships other than 0 and 1, and return the weights.
+def check_sets(sets: Tensor) -> Tensor | None:
+    """Refuse memberships other than 0 and 1.
 
     Inside a compiled graph or a vmap values cannot be read, and on an accelerator a look would stall the queue: there
-    the weights of unknown rows become NaN, so that the mistake is loud all the same.
+    the rows of unknown sets are returned, to be made NaN, so that the mistake is loud all the same.
     """
+    if sets.dtype == torch.bool:
+        return None
     unknown = (sets != 0) & (sets != 1)
     hidden = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(sets)
     if hidden or sets.device.type != "cpu":
-        return RowWeights(*(torch.where(unknown, torch.nan, part) for part in weights))
+        return unknown
     if unknown.any():
         raise ValueError(f"sets must be 0 or 1, the set that each row came from, got {sets[unknown][0].item():g}.")
-    return weights
+    return None
