@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
 
-.PHONY: demo test check format bench docs clean
+.PHONY: demo test check format bench docs examples clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -42,6 +42,9 @@ bench: $(VENV)/.dev          ## side-by-side speed and memory, stored as JSON un
 docs: $(VENV)/.dev           ## the documentation site in site/, warnings as errors, every link checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/building/check_links.py site
+
+examples: $(VENV)/.dev       ## three stories on real data, told anew with all their figures; Fashion-MNIST lies in UULEARN_DATA
+	$(BIN)/python examples/run_all.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist site uulearn-demo

@@ -29,6 +29,11 @@ TARGET_PRIOR = 0.5
 LR = 5e-5
 BATCH_SIZE = 3000
 N_FEATURES = 784
+PLAIN: dict[str, Any] = {
+    "method": "leaky_relu", "loss": "logistic", "l2": 0.0, "members": 1, "validation_fraction": 0.0, "keep": "last",
+    "patience": None, "calibrated": False,
+}  # fmt: skip
+"""One model trained on all rows to the last epoch, whatever `UUClassifier` does by default."""
 
 Seconds = dict[str, list[float]]
 

@@ -25,6 +25,7 @@ from baselines import MODELS, DataLoaderLoop, TightLoop, check_risk, skorch_net
 from common import (
     BATCH_SIZE,
     LR,
+    PLAIN,
     SET_PRIORS,
     TARGET_PRIOR,
     Bar,
@@ -71,6 +72,7 @@ def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, t
         TARGET_PRIOR,
         model=model,
         lr=LR,
+        **PLAIN,
         precision=precision,
         epochs=1,
         device="cpu",

@@ -20,6 +20,7 @@ import numpy as np
 from common import (
     LR,
     N_FEATURES,
+    PLAIN,
     SET_PRIORS,
     TARGET_PRIOR,
     Bar,
@@ -54,7 +55,7 @@ def resident_bytes() -> tuple[int, int]:
 def fit(rows: np.ndarray[Any, np.dtype[np.float32]], epochs: int) -> UUClassifier:
     """The estimator with its default settings but for the learning rate, on the two halves of the rows."""
     middle = len(rows) // 2
-    classifier = UUClassifier(SET_PRIORS, TARGET_PRIOR, lr=LR, epochs=epochs, device="cpu", random_state=0)
+    classifier = UUClassifier(SET_PRIORS, TARGET_PRIOR, lr=LR, **PLAIN, epochs=epochs, device="cpu", random_state=0)
     return classifier.fit_sets(rows[:middle], rows[middle:])
 
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from plain import PLAIN
+
 # The same examples on every run, and no limit on their time: machines differ.
 settings.register_profile("deterministic", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("deterministic")
@@ -47,8 +49,8 @@ def gaussians():
 
 @pytest.fixture
 def quick():
-    """Arguments of a small, fast, deterministic classifier."""
-    return {
+    """Arguments of a small, fast, deterministic classifier: one plain run."""
+    return PLAIN | {
         "set_priors": (0.8, 0.2),
         "target_prior": 0.5,
         "model_params": {"hidden": (16,)},

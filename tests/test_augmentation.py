@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier, UURisk
 from uulearn.exceptions import CheckpointError, ModelFormatError
 from uulearn.selection import UUClassifierCV
@@ -233,7 +234,7 @@ def test_rows_that_judge_are_never_touched():
 @half_trained
 def test_rows_to_predict_are_never_touched():
     X, sets = pictures()
-    classifier = UUClassifier(
+    classifier = plain_classifier(
         (0.8, 0.2), model=Flat, epochs=3, lr=0.05, input_scale=1 / 255, augment=lambda x: x * 0, random_state=0
     )
     classifier.fit(X, sets)
@@ -271,7 +272,7 @@ def test_with_flips_the_mirrored_side_is_learned_too():
     arguments = {"model": Flat, "epochs": 100, "lr": 0.02, "ema": None, "input_scale": 1 / 255, "random_state": 0}
     sides = []
     for augment in (None, "flip"):
-        classifier = UUClassifier((0.9, 0.1), augment=augment, **arguments).fit(X, sets)
+        classifier = plain_classifier((0.9, 0.1), augment=augment, **arguments).fit(X, sets)
         weight = classifier.model_.state_dict()["output.weight"].reshape(2, 4, 4)
         sides.append((weight[:, :, :2].mean().item(), weight[:, :, 2:].mean().item()))
     (left, right), (left_flipped, right_flipped) = sides
@@ -342,7 +343,7 @@ def test_a_checkpoint_with_another_augmentation_is_refused(first, second, tmp_pa
 def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
     X, sets = pictures()
     monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
-    classifier = UUClassifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
+    classifier = plain_classifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
     name = repr(augment) if isinstance(augment, str) else ".*<lambda>"
     said = rf"^augment={name.replace('+', '[+]')} takes images, got rows of shape \({shape[0]},.*set augment=None\.$"
     with pytest.raises(ValueError, match=said):
@@ -365,7 +366,7 @@ def test_a_function_that_gives_something_else_is_refused_before_any_work(augment
     monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
     said = rf"^augment=.*<lambda> must give a batch like the one it gets, .*, but gave {gave}; .*\.$"
     with pytest.raises(ValueError, match=said):
-        UUClassifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
+        plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
     with pytest.raises(ValueError, match=said):
         trainer(augment)
 
@@ -388,7 +389,7 @@ def images_of_two_sets():
 def test_members_are_trained_with_it():
     X, sets, arguments = images_of_two_sets()
     fitted = [
-        UUClassifier((0.8, 0.2), members=3, augment=augment, **arguments).fit(X, sets)
+        plain_classifier((0.8, 0.2), members=3, augment=augment, **arguments).fit(X, sets)
         for augment in ("shift+flip", "shift+flip", None)
     ]
     scores = [one.decision_function(X) for one in fitted]
@@ -411,7 +412,7 @@ def test_stacks_leave_it_to_single_runs():
 
 def test_a_search_compares_augmentations():
     X, sets, arguments = images_of_two_sets()
-    base = UUClassifier((0.8, 0.2), members=2, **arguments | {"epochs": 60})
+    base = plain_classifier((0.8, 0.2), members=2, **arguments | {"epochs": 60})
     search = UUClassifierCV(base, {"augment": [torch.zeros_like, None, "flip"]}).fit(X, sets)
     assert search.best_params_ == {"augment": None}  # the side matters here
     assert search.best_estimator_.augment is None
@@ -421,7 +422,7 @@ def test_a_search_compares_augmentations():
 def test_a_search_refuses_a_bad_one_before_any_work(monkeypatch):
     X, sets, arguments = images_of_two_sets()
     monkeypatch.setattr("uulearn.selection.search._cross_fit_all", lambda *_: pytest.fail("work was begun"))
-    search = UUClassifierCV(UUClassifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
+    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
     with pytest.raises(ValueError, match="must give a batch like the one it gets"):
         search.fit(X, sets)
 
@@ -431,7 +432,7 @@ def test_a_name_is_stored_and_loaded(tmp_path):
     X, sets, arguments = images_of_two_sets()
     del arguments["model"]
     arguments |= {"model": "allconvnet", "model_params": {"momentum": 0.5}, "epochs": 1, "ema": None}
-    classifier = UUClassifier((0.8, 0.2), augment="shift+flip", **arguments).fit(X, sets)
+    classifier = plain_classifier((0.8, 0.2), augment="shift+flip", **arguments).fit(X, sets)
     assert clone(classifier).augment == "shift+flip"
     classifier.save(tmp_path)
     loaded = UUClassifier.load(tmp_path)
@@ -443,7 +444,7 @@ def test_a_name_is_stored_and_loaded(tmp_path):
 def test_a_function_is_not_stored_and_must_be_passed_again(tmp_path):
     X, sets, arguments = images_of_two_sets()
     gently = functools.partial(shift, pixels=1)
-    classifier = UUClassifier((0.8, 0.2), augment=gently, **arguments).fit(X, sets)
+    classifier = plain_classifier((0.8, 0.2), augment=gently, **arguments).fit(X, sets)
     classifier.save(tmp_path)
     with pytest.raises(ModelFormatError, match=r"trained with augment=partial, which is code .* augment=\.\.\.\)\.$"):
         UUClassifier.load(tmp_path, model=Flat)

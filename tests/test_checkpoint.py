@@ -14,9 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from uulearn import UUClassifier
+from plain import plain_classifier
 from uulearn.exceptions import CheckpointError
-from uulearn.training.checkpoint import FILE_NAME
+from uulearn.training.checkpoint import FILE_NAME, SEED_NAME, stored_seed
 from uulearn.training.storage import load_tree, save_tree, write_atomically
 
 RUN = """
@@ -38,6 +38,7 @@ RUN = """
         (0.8, 0.2), 0.5, model_params={"hidden": (16, 16), "dropout": 0.3}, epochs=30, batch_size=100, lr=0.01, ema=0.9,
         scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30),
         checkpoint_dir=folder or None, checkpoint_every=1, random_state=3,
+        method="leaky_relu", loss="logistic", l2=0.0, keep="last", patience=None, calibrated=False,
     )
     classifier.fit_sets(X0, X1, validation_data=(np.concatenate([X0, X1])[::5], np.repeat([0, 1], [300, 200])[::5]),
                         callback=slow)
@@ -89,15 +90,15 @@ def test_sigkill_and_resume_end_bit_identical(tmp_path):
     assert max(resumed_at) > 0
 
 
-def fit(folder, gaussians, **changes):
+def fit(folder, gaussians, callback=None, **changes):
     arguments = {
         "epochs": 6,
         "checkpoint_every": 2,
         "random_state": 0,
         "model_params": {"hidden": (8,)},
     } | changes
-    classifier = UUClassifier((0.8, 0.2), 0.5, checkpoint_dir=folder, **arguments)
-    return classifier.fit_sets(gaussians["X0"], gaussians["X1"])
+    classifier = plain_classifier((0.8, 0.2), 0.5, checkpoint_dir=folder, **arguments)
+    return classifier.fit_sets(gaussians["X0"], gaussians["X1"], callback=callback)
 
 
 def test_a_finished_run_is_not_trained_again_and_more_epochs_continue_it(tmp_path, gaussians):
@@ -116,6 +117,58 @@ def test_without_a_seed_the_resumed_run_keeps_the_one_it_began_with(tmp_path, ga
     again = fit(tmp_path, gaussians, random_state=None)
     assert first.seed_ == again.seed_
     np.testing.assert_array_equal(first.decision_function(gaussians["X"]), again.decision_function(gaussians["X"]))
+
+
+def stopped_in_member(number, epochs):
+    """A callback that interrupts the training of one of several members in its last epoch but one."""
+    seen = []
+
+    def interrupt(record, _):
+        seen.append(record["epoch"])
+        if len(seen) == number * epochs + epochs - 1:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_without_a_seed_several_members_go_on_with_the_one_they_began_with(tmp_path, gaussians, rounds):
+    several = {"members": 3, "rounds": rounds, "random_state": None, "checkpoint_every": 1, "model": "linear"}
+    several |= {"model_params": None}
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "a", gaussians, callback=stopped_in_member(1, 6), **several)
+    resumed = fit(tmp_path / "a", gaussians, **several)
+    assert [history.resumed_at for history in resumed.history_.members][:1] == ([[6]] if not rounds else [[]])
+    unbroken = fit(tmp_path / "b", gaussians, **several | {"random_state": resumed.seed_})
+    np.testing.assert_array_equal(resumed.decision_function(gaussians["X"]), unbroken.decision_function(gaussians["X"]))
+    other = fit(tmp_path / "c", gaussians, **several)
+    assert other.seed_ != resumed.seed_
+
+
+def test_the_seed_of_members_belongs_to_their_checkpoints(tmp_path, gaussians):
+    several = {"members": 2, "model": "linear", "model_params": None}
+    first = fit(tmp_path, gaussians, **several | {"random_state": None})
+    with pytest.raises(CheckpointError, match="different: .*seed"):
+        fit(tmp_path, gaussians, **several | {"random_state": first.seed_ + 1})
+    assert stored_seed(tmp_path) == first.seed_  # as before the fit that was refused
+    for checkpoint in tmp_path.rglob(FILE_NAME):
+        checkpoint.unlink()
+    assert stored_seed(tmp_path) is None  # with no run to go on with, the note is void
+    assert fit(tmp_path, gaussians, **several | {"random_state": 8}).seed_ == stored_seed(tmp_path) == 8
+    (tmp_path / SEED_NAME).write_text('{"format": 1}')
+    with pytest.raises(CheckpointError, match="seed.json is damaged .* delete its folder"):
+        fit(tmp_path, gaussians, **several | {"random_state": None})
+
+
+def test_one_model_needs_no_note_of_its_seed(tmp_path, gaussians):
+    fit(tmp_path, gaussians, members=1)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def test_a_folder_that_cannot_be_written_is_found_out_before_members_are_trained(tmp_path, gaussians):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"seed.json cannot be written .*choose another checkpoint_dir"):
+        fit(tmp_path / "file", gaussians, members=2)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +231,7 @@ def test_an_unusable_folder_is_found_before_the_work(tmp_path, gaussians):
     path.write_text("mine")
     seen = []
     with pytest.raises(CheckpointError, match="cannot be written.*choose another"):
-        UUClassifier((0.8, 0.2), epochs=2, checkpoint_dir=path).fit_sets(
+        plain_classifier((0.8, 0.2), epochs=2, checkpoint_dir=path).fit_sets(
             gaussians["X0"], gaussians["X1"], callback=lambda record, model: seen.append(record)
         )
     assert seen == []
@@ -188,7 +241,7 @@ def test_an_unusable_folder_is_found_before_the_work(tmp_path, gaussians):
 def test_labels_given_to_the_resumed_part_are_owned_up_to(tmp_path, gaussians):
     fit(tmp_path, gaussians)
     arguments = {"epochs": 8, "checkpoint_every": 2, "random_state": 0, "model_params": {"hidden": (8,)}}
-    classifier = UUClassifier((0.8, 0.2), 0.5, checkpoint_dir=tmp_path, **arguments)
+    classifier = plain_classifier((0.8, 0.2), 0.5, checkpoint_dir=tmp_path, **arguments)
     classifier.fit_sets(gaussians["X0"], gaussians["X1"], test_data=(gaussians["X_test"], gaussians["y_test"]))
     assert classifier.history_.labels_used
     accuracies = classifier.history_.column("test_accuracy")

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from plain import plain_classifier
 from uulearn import UUClassifier, __version__
 
 
@@ -26,7 +27,7 @@ def uulearn(*arguments, cwd=None):
 def model(tmp_path_factory, gaussians):
     folder = tmp_path_factory.mktemp("cli") / "model"
     frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
-    UUClassifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0).fit(frame, gaussians["sets"]).save(
+    plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0).fit(frame, gaussians["sets"]).save(
         folder
     )
     return folder
@@ -81,7 +82,9 @@ def test_bad_rows_get_one_sentence(model, tmp_path, content, text):
 
 
 def test_columns_that_are_only_numbered_are_a_header(tmp_path, gaussians):
-    UUClassifier((0.8, 0.2), model="linear", epochs=1).fit(gaussians["X"], gaussians["sets"]).save(tmp_path / "model")
+    plain_classifier((0.8, 0.2), model="linear", epochs=1).fit(gaussians["X"], gaussians["sets"]).save(
+        tmp_path / "model"
+    )
     pd.DataFrame(gaussians["X_test"][:5]).to_csv(tmp_path / "rows.csv", index=False)
     done = uulearn("predict", tmp_path / "model", tmp_path / "rows.csv")
     assert len(done.stdout.splitlines()) == 1 + 5

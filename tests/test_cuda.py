@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from plain import plain_classifier
 from uulearn import UUClassifier, UURisk
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, ResNet32
@@ -293,7 +294,7 @@ def test_a_network_of_ones_own_keeps_its_layout():
     rng = np.random.default_rng(0)
     sets = np.arange(64) % 2
     X = (rng.normal(size=(64, 3, 8, 8)) + sets[:, None, None, None]).astype(np.float32)
-    classifier = UUClassifier((0.8, 0.2), model=Flattening, epochs=2, device="cuda", random_state=0).fit(X, sets)
+    classifier = plain_classifier((0.8, 0.2), model=Flattening, epochs=2, device="cuda", random_state=0).fit(X, sets)
     assert classifier.predict_proba(X).shape == (64, 2)
 
 

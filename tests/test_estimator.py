@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier, uu_risk
 from uulearn.estimator.parameters import RULES
 from uulearn.exceptions import NonFiniteRiskError
@@ -24,7 +25,7 @@ METHODS = ["biased", "unbiased", "abs", "relu", "leaky_relu"]
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_every_method_learns(method, model, gaussians, quick):
-    classifier = UUClassifier(
+    classifier = plain_classifier(
         **quick
         | {"method": method, "model": model, "epochs": 60, "lr": 0.03}
         | ({"model_params": None} if model == "linear" else {})
@@ -76,7 +77,7 @@ def test_probabilities_follow_the_target_prior(pi, gaussians, quick):
     rng = np.random.default_rng(3)
     y = rng.random(4000) < pi
     X = rng.normal(size=(4000, 3)) + 1.5 * (2 * y[:, None] - 1)
-    classifier = UUClassifier((0.8, 0.2), pi, model="linear", lr=0.03, epochs=200, random_state=0)
+    classifier = plain_classifier((0.8, 0.2), pi, model="linear", lr=0.03, epochs=200, random_state=0)
     classifier.fit_sets(gaussians["X0"], gaussians["X1"])
     assert classifier.predict_proba(X)[:, 1].mean() == pytest.approx(pi, abs=0.06)
 
@@ -134,7 +135,7 @@ def test_rows_of_any_shape_with_a_model_of_ones_own(as_type):
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.random(200) < 0.9, rng.random(200) < 0.1])
     images = (rng.random((400, 1, 8, 8)) + 0.8 * y[:, None, None, None]).astype(np.float32)
-    classifier = UUClassifier((0.9, 0.1), 0.5, model=Convolution, epochs=60, lr=0.02, random_state=0)
+    classifier = plain_classifier((0.9, 0.1), 0.5, model=Convolution, epochs=60, lr=0.02, random_state=0)
     classifier.fit(as_type(images), as_type(np.repeat([0, 1], 200)))
     assert (classifier.predict(as_type(images)) == y).mean() > 0.95
     with pytest.raises(ValueError, match=r"rows of shape \(1, 9, 9\).*fitted on rows of shape \(1, 8, 8\)"):

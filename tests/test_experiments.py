@@ -9,7 +9,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from uulearn import UUClassifier
+from plain import plain_classifier
 from uulearn.datasets import BinaryTask, make_sets
 from uulearn.paper.bench import Bench
 from uulearn.paper.experiments import (
@@ -217,7 +217,7 @@ def test_a_run_is_the_one_that_its_configuration_describes(monkeypatch, tmp_path
     record = store.get(run)
     flat, adam = mnist.flat(), run["optimizer"] == "adam"
     drawn = make_sets(flat.X_train, flat.y_train, (0.8, 0.2), (100, 60), random_state=run["seed"])
-    alone = UUClassifier(
+    alone = plain_classifier(
         (0.8, 0.2), 0.4926, loss=run["loss"], method=method[0], slope=method[1] or -0.1, model=model,
         model_params={"momentum": 0.01} if model == "mlp" else None, optimizer=run["optimizer"], lr=run["lr"],
         optimizer_params={"eps": 1e-7} if adam else {"momentum": 0.9}, l2=run["l2"], epochs=3, batch_size=40,

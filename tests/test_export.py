@@ -33,6 +33,7 @@ from sklearn.preprocessing import (
 )
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier, __version__
 from uulearn.exceptions import UUWarning
 from uulearn.export import checking, export_onnx, register_transformer, transformers, writing
@@ -247,7 +248,9 @@ class FixedRows(nn.Linear):
 
 @pytest.mark.parametrize("kind", [Undecided, FixedRows])
 def test_a_model_that_is_no_graph_is_refused_quietly(gaussians, tmp_path, capfd, kind):
-    clf = UUClassifier((0.8, 0.2), model=kind(3, 1), epochs=1, progress=False).fit(gaussians["X"], gaussians["sets"])
+    clf = plain_classifier((0.8, 0.2), model=kind(3, 1), epochs=1, progress=False).fit(
+        gaussians["X"], gaussians["sets"]
+    )
     with pytest.raises(ValueError, match=rf"model {kind.__name__} cannot be put into an ONNX graph .*x\.shape\[0\]"):
         export_onnx(clf, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
@@ -259,7 +262,7 @@ def test_a_model_that_is_no_graph_is_refused_quietly(gaussians, tmp_path, capfd,
 
 @pytest.fixture(scope="module")
 def fitted(gaussians):
-    return UUClassifier((0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01).fit(
+    return plain_classifier((0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01).fit(
         pd.DataFrame(gaussians["X"], columns=COLUMNS), gaussians["sets"]
     )
 
@@ -327,7 +330,7 @@ def test_rows_that_python_refuses_have_no_score(fitted, exported):
 
 
 def test_labels_and_unknown_names_are_told_as_they_are(fitted, no_translation, tmp_path, gaussians):
-    clf = UUClassifier((0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01)
+    clf = plain_classifier((0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01)
     clf.fit(gaussians["X"], gaussians["sets"], test_data=(gaussians["X_test"], gaussians["y_test"]))
     done = export_onnx(clf, tmp_path / "model.onnx")
     notes = {entry.key: entry.value for entry in onnx.load(done.path).metadata_props}
@@ -345,7 +348,7 @@ def test_without_onnxruntime_the_summary_says_so(fitted, no_translation, tmp_pat
 
 
 def test_a_graph_that_disagrees_is_not_left_behind(no_translation, tmp_path, gaussians):
-    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1)
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1)
     other.fit(gaussians["X"], gaussians["sets"])
     path = tmp_path / "model.onnx"
     path.write_bytes(b"an older export")
@@ -421,7 +424,7 @@ def test_a_file_that_onnxruntime_cannot_run_is_refused(fitted, tmp_path):
 
 
 def test_members_calibrated_and_moved_to_another_prior(gaussians, tmp_path):
-    clf = UUClassifier(
+    clf = plain_classifier(
         (0.8, 0.2), 0.5, members=2, calibrated=True, loss="squared", model_params={"hidden": (8,)}, epochs=20, lr=0.05,
         precision="bfloat16", random_state=0,
     ).fit(gaussians["X"], gaussians["sets"]).retarget(0.35)  # fmt: skip
@@ -436,7 +439,7 @@ def test_members_calibrated_and_moved_to_another_prior(gaussians, tmp_path):
 
 
 def test_without_priors_there_is_a_score_alone(gaussians, tmp_path):
-    clf = UUClassifier(None, method="biased", model="linear", epochs=3, random_state=0)
+    clf = plain_classifier(None, method="biased", model="linear", epochs=3, random_state=0)
     clf.fit(gaussians["X"], gaussians["sets"])
     done = export_onnx(clf, tmp_path / "model.onnx", input_type="float64")
     assert [port.name for port in done.outputs] == ["score"]
@@ -467,7 +470,7 @@ class Words(nn.Module):
 def test_a_model_of_ones_own_with_another_link(tmp_path):
     rng = np.random.default_rng(0)
     X, sets = rng.integers(0, 20, (80, 7)), np.repeat([0, 1], 40)
-    clf = UUClassifier((0.9, 0.1), 0.3, model=Words, loss="squared", epochs=2, random_state=0, precision="float32")
+    clf = plain_classifier((0.9, 0.1), 0.3, model=Words, loss="squared", epochs=2, random_state=0, precision="float32")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)
         clf.fit(X, sets)
@@ -482,7 +485,7 @@ def test_a_model_of_ones_own_with_another_link(tmp_path):
 def test_images_of_bytes(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 256, (40, 1, 8, 8), dtype=np.uint8)
-    clf = UUClassifier(
+    clf = plain_classifier(
         (0.8, 0.2), model="resnet32", input_scale=1 / 255, epochs=1, random_state=0, precision="float32"
     )  # fmt: skip
     with warnings.catch_warnings():
@@ -518,7 +521,7 @@ def behind_pipeline(tmp_path_factory):
         ],
         remainder=MinMaxScaler(clip=True),
     )
-    model = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=20, lr=0.05, random_state=0)
+    model = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=20, lr=0.05, random_state=0)
     pipeline = make_pipeline(columns, StandardScaler(), PCA(4, whiten=True), model)
     pipeline.fit(frame, np.repeat([0, 1], 200))
     path = tmp_path_factory.mktemp("pipeline") / "model.onnx"
@@ -552,7 +555,7 @@ def test_columns_that_need_float64_say_so(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     seconds = 1.7e9 + rng.normal(size=(60, 1)) + np.repeat([1.0, 0.0], 30)[:, None]
     scaler = StandardScaler().fit(seconds)
-    clf = UUClassifier((0.8, 0.2), model="linear", epochs=30, lr=0.05, random_state=0, precision="float32")
+    clf = plain_classifier((0.8, 0.2), model="linear", epochs=30, lr=0.05, random_state=0, precision="float32")
     clf.fit(scaler.transform(seconds), np.repeat([0, 1], 30))
     translated = []
     monkeypatch.setattr(

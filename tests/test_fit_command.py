@@ -425,6 +425,25 @@ def test_folders_of_images(uulearn, tmp_path):
     assert "is no image that can be read" in error
 
 
+def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_path):
+    """On a machine without an accelerator nothing else is quick enough."""
+    images(tmp_path / "a", 60, 0.85, 0)
+    images(tmp_path / "b", 60, 0.15, 1)
+    truth = images(tmp_path / "new", 40, 0.5, 2)
+    config = tmp_path / "config.toml"
+    config.write_text("[classifier]\nlr = 0.01\nema = 0.5\nbatch_size = 20\n")
+    options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
+    code, said, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    assert "from 60 + 60 rows, each judged by a model that was not trained on it" in said  # as quick as a table
+    model = TableModel.load(tmp_path / "m")
+    assert model.schema.flat
+    assert model.classifier.n_features_in_ == model.facts["features"] == model.schema.row_shape[0]
+    paths = [f"{'more/' if number % 2 else ''}{number:04d}.png" for number in range(40)]
+    scored = model.score(pd.DataFrame({"path": paths}), folder=tmp_path / "new")
+    assert (scored.predicted == truth).mean() > 0.9
+
+
 def test_export_of_a_table_of_numbers_and_truths(files, uulearn, tmp_path):
     options = ("--only", "age", "--only", "smokes", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
     assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from uulearn import UUClassifier
+from plain import plain_classifier
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
@@ -19,7 +19,7 @@ from uulearn.exceptions import (
 
 
 def fit(X0, X1, set_priors=(0.8, 0.2), **data):
-    return UUClassifier(set_priors, 0.5, model="linear", epochs=1, random_state=0).fit_sets(X0, X1, **data)
+    return plain_classifier(set_priors, 0.5, model="linear", epochs=1, random_state=0).fit_sets(X0, X1, **data)
 
 
 def test_sets_that_look_alike():
@@ -90,7 +90,7 @@ def test_very_uneven_sets(gaussians):
     rng = np.random.default_rng(0)
     many = rng.normal(size=(7000, 3)) - 1.5
     with pytest.warns(UnevenSetsWarning, match="batches grew from 100 to 3,501"):
-        UUClassifier((0.8, 0.2), 0.5, model="linear", epochs=1, batch_size=100).fit_sets(gaussians["X0"][:2], many)
+        plain_classifier((0.8, 0.2), 0.5, model="linear", epochs=1, batch_size=100).fit_sets(gaussians["X0"][:2], many)
 
 
 def test_warnings_share_a_base_that_can_be_filtered():
@@ -105,11 +105,13 @@ def test_a_model_that_predicts_one_class_only(gaussians):
     """The commonest slip: a module that ends in an activation of its own."""
     model = nn.Sequential(nn.Linear(3, 1), nn.Sigmoid())
     with pytest.warns(OneSidedPredictionsWarning, match=r"predicts positive for all of 800.*without an activation"):
-        UUClassifier((0.8, 0.2), 0.5, model=model, epochs=5, random_state=0).fit_sets(gaussians["X0"], gaussians["X1"])
+        plain_classifier((0.8, 0.2), 0.5, model=model, epochs=5, random_state=0).fit_sets(
+            gaussians["X0"], gaussians["X1"]
+        )
 
 
 def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
-    classifier = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, random_state=0)
+    classifier = plain_classifier((0.8, 0.2), 0.5, model="linear", lr=0.05, random_state=0)
     classifier.fit_sets(gaussians["X0"], gaussians["X1"])
     with pytest.warns(SuspiciousScoreWarning, match="far below chance.*accuracy_score"):
         classifier.score(gaussians["X_test"], gaussians["y_test"])
@@ -122,7 +124,7 @@ def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
 def test_warnings_point_at_the_line_that_called_fit(apart):
     rng = np.random.default_rng(0)
     X, sets = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
-    classifier = UUClassifier((0.52, 0.48), model="linear", epochs=1, lr=1e-9, random_state=0)
+    classifier = plain_classifier((0.52, 0.48), model="linear", epochs=1, lr=1e-9, random_state=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if apart:
@@ -140,7 +142,7 @@ def test_an_accuracy_above_one_is_not_passed_over(use):
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 1000)
     X = rng.normal(size=(2000, 2)) + np.where(sets == 0, 3.0, -3.0)[:, None]
-    classifier = UUClassifier((0.7, 0.3), model="linear", lr=0.05, epochs=30, random_state=0).fit(X, sets)
+    classifier = plain_classifier((0.7, 0.3), model="linear", lr=0.05, epochs=30, random_state=0).fit(X, sets)
     with pytest.warns(SuspiciousScoreWarning, match="above 1 beyond noise: the sets differ in more"):
         classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)
 
@@ -151,7 +153,7 @@ def test_noise_around_one_is_no_reason_to_warn(use):
     sets = np.repeat([0, 1], 100)
     y = rng.random(200) < np.where(sets == 0, 0.7, 0.3)
     X = rng.normal(size=(200, 2)) + 3 * (2 * y[:, None] - 1)
-    classifier = UUClassifier((0.7, 0.3), model="linear", lr=0.05, epochs=60, random_state=0).fit(X, sets)
+    classifier = plain_classifier((0.7, 0.3), model="linear", lr=0.05, epochs=60, random_state=0).fit(X, sets)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)

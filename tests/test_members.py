@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier, UURisk
 from uulearn.calibration import calibration_error
 from uulearn.metrics import judge
@@ -278,7 +279,7 @@ def problem():
 def several(**changes):
     settings = {"members": 3, "model_params": {"hidden": (32, 32)}, "epochs": 25, "lr": 0.01, "ema": 0.9}
     settings |= {"batch_size": 100, "keep": "best", "random_state": 0, "progress": False}
-    return UUClassifier((0.8, 0.3), 0.4, **settings | changes)
+    return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
 def test_the_mean_of_several_is_better_than_one(problem):

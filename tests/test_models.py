@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.models import IMAGE_MODELS, MLP, AllConvNet, Linear, ResNet32, build_model
 from uulearn.models.convolutional import PackedConv2d
@@ -303,7 +304,7 @@ def images():
 @pytest.mark.parametrize("name", IMAGE_MODELS)
 def test_a_network_is_trained_stored_and_loaded_by_name(name, images, tmp_path):
     X, sets = images
-    classifier = UUClassifier(
+    classifier = plain_classifier(
         (0.9, 0.1),
         0.5,
         model=name,
@@ -329,7 +330,7 @@ def test_a_network_is_trained_stored_and_loaded_by_name(name, images, tmp_path):
 def test_rows_that_are_no_images_are_refused(name, shape, images):
     X, sets = images
     with pytest.raises(ValueError, match=rf"^model='{name}' takes images, got rows of shape \({shape[0]}.*\.$"):
-        UUClassifier((0.9, 0.1), 0.5, model=name, epochs=1, random_state=0).fit(X.reshape(-1, *shape), sets)
+        plain_classifier((0.9, 0.1), 0.5, model=name, epochs=1, random_state=0).fit(X.reshape(-1, *shape), sets)
 
 
 # -------------------------------------------------------------------------------------------- what may be passed as one

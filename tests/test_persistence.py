@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save as save_tensors
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.estimator import persistence
 from uulearn.exceptions import ModelFormatError
@@ -20,7 +21,7 @@ from uulearn.exceptions import ModelFormatError
 @pytest.fixture(scope="module")
 def fitted(gaussians):
     frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
-    return UUClassifier(
+    return plain_classifier(
         (0.8, 0.2),
         0.4,
         model_params={"hidden": (8, 8)},
@@ -61,7 +62,7 @@ def test_directory_holds_safetensors_and_json_only(saved):
 
 
 def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, frame, gaussians):
-    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
         gaussians["X"], gaussians["sets"]
     )
     other.save(saved)
@@ -85,7 +86,7 @@ def fill_the_disk(monkeypatch, failing_file):
 
 @pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
 def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
-    other = UUClassifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
         gaussians["X"], gaussians["sets"]
     )
     fill_the_disk(monkeypatch, failing_file)
@@ -176,6 +177,9 @@ def put(*keys):
             put("parameters", "model_params", {"dict": {"hidden": {"tuple": [10**7, 10**7]}}}),
             "weights do not fit the model",
         ),
+        (put("parameters", "members", 10**9), "claims 3,000,000,000 layers"),
+        (put("parameters", "model_params", {"dict": {"hidden": {"list": [1] * 10**5}}}), "claims 100,001 layers"),
+        (put("files", "weights", "bytes", None), "bytes instead of None"),
         (put("parameters", "model", {"code": "os.system"}), "code and therefore not stored"),
         (put("parameters", "optimizer", {"torch.optim": "__builtins__"}), "no optimizer"),
         (put("parameters", "epochs", -1), "epochs must be"),
@@ -259,7 +263,7 @@ def test_odd_manifests_are_refused(saved, content):
 
 
 def test_arrays_are_stored_and_what_is_no_json_is_refused_when_saving(tmp_path, gaussians):
-    classifier = UUClassifier(
+    classifier = plain_classifier(
         np.array([0.8, 0.2]), np.float32(0.5), model="linear", epochs=1, checkpoint_dir=tmp_path / "c"
     )
     classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path / "model")
@@ -281,6 +285,71 @@ def test_leftovers_of_a_killed_save_are_removed(fitted, saved):
     assert mine.exists()
 
 
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
+def test_a_new_directory_is_there_whole_or_not_at_all(fitted, tmp_path, frame, monkeypatch, failing_file):
+    with monkeypatch.context() as patch:
+        fill_the_disk(patch, failing_file)
+        with pytest.raises(OSError, match="no space"):
+            fitted.save(tmp_path / "deep" / "model")
+    assert list((tmp_path / "deep").iterdir()) == []
+    (tmp_path / "deep" / ".model.0123abcd.saving").mkdir()  # left by one that was killed
+    (tmp_path / "deep" / ".model.more.0123abcd.saving").mkdir()  # of another model
+    fitted.save(tmp_path / "deep" / "model")
+    left = {path.name for path in (tmp_path / "deep").iterdir()}
+    assert left == {"model", ".model.more.0123abcd.saving"}
+    np.testing.assert_array_equal(
+        UUClassifier.load(tmp_path / "deep" / "model").decision_function(frame), fitted.decision_function(frame)
+    )
+    assert (tmp_path / "deep" / "model").stat().st_mode == (tmp_path / "deep").stat().st_mode
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model", "card"])
+def test_a_failed_save_changes_nothing(fitted, tmp_path, gaussians, monkeypatch, failing_file):
+    persistence.save(fitted, tmp_path, ATTACHED, {"card.md": b"old"})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
+    with monkeypatch.context() as patch:
+        fill_the_disk(patch, failing_file)
+        with pytest.raises(OSError, match="no space"):
+            persistence.save(other, tmp_path, ATTACHED, {"card.md": b"new"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    persistence.save(other, tmp_path, ATTACHED, {"card.md": b"new"})
+    assert (tmp_path / "card.md").read_bytes() == b"new"
+    assert len(list(tmp_path.iterdir())) == len(before)
+
+
+def test_an_interrupt_after_the_manifest_does_not_take_the_new_files_away(fitted, tmp_path, frame, monkeypatch):
+    """It may come when the rename is done, but before the line after it."""
+    replace = type(tmp_path).replace
+
+    def interrupted(self, target):
+        done = replace(self, target)
+        if target.name == "model.json":
+            raise KeyboardInterrupt
+        return done
+
+    tmp_path.joinpath("mine.txt").write_text("mine")  # so that it is written in place
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tmp_path), "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted.save(tmp_path)
+    np.testing.assert_array_equal(UUClassifier.load(tmp_path).decision_function(frame), fitted.decision_function(frame))
+
+
+def test_the_remains_of_a_killed_save_are_no_obstacle(fitted, tmp_path):
+    assert persistence.could_be_model(tmp_path)
+    for name in (".model.json.new.tmp", "weights-0123456789abcdef.safetensors", "..card.md.new.tmp.abc.tmp"):
+        (tmp_path / name).write_bytes(b"half")
+    assert persistence.could_be_model(tmp_path)
+    persistence.save(fitted, tmp_path, None, {"card.md": b"new"})
+    assert len(list(tmp_path.iterdir())) == 4
+    assert persistence.could_be_model(tmp_path)
+    (tmp_path / "model.json").unlink()
+    assert not persistence.could_be_model(tmp_path)  # a card could be anybody's
+
+
 def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
     class Stateful(nn.Linear):
         def get_extra_state(self):
@@ -289,7 +358,7 @@ def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
         def set_extra_state(self, state):
             pass
 
-    classifier = UUClassifier((0.8, 0.2), model=Stateful(3, 1), epochs=1).fit(gaussians["X"], gaussians["sets"])
+    classifier = plain_classifier((0.8, 0.2), model=Stateful(3, 1), epochs=1).fit(gaussians["X"], gaussians["sets"])
     with pytest.raises(ValueError, match="'_extra_state' is no tensor"):
         classifier.save(tmp_path)
 
@@ -314,7 +383,9 @@ class Net(nn.Module):
 
 
 def test_code_of_ones_own_is_passed_again(tmp_path, gaussians):
-    classifier = UUClassifier((0.8, 0.2), model=Net, model_params={"width": 5}, epochs=2, loss=lambda z: torch.exp(-z))
+    classifier = plain_classifier(
+        (0.8, 0.2), model=Net, model_params={"width": 5}, epochs=2, loss=lambda z: torch.exp(-z)
+    )
     classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path)
     with pytest.raises(ModelFormatError, match=r"loss=.*<lambda>.*code.*loss=\.\.\."):
         UUClassifier.load(tmp_path, model=Net)

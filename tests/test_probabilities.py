@@ -7,6 +7,7 @@ import pytest
 from scipy.special import expit, logit
 from sklearn.metrics import accuracy_score, roc_auc_score
 
+from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.calibration import Scaling, calibration_error
 from uulearn.exceptions import ModelFormatError
@@ -41,7 +42,7 @@ def fitted(problem, **changes):
 def train(problem, **changes):
     settings = {"model": "linear", "lr": 0.03, "epochs": 60, "batch_size": 500, "random_state": 0, "target_prior": 0.4}
     given = {"validation_data": problem["held_out"]} if changes.get("calibrated") else {}
-    return UUClassifier((0.8, 0.3), **settings | changes).fit_sets(*problem["sets"], **given)
+    return plain_classifier((0.8, 0.3), **settings | changes).fit_sets(*problem["sets"], **given)
 
 
 @pytest.mark.parametrize(("loss", "method"), [("sigmoid", "abs"), ("logistic", "biased")])
@@ -142,7 +143,7 @@ def test_evaluate_with_and_without_labels(problem):
 
 def test_calibration_needs_rows_that_were_held_out(problem):
     with pytest.raises(ValueError, match="calibrated=True needs held-out rows"):
-        UUClassifier((0.8, 0.3), calibrated=True).fit_sets(*problem["sets"])
+        plain_classifier((0.8, 0.3), calibrated=True).fit_sets(*problem["sets"])
     with pytest.raises(ValueError, match="no row of set 1"):
         fitted(problem, epochs=1).calibrate(problem["X"][:5], np.zeros(5))
 
@@ -152,9 +153,9 @@ def test_calibration_needs_rows_that_were_held_out(problem):
 
 def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path):
     X, sets = problem["held_out"]
-    ranker = UUClassifier(None, method="biased", model="linear", lr=0.03, epochs=60, batch_size=500, random_state=0)
+    ranker = plain_classifier(None, method="biased", model="linear", lr=0.03, epochs=60, batch_size=500, random_state=0)
     ranker.fit_sets(*problem["sets"])
-    known = UUClassifier(
+    known = plain_classifier(
         (0.8, 0.3), 0.4, method="biased", model="linear", lr=0.03, epochs=60, batch_size=500, random_state=0
     ).fit_sets(*problem["sets"])
     np.testing.assert_array_equal(ranker.decision_function(X), known.decision_function(X))
@@ -180,9 +181,9 @@ def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path)
 
 def test_epochs_and_members_need_no_priors(problem):
     settings = {"model": "linear", "lr": 0.03, "epochs": 40, "batch_size": 500, "random_state": 0, "keep": "best"}
-    kept = UUClassifier(None, method="biased", validation_fraction=0.2, **settings).fit_sets(*problem["sets"])
+    kept = plain_classifier(None, method="biased", validation_fraction=0.2, **settings).fit_sets(*problem["sets"])
     assert kept.history_.kept_epoch
-    several = UUClassifier(None, method="biased", members=3, **settings).fit_sets(*problem["sets"])
+    several = plain_classifier(None, method="biased", members=3, **settings).fit_sets(*problem["sets"])
     assert several.cross_fitted_ is None
     assert roc_auc_score(problem["y"], several.decision_function(problem["X"])) > 0.95
     assert "their shares of positives are unknown" in several.summary()
@@ -198,7 +199,7 @@ def test_epochs_and_members_need_no_priors(problem):
 )
 def test_what_takes_priors_is_refused_without(problem, changes, message):
     with pytest.raises(ValueError, match=message):
-        UUClassifier(None, **{"method": "biased"} | changes).fit_sets(*problem["sets"])
+        plain_classifier(None, **{"method": "biased"} | changes).fit_sets(*problem["sets"])
 
 
 def test_other_priors_after_training(problem):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import data_folder
-from uulearn import UUClassifier
+from plain import plain_classifier
 from uulearn.datasets import load_task, make_sets
 
 FOLDER = data_folder() / "mnist"
@@ -16,7 +16,7 @@ def test_mnist_even_against_odd():
     X_test, y_test = task.X_test, task.y_test
     drawn = make_sets(task.X_train, task.y_train, (0.8, 0.2), (5_000, 5_000), random_state=0)
     assert drawn.overlap == 0
-    classifier = UUClassifier(
+    classifier = plain_classifier(
         drawn.realised_priors, task.prior, model_params={"hidden": (100, 100)}, epochs=20, batch_size=1_000,
         input_scale=1 / 255, random_state=0,
     )  # fmt: skip

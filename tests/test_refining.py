@@ -11,6 +11,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.calibration import calibration_error, fit_scaling
 from uulearn.estimator import fitting, refining
@@ -460,7 +461,7 @@ def refining_classifier(**changes):
     settings = {"set_priors": (0.6, 0.4), "target_prior": 0.5, "members": 3, "rounds": 2, "progress": False}
     settings |= {"model_params": {"hidden": (16,)}, "epochs": 15, "lr": 0.01, "ema": 0.9, "batch_size": 300}
     settings |= {"keep": "best", "loss": "sigmoid", "method": "abs", "random_state": 0}
-    return UUClassifier(**settings | changes)
+    return plain_classifier(**settings | changes)
 
 
 SHORT = {"set_priors": (0.9, 0.1), "rounds": 1, "epochs": 4, "members": 2, "lr": 0.1, "batch_size": 40}

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
-from uulearn import UUClassifier
+from plain import plain_classifier
 from uulearn.datasets import make_sets
 from uulearn.metrics import judge, uu_accuracy
 from uulearn.metrics.ranking import area
@@ -30,7 +30,7 @@ def example():
     kept, judging = zip(*((rows[:-JUDGING], rows[-JUDGING:]) for rows in _shuffled(drawn)), strict=True)
     settings = {"model_params": {"hidden": (32,)}, "epochs": 30, "lr": 0.003, "batch_size": 80, "smoothing": 5}
     keeping = {"validation_fraction": 0.25, "keep": "best", "random_state": 0, "progress": False}
-    classifier = UUClassifier(PRIORS, TARGET, **settings, **keeping)
+    classifier = plain_classifier(PRIORS, TARGET, **settings, **keeping)
     classifier.fit_sets(*kept)
     sets = np.repeat([0, 1], JUDGING)
     scores = np.concatenate([classifier.decision_function(rows) for rows in judging])

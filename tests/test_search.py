@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from uulearn import UUClassifier
+from plain import plain_classifier
 from uulearn.metrics import uu_accuracy, uu_auc, uu_balanced_accuracy
 from uulearn.selection import SetKFold, UUScorer
 
@@ -28,7 +28,7 @@ def data():
 
 def linear(**changes):
     settings = {"model": "linear", "lr": 0.05, "epochs": 15, "batch_size": 400, "random_state": 0, "progress": False}
-    return UUClassifier((0.8, 0.3), 0.4, **settings | changes)
+    return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
 # ------------------------------------------------------------------------------------------------------- scorers

@@ -6,13 +6,16 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.estimator import fitting
+from uulearn.estimator.settling import SETTLED
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import uu_accuracy
 from uulearn.selection import UUClassifierCV
 from uulearn.selection import search as module
-from uulearn.selection.search import DEFAULT_GRID
+from uulearn.selection.search import SLOPES, default_grid
+from uulearn.training.checkpoint import SEED_NAME
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +33,7 @@ def data():
 def base(**changes):
     settings = {"model_params": {"hidden": (12,)}, "epochs": 8, "batch_size": 90, "ema": 0.8, "members": 3}
     settings |= {"keep": "best", "random_state": 0, "progress": False, "precision": "float32"}
-    return UUClassifier((0.8, 0.3), 0.4, **settings | changes)
+    return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
 GRID = {"slope": [0.0, -1.0], "lr": [1e-7, 0.02]}
@@ -114,7 +117,7 @@ def test_models_of_ones_own_are_trained_one_by_one(data, tmp_path):
     search = UUClassifierCV(own, {"lr": [1e-6, 0.05]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.05}
     assert (search.predict(X) == y).mean() > 0.75
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["setting-0", "setting-1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [SEED_NAME, "setting-0", "setting-1"]
 
 
 def test_a_setting_that_breaks_is_named(data):
@@ -151,13 +154,35 @@ def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monk
 def test_defaults():
     search = UUClassifierCV(base(members=1, epochs=1))
     assert len(search._settings(search._base())) == 18
-    assert search._base().members == 5
-    other = UUClassifierCV(base(method="abs"))
-    assert [set(params) for params in other._settings(other._base())] == [{"lr"}] * 3
-    assert set(DEFAULT_GRID) == {"slope", "lr"}
+    assert search._base().members == UUClassifierCV(base(members="auto"))._base().members == 5
+    assert UUClassifierCV(base(members=3))._base().members == 3
     assert clone(search).get_params()["estimator"].epochs == 1
     assert isinstance(search.estimator, UUClassifier)
     assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("method", ["leaky_relu", "abs", "relu", "unbiased", "biased", (torch.relu, torch.relu)])
+@pytest.mark.parametrize(("rate", "rates"), [(1e-3, [1e-4, 3e-4, 1e-3]), (0.07, [0.007, 0.021, 0.07])])
+def test_the_default_grid_is_about_the_base(method, rate, rates):
+    """λ where the method has one, or is the end of the path; rates up to the base's."""
+    paths = {"leaky_relu": {"slope": SLOPES}, "abs": {"method": ["leaky_relu"], "slope": SLOPES}}
+    expected = paths.get(method, {}) if isinstance(method, str) else {}
+    assert default_grid(base(method=method, lr=rate)) == expected | {"lr": rates}
+
+
+def test_what_is_auto_is_settled_for_every_setting(data):
+    X0, X1, X, _ = data
+    bare = UUClassifier((0.8, 0.3), 0.4, model="linear", epochs=2, random_state=0, progress=False)
+    search = UUClassifierCV(bare).fit_sets(X0, X1)
+    assert [one.params["lr"] for one in search.candidates_] == [0.001, 0.003, 0.01] * 6
+    best = search.best_estimator_
+    assert "auto" not in [best.get_params()[name] for name in SETTLED]
+    assert (best.method, best.members, best.keep, best.calibrated) == ("leaky_relu", 5, "best", True)
+    assert best.scaling_ is not None
+    losses = UUClassifierCV(bare, {"loss": ["sigmoid", "logistic"], "lr": ["auto", 0.02]}).fit_sets(X0, X1)
+    again = UUClassifier(**bare.get_params() | losses.best_params_).fit_sets(X0, X1)
+    assert losses.best_estimator_.get_params() == bare.get_params() | losses.best_params_ | again.settled_
+    np.testing.assert_allclose(losses.decision_function(X), again.decision_function(X), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +193,15 @@ def test_defaults():
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
-        ({"lr": [0.1, -1.0]}, "lr must be a number above 0, got -1.0"),
+        ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
+        ({"batch_size": [0]}, "batch_size must be a whole number of rows, both sets together, of at least 2, got 0"),
     ],
 )
 def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch):
     monkeypatch.setattr(module, "_cross_fit_all", lambda *_: pytest.fail("work was done"))
-    with pytest.raises(ValueError, match=message):
-        UUClassifierCV(base(), grid).fit_sets(*data[:2])
+    for estimator in base(), UUClassifier((0.8, 0.3)):
+        with pytest.raises(ValueError, match=message):
+            UUClassifierCV(estimator, grid).fit_sets(*data[:2])
 
 
 def test_priors_are_needed():

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
+from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.exceptions import (
     ClosePriorsWarning,
@@ -42,7 +43,7 @@ def draw(n, priors, seed=0, shift=1.0, columns=2):
 
 def linear(set_priors=(0.8, 0.2), target_prior=0.5, **changes):
     settings = {"model": "linear", "lr": 0.05, "epochs": 20, "random_state": 0, "progress": False}
-    return UUClassifier(set_priors, target_prior, **settings | changes)
+    return plain_classifier(set_priors, target_prior, **settings | changes)
 
 
 def mlp(**changes):

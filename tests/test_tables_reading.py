@@ -273,7 +273,7 @@ def test_open_quotes_are_refused_with_the_line(tmp_path, monkeypatch):
 # Separators
 
 
-@pytest.mark.parametrize(("separator", "word"), [(";", "semicolons"), ("\t", "tabs")])
+@pytest.mark.parametrize(("separator", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
 def test_another_separator_is_found_and_said(tmp_path, separator, word):
     path = save(tmp_path, f'"a, b"{separator}c\n1,5{separator}x\n2,5{separator}y\n')
     with open_table(path) as reader:

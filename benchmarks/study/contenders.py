@@ -18,6 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from uulearn import UUClassifier
+from uulearn.estimator.settling import settle
 from uulearn.exceptions import UUWarning
 from uulearn.paper.store import key, normalised
 from uulearn.surrogate import SurrogateSetClassifier
@@ -28,6 +29,7 @@ Parameters = dict[str, Any]
 MODELS = ("linear", "mlp")
 RISK, SUPERVISED, SURROGATE = "risk", "supervised", "surrogate"
 DEFAULT = "default"
+USUAL_SIZES = (1000, 1000)
 PAPER = ("biased", "unbiased", "abs", "relu", "leaky_relu")
 PLAIN: Parameters = {
     "slope": -0.1, "loss": "logistic", "lr": 1e-3, "optimizer": "adam", "optimizer_params": None, "scheduler": None,
@@ -75,14 +77,21 @@ class Contender:
         return key(self.configuration)
 
 
-def default_parameters(changes: Mapping[str, Any] | None = None) -> Parameters:
-    """All parameters of `UUClassifier`, with these changed and the others as they come."""
+def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> Parameters:
+    """All parameters of `UUClassifier`, with these changed and the others as they come for a model.
+
+    What is "auto" is settled, so that a later rule makes another contender; but for the patience, which goes by the
+    number of rows.
+    """
     changes = dict(changes or {})
-    known = {name: value for name, value in UUClassifier((1.0, 0.0)).get_params().items() if name not in NOT_COMPARED}
-    unknown = sorted(changes.keys() - known.keys())
+    every = UUClassifier((1.0, 0.0), model=model).get_params()
+    unknown = sorted(changes.keys() - (every.keys() - NOT_COMPARED))
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no parameter to vary here; there are {', '.join(sorted(known))}.")
-    return known | changes
+        known = ", ".join(sorted(every.keys() - NOT_COMPARED))
+        raise ValueError(f"{unknown[0]!r} is no parameter to vary here; there are {known}.")
+    asked = every | changes
+    settled = asked | settle(asked, USUAL_SIZES) | {"patience": asked["patience"]}
+    return {name: value for name, value in settled.items() if name not in NOT_COMPARED}
 
 
 def switched_on(parameters: Mapping[str, Any]) -> Parameters:
@@ -108,20 +117,22 @@ def planned(
 ) -> list[Contender]:
     """Everyone, the cheap ones first; ``base`` changes the default itself, and all that follows it."""
     models, base = tuple(models), dict(base or {})
-    default = default_parameters(base)
-    shared = {name: default[name] for name in ("epochs", "batch_size")}
     found = [
         Contender(name, SURROGATE, None, {"estimator": _text(estimator), "calibration": calibration})
         for name, (estimator, calibration) in _surrogates().items()
     ]
     for model in models:
+        default = default_parameters(model, base)
+        shared = {name: default[name] for name in ("epochs", "batch_size")}
         found.append(Contender(DEFAULT, RISK, model, default))
         for method in PAPER:
-            found.append(Contender(method, RISK, model, default_parameters({**PLAIN, **shared, "method": method})))
+            found.append(
+                Contender(method, RISK, model, default_parameters(model, {**PLAIN, **shared, "method": method}))
+            )
         found.append(Contender(SUPERVISED, SUPERVISED, model, default))
     for changes in also:
         for model in models:
-            found.append(Contender(variant_name(changes), RISK, model, default_parameters({**base, **changes})))
+            found.append(Contender(variant_name(changes), RISK, model, default_parameters(model, {**base, **changes})))
     return found
 
 
@@ -140,7 +151,7 @@ def recognised(configuration: Mapping[str, Any], base: Mapping[str, Any] | None 
     """The contender behind a stored fit that is not among those planned, named by what differs from the default."""
     parameters = dict(configuration["parameters"])
     if configuration["kind"] == RISK:
-        default = switched_on(default_parameters(base))
+        default = switched_on(default_parameters(configuration["model"], base))
         names = [*parameters, *(name for name in default if name not in parameters)]
         name = variant_name({n: parameters.get(n) for n in names if parameters.get(n) != default.get(n)})
     else:
@@ -157,7 +168,10 @@ def build(configuration: Mapping[str, Any], priors: tuple[float, float], target_
         return SurrogateSetClassifier(
             priors, target_prior, estimator=estimator, calibration=parameters.get("calibration"), random_state=seed
         )
-    off = {name: False if isinstance(value, bool) else None for name, value in default_parameters().items()}
+    off = {
+        name: False if isinstance(value, bool) else None
+        for name, value in default_parameters(configuration["model"]).items()
+    }
     return UUClassifier(
         (1.0, 0.0) if configuration["kind"] == SUPERVISED else priors,
         target_prior, model=configuration["model"], device="cpu", progress=False, random_state=seed,

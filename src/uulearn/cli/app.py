@@ -5,8 +5,11 @@ Each command imports what it needs when it runs, so that ``--help`` answers at o
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +31,26 @@ class _Commands(typer.core.TyperGroup):
                 args = [*args[:place], " ".join(args[place : place + 2]), *args[place + 2 :]]
         return super().parse_args(ctx, args)
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the command line."""
+        with _interrupts_told():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _interrupts_told():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _interrupts_told() -> Iterator[None]:
+    """Let a command that is interrupted say so; Typer would end without a word."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(130) from None
+
 
 def _is_number(word: str) -> bool:
     try:
@@ -47,6 +70,7 @@ app = typer.Typer(
 )
 
 EXIT_BAD_INPUT = 2
+LONGEST_ERROR = 2000
 
 
 def _print_version(wanted: bool) -> None:
@@ -123,14 +147,18 @@ def fit(
     ] = None,
     image_size: Annotated[int | None, typer.Option(min=1, help="Pixels that images are brought to.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="mlp or linear, for images resnet32 or allconvnet. Default: mlp, or resnet32.")
+        str | None,
+        typer.Option(help="mlp or linear, for images resnet32 or allconvnet too. Default: mlp, or resnet32."),
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="leaky_relu, abs, relu, unbiased or biased. Default: leaky_relu.")
+    method: Annotated[str | None, typer.Option(help="abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
+    loss: Annotated[str | None, typer.Option(help="sigmoid, logistic, … Default: sigmoid, of linear logistic.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs to train. Default: 200.")] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of models averaged. Default: 5 below 5,000 rows a file, else 1; of convolutions 1."
+        ),
     ] = None,
-    loss: Annotated[str | None, typer.Option(help="logistic, sigmoid, … Default: logistic.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs to train.")] = None,
-    members: Annotated[int | None, typer.Option(min=1, help="Number of models that vote.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default: auto.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything drawn at random. Default: 0.")] = None,
     hold_out: Annotated[
@@ -327,6 +355,21 @@ def reproduce_(
     run_reproduce(target, request, out=out, data_dir=data_dir, device=device, render_only=render_only, pack=pack)
 
 
+def _in_one_line(error: Exception) -> str:
+    """What is wrong, fit for a terminal: files and names in it may be hostile, and hold anything at any length.
+
+    >>> _in_one_line(ValueError("column '\\x1b[2Jage' is no number;\\nmend it."))
+    "column '�[2Jage' is no number; mend it."
+    """
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        from uulearn.tables.writing import cannot_be_written
+
+        error = OSError(f"{cannot_be_written(error.filename or 'the output', error)}.")
+    said = str(error).strip() or f"{type(error).__name__}, without a reason"
+    shown = "".join(letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in said)
+    return shown if len(shown) <= LONGEST_ERROR else f"{shown[:LONGEST_ERROR]}…"
+
+
 def main() -> None:
     """Entry point."""
     debug = "--debug" in sys.argv
@@ -348,7 +391,7 @@ def main() -> None:
     ) as error:
         if debug:
             raise
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {_in_one_line(error)}", err=True)
         raise SystemExit(EXIT_BAD_INPUT) from None
     except KeyboardInterrupt:
         if debug:

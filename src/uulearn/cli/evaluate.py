@@ -42,8 +42,10 @@ def run_evaluate(
 def run_report(model: Path, out: Path | None) -> None:
     """Write the page."""
     from uulearn.report import write_report
+    from uulearn.tables.writing import explained
 
     loaded = TableModel.load(model)
     path = out or model / "report.html"
-    write_report(path, loaded.facts, loaded.classifier.history_)
+    with explained(path):
+        write_report(path, loaded.facts, loaded.classifier.history_)
     typer.echo(f"report written to {path}")

@@ -9,6 +9,7 @@ import typer
 
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import read_attached
+from uulearn.tables.writing import explained
 
 if TYPE_CHECKING:
     from uulearn.tables.model import TableModel
@@ -24,9 +25,12 @@ def run_export(model: Path, out: Path) -> None:
 
         register_blocks()
         loaded = TableModel.load(model)
-        exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=_input_type(loaded))
+        with explained(out):
+            exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=_input_type(loaded))
     else:
-        exported = export_onnx(UUClassifier.load(model, device="cpu"), out)
+        classifier = UUClassifier.load(model, device="cpu")
+        with explained(out):
+            exported = export_onnx(classifier, out)
     typer.echo(str(exported))
 
 

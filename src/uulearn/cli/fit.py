@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import json
+import os
+import re
 import shlex
 import shutil
 import sys
-import time
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 import typer
+from safetensors import SafetensorError
 
+from uulearn.cli.fit_progress import fit_progress
+from uulearn.estimator.persistence import MANIFEST, could_be_model
+from uulearn.exceptions import CheckpointError
 from uulearn.tables.fitting import Fitted, fit_files
 from uulearn.tables.settings import FitSettings, read_settings
-from uulearn.training.storage import write_atomically
+from uulearn.tables.writing import cannot_be_written, explained
+from uulearn.training.progress import watch_training
 
 WIDTH = 100
 CARD = "README.md"
 CONFIGURATION = "config.toml"
+REPORT = "report.html"
 
 
 def run_fit(
@@ -36,36 +45,74 @@ def run_fit(
     ``given`` holds what the command line says; the configuration file gives the rest.
     """
     settings = _settings(given, config)
-    _check_out(out)
-    unfinished = out.with_name(f".{out.name}.unfinished")
+    place = Path(os.path.realpath(out))  # a link stays one, and "." has a name
+    unfinished = place.with_name(f".{place.name}.unfinished") if place.name else place
+    _check_out(out, place, unfinished)
     if resume and not unfinished.is_dir():
         raise ValueError(f"there is no unfinished fit of {out} to go on with; leave --resume out.")
     if not resume and unfinished.exists():
         shutil.rmtree(unfinished)
     command = shlex.join(["uulearn", *sys.argv[1:]])
-    try:
-        fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=_Tell(quiet=as_json))
-    except KeyboardInterrupt:
-        kept = f"; uulearn fit … --resume goes on from there ({unfinished})" if unfinished.is_dir() else ""
-        typer.echo(f"interrupted: nothing was written to {out}{kept}", err=True)
-        raise typer.Exit(130) from None
-    facts = fitted.model.facts
-    facts["commands"] = _commands(out)
-    save(fitted, out)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
+    with _ended_in_a_sentence(out, unfinished, resume):
+        with fit_progress(quiet=as_json) as progress, watch_training(progress):
+            fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=progress)
+        facts = fitted.model.facts
+        facts["commands"] = _commands(out)
+        save(fitted, place)
+        shutil.rmtree(unfinished, ignore_errors=True)
+    with explained(f"the model is in {out}, but standard output"):
+        typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
 
 
 def save(fitted: Fitted, out: Path) -> None:
     """The model directory, with a configuration that repeats it and a card for people."""
-    fitted.model.save(out)
     texts = {CONFIGURATION: fitted.settings.to_toml(), CARD: card(fitted.model.facts)}
-    for name, text in texts.items():
-        write_atomically(out / name, functools.partial(_write, text))
+    fitted.model.save(out, {name: text.encode() for name, text in texts.items()})
+    (out / REPORT).unlink(missing_ok=True)  # it is about the model that was there before
 
 
-def _write(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
+@contextlib.contextmanager
+def _ended_in_a_sentence(out: Path, unfinished: Path, resumed: bool) -> Iterator[None]:
+    """Where a fit is interrupted, or cannot be written, say so; what was trained so far is kept."""
+    before = _manifest(out)
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = f"nothing was written to {out}{_kept(unfinished)}"
+        if _manifest(out) != before:
+            said = f"the model had just been written to {out}"
+        typer.echo(f"interrupted: {said}", err=True)
+        raise typer.Exit(130) from None
+    except (OSError, SafetensorError, CheckpointError) as error:
+        refused = _refused_by_system(error)
+        if refused is None or isinstance(refused, BrokenPipeError):
+            raise
+        raise ValueError(f"{cannot_be_written(refused.filename or out, refused)}{_kept(unfinished)}.") from error
+    except (ValueError, ArithmeticError):
+        if not resumed:  # it would end so again; but a fit that goes on may have been given a wrong option
+            shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _manifest(out: Path) -> bytes | None:
+    return (out / MANIFEST).read_bytes() if (out / MANIFEST).is_file() else None
+
+
+def _kept(unfinished: Path) -> str:
+    """How to go on, if there is a checkpoint to go on from."""
+    if any(unfinished.rglob("*.safetensors")):
+        return f"; uulearn fit … --resume goes on from there ({unfinished})"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return ""
+
+
+def _refused_by_system(error: BaseException | None) -> OSError | None:
+    """What the system refused, at the bottom of an error; safetensors has it in words."""
+    while error is not None and not isinstance(error, OSError):
+        if isinstance(error, SafetensorError) and (found := re.search(r"os error (\d+)", str(error))):
+            return OSError(int(found[1]), os.strerror(int(found[1])))
+        error = error.__cause__
+    return error
 
 
 def told(facts: dict[str, Any], out: Path) -> str:
@@ -162,19 +209,18 @@ def _settings(given: dict[str, Any], config: Path | None) -> FitSettings:
     return FitSettings(**merged)
 
 
-def _check_out(out: Path) -> None:
+def _check_out(out: Path, place: Path, unfinished: Path) -> None:
     """Find out now, not after an hour, whether the model can be written."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; pass a folder for the model as --out.")
-    if out.is_dir() and any(out.iterdir()) and not (out / "model.json").exists():
-        raise ValueError(f"{out} is a folder of other things; pass a new folder, or one with a model, as --out.")
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".probe"
-        probe.write_bytes(b"")
-        probe.unlink()
-        if not any(out.iterdir()):
-            out.rmdir()  # it is made again when there is a model
+        if place.exists() and not place.is_dir():
+            raise ValueError(f"{out} is a file; pass a folder for the model as --out.")
+        if place.is_dir() and not could_be_model(place):
+            raise ValueError(f"{out} is a folder of other things; pass a new folder, or one with a model, as --out.")
+        unfinished.exists()  # its name may be too long
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for folder in [place.parent, place] if place.is_dir() else [place.parent]:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
     except OSError as error:
         raise ValueError(f"{out} cannot be written ({error.strerror}); pass another folder as --out.") from None
 
@@ -187,18 +233,6 @@ def _commands(out: Path) -> dict[str, str]:
         "evaluate": f"uulearn evaluate {place} more_of_first.csv more_of_second.csv",
         "repeat": f"uulearn fit --config {shlex.quote(str(out / CONFIGURATION))} --out again",
     }
-
-
-class _Tell:
-    """Says on standard error what is being done and how long it took, on a terminal or not."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
-        self.started = time.monotonic()
-
-    def __call__(self, what: str) -> None:
-        if not self.quiet:
-            typer.echo(f"{time.monotonic() - self.started:6.1f} s  {what}", err=True)
 
 
 def _wrapped(label: str, text: str) -> str:

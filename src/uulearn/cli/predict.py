@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import read_attached
+from uulearn.tables.writing import explained
 from uulearn.training.storage import write_atomically
 
 
@@ -53,7 +54,8 @@ def _predict_numbers(model: Path, rows: Path, out: str, target_prior: float | No
     if out == "-":
         sys.stdout.write(text.getvalue())
     else:
-        write_atomically(Path(out), lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+        with explained(out):
+            write_atomically(Path(out), lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
         print(f"{len(scores):,} rows scored, written to {out}")
 
 

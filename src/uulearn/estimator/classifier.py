@@ -30,6 +30,9 @@ class UUClassifier(TrainableClassifier):
     for each, the set it came from; `predict` gives classes, 1 for positive. `score` estimates the accuracy from two
     unlabeled sets, so that ``cross_val_score`` and ``GridSearchCV`` work on (X, sets) as they are.
 
+    Parameters that are ``"auto"`` follow from the model, the number of rows and each other; `settled_` tells what they
+    became. How all defaults were chosen, without labels, is told in ``docs/defaults.md``.
+
     Which of two unlabeled sets is the richer cannot be read off the rows: priors given in the wrong order train a
     classifier that is wrong where it should be right. `summary` states what was assumed; a few labelled rows passed
     as ``test_data`` are checked against it before training starts.
@@ -47,24 +50,29 @@ class UUClassifier(TrainableClassifier):
     slope : float
         λ ≤ 0 of ``"leaky_relu"``.
     loss : str or callable
-        ``"logistic"``, ``"sigmoid"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or ℓ(z) of the margin.
+        ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or ℓ(z) of the margin. "auto" is
+        logistic for ``"linear"``, where the sigmoid loss may end in calling all rows alike, else sigmoid.
     model : str, nn.Module, class or factory
         ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` for images, or any module that gives one score a
         row. A class or factory is called with ``model_params``, and with ``n_features`` (rows of columns) or ``shape``
         (images) if it takes that; an instance is copied.
     model_params : dict, optional
         Arguments for the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
-    epochs, batch_size, lr
-        ``batch_size`` counts rows of both sets together; data with fewer rows form one batch. Large batches suit
-        the corrections, which act on the brackets of a batch: in small ones noise alone drives brackets below zero.
+    epochs, batch_size : int
+        At most so many ``epochs``, see ``patience``. ``batch_size`` counts rows of both sets together; data with fewer
+        rows form one batch. Large batches suit the corrections, which act on the brackets of a batch: in small ones
+        noise alone drives brackets below zero.
+    lr : float or "auto"
+        Learning rate; "auto" is 0.01 for ``"linear"``, else 0.001.
     optimizer, optimizer_params
         ``"adam"``, ``"adamw"``, ``"sgd"``, any torch optimizer class, or a factory from parameters to optimizer.
     scheduler, scheduler_interval
         A function from optimizer to learning-rate scheduler, stepped every ``"epoch"`` or ``"batch"``.
     weight_decay : float
         Handed to the optimizer.
-    l2 : float
-        Keras-style regularisation, l2·‖W‖² on kernels only, as in the paper's experiments.
+    l2 : float or "auto"
+        Keras-style regularisation, l2·‖W‖² on kernels only, as in the paper's experiments; "auto" is 0.005 for
+        ``"mlp"`` with the sigmoid loss, else 0.
     clip_norm : float, optional
         Largest norm of the gradient.
     ema : float, optional
@@ -83,28 +91,33 @@ class UUClassifier(TrainableClassifier):
         ``"flip"`` mirrors it left to right or not (wrong for digits and letters), ``"shift"`` moves it by up to four
         pixels each way, zeros moving in, ``"shift+flip"`` does both. Or a function from a batch of shape (n, channels,
         height, width), scaled already, to one of the same shape and type, with its rows in the same order.
-    validation_fraction : float
+    validation_fraction : float or "auto"
         Share of each set that is held out of training, chosen at random with all copies of a row on one side, to judge
-        every epoch without labels; 0 trains on all rows. Not used where ``validation_data`` is passed to `fit`.
+        every epoch without labels; 0 trains on all rows. Not used where ``validation_data`` is passed to `fit`, nor
+        with several members. "auto" is 0.1 where the smaller set has 5,000 rows or more, or where another parameter
+        needs it, else 0.
     keep : str
         ``"best"`` keeps the weights of the epoch with the lowest error estimated on the held-out rows of both sets,
-        ``"last"`` those of the last epoch.
+        ``"last"`` those of the last epoch; "auto" is "best" where rows are held out, else "last".
     smoothing : int
         Number of epochs over which that estimate is averaged, since it is noisy.
-    patience : int, optional
-        Number of epochs without a better one after which training stops.
-    members : int
+    patience : int, None or "auto"
+        Number of epochs without a better one after which training stops; None for never. "auto" is 20, and more where
+        20 epochs are fewer than 400 steps; None where the last epoch is kept.
+    members : int or "auto"
         Number of models whose scores are averaged. With more than one, the rows are cut into as many folds, each model
         is trained without one of them and has its epochs judged there, so that every row is both trained on and, by
-        one model, held out: ``validation_fraction`` is not needed.
+        one model, held out: ``validation_fraction`` is not needed. "auto" is 5 for ``"linear"`` and ``"mlp"``, and 1
+        for other models, which take long, where ``validation_fraction`` or ``validation_data`` is given, and where a
+        set has fewer than ten rows or its rows are copies of a few.
     rounds : int
-        At most so many rounds of refinement, for which several members are needed: the rows are sorted, by models that
+        At most so many rounds of refinement, for which there are several members: the rows are sorted, by models that
         have not seen them, into two purer sets, and trained on again. How many rounds are kept, if any, is chosen
         without labels: each half of the rows is refined apart and judged on the other, by the original sets. That
         takes the time of ``rounds`` + 1 trainings more, besides one for every round that is kept.
-    calibrated : bool
+    calibrated : bool or "auto"
         Whether scores are turned into log-odds by the held-out rows, without labels, so that probabilities mean what
-        they say for any loss and method; see `calibrate`.
+        they say for any loss and method; see `calibrate`. "auto" does so where rows are held out.
     checkpoint_dir, checkpoint_every
         Folder for a checkpoint every so many epochs. Calling `fit` again with the same arguments continues from it
         and ends where the unbroken run would have ended.
@@ -116,7 +129,8 @@ class UUClassifier(TrainableClassifier):
     Attributes
     ----------
     history_ : `uulearn.training.History`
-        One record an epoch: signed brackets, risks, learning rate, time; why training stopped.
+        One record an epoch: signed brackets, risks, learning rate, time; why training stopped. With several members
+        these are means, and ``history_.members`` has the history of each.
     model_ : nn.Module
         The trained module.
     classes_ : array([0, 1])
@@ -135,6 +149,8 @@ class UUClassifier(TrainableClassifier):
         The line from the model's scores to log-odds; None where the scores are used as they are.
     precision_ : str
         The type of the products, ``"bfloat16"`` or ``"float32"``.
+    settled_ : dict
+        What the parameters that were "auto" became.
     seed_ : int
         The seed that was used.
 
@@ -144,9 +160,11 @@ class UUClassifier(TrainableClassifier):
     >>> rng = np.random.default_rng(0)
     >>> y_a, y_b = rng.random(500) < 0.8, rng.random(500) < 0.2  # never shown to the classifier
     >>> X_a, X_b = (rng.normal(size=(500, 2)) + 2 * y[:, None] - 1 for y in (y_a, y_b))
-    >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, random_state=0)
+    >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, epochs=50, random_state=0)
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
+    >>> print(clf.cross_fitted_.accuracy)  # no label was used: each row was judged by a model that has not seen it
+    0.917 (95% interval 0.870 to 0.959)
     """
 
     def __init__(
@@ -154,20 +172,20 @@ class UUClassifier(TrainableClassifier):
         set_priors: Sequence[float] | None,
         target_prior: float = 0.5,
         *,
-        method: MethodLike = "leaky_relu",
+        method: MethodLike = "abs",
         slope: float = DEFAULT_SLOPE,
-        loss: str | LossFunction = "logistic",
+        loss: str | LossFunction = "auto",
         model: ModelLike = "mlp",
         model_params: Mapping[str, Any] | None = None,
         epochs: int = 200,
         batch_size: int = 3000,
-        lr: float = 1e-3,
+        lr: float | str = "auto",
         optimizer: OptimizerLike = "adam",
         optimizer_params: Mapping[str, Any] | None = None,
         scheduler: SchedulerLike | None = None,
         scheduler_interval: str = "epoch",
         weight_decay: float = 0.0,
-        l2: float = 0.0,
+        l2: float | str = "auto",
         clip_norm: float | None = None,
         ema: float | None = 0.999,
         precision: str = "auto",
@@ -175,13 +193,13 @@ class UUClassifier(TrainableClassifier):
         device: str = "auto",
         input_scale: float = 1.0,
         augment: AugmentationLike | None = None,
-        validation_fraction: float = 0.0,
-        keep: str = "last",
+        validation_fraction: float | str = "auto",
+        keep: str = "auto",
         smoothing: int = 5,
-        patience: int | None = None,
-        members: int = 1,
+        patience: int | str | None = "auto",
+        members: int | str = "auto",
         rounds: int = 0,
-        calibrated: bool = False,
+        calibrated: bool | str = "auto",
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int = 10,
         progress: bool = True,

@@ -18,6 +18,7 @@ from uulearn.estimator import guards, inputs
 from uulearn.estimator.members import round_options, train_members
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.refining import FIRST, Folds, Priors, Round, Stage, check_half_sizes, refine
+from uulearn.estimator.settling import SETTLED, is_auto, mostly_copies, settle
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
 from uulearn.metrics import Judgement, judge
@@ -26,7 +27,7 @@ from uulearn.risk import UURisk
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out, score_rows
 from uulearn.training.augmentation import AugmentationLike, build_augmentation
-from uulearn.training.checkpoint import stored_seed
+from uulearn.training.checkpoint import store_seed, stored_seed
 from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
@@ -53,10 +54,14 @@ class TrainableClassifier(TrainedClassifier):
     augment: AugmentationLike | None
     scheduler: SchedulerLike | None
     optimizer_params: Mapping[str, Any] | None
-    validation_fraction: float
-    members: int
+    lr: Any  # the parameters that may be "auto" are numbers and flags wherever something is trained
+    l2: Any
+    validation_fraction: Any
+    keep: Any
+    patience: Any
+    members: Any
+    calibrated: Any
     rounds: int
-    calibrated: bool
     checkpoint_dir: str | Path | None
     random_state: int | np.random.RandomState | None
 
@@ -67,6 +72,7 @@ class TrainableClassifier(TrainedClassifier):
     held_out_sizes_: tuple[int, int]
     cross_fitted_: Judgement | None
     refinement_: list[Round] | None
+    settled_: dict[str, Any]
     seed_: int
 
     def _unfitted(self) -> Self:
@@ -74,6 +80,11 @@ class TrainableClassifier(TrainedClassifier):
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         return type(self)(**parameters)
+
+    def _settled(self, sizes: tuple[int, int], held_out: bool = False, copies: bool = False) -> Self:
+        """A twin, not fitted, in which nothing is "auto"."""
+        parameters = self.get_params(deep=False)
+        return type(self)(**parameters | settle(parameters, sizes, held_out=held_out, copies=copies))
 
     def _fit(
         self,
@@ -83,12 +94,30 @@ class TrainableClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None,
         callback: Callback | None,
     ) -> Self:
-        work = self._prepare(data, columns, validation_data, test_data, callback)
-        if self.members == 1:
-            self._fit_one(work, columns)
-        else:
-            self._fit_members(work, columns)
+        inputs.check_set_sizes(data.sizes)
+        held_out = validation_data is not None
+        left_out = not held_out and (is_auto(self.members) or is_auto(self.validation_fraction))
+        twin = self._settled(data.sizes, held_out, copies=left_out and mostly_copies(data))
+        work = twin._prepare(data, columns, validation_data, test_data, callback)
+        try:
+            if twin.members == 1:
+                twin._fit_one(work, columns)
+            else:
+                twin._fit_members(work, columns)
+        finally:
+            self._take_over(twin)
         return self._looked_at(work.data)
+
+    def _take_over(self, twin: Self) -> None:
+        """Become what the twin has learned, if it got so far."""
+        if not hasattr(twin, "model_"):
+            return
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # of an earlier fit
+        for name, value in vars(twin).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        self.settled_ = {name: getattr(twin, name) for name in SETTLED if is_auto(getattr(self, name))}
 
     def _prepare(
         self,
@@ -99,7 +128,6 @@ class TrainableClassifier(TrainedClassifier):
         callback: Callback | None,
     ) -> Work:
         """Everything that can be refused or warned of before training starts."""
-        inputs.check_set_sizes(data.sizes)
         given = columns._read_held_out(validation_data, "validation_data", inputs.read_sets)
         if given is not None:
             inputs.check_both_sets(given[1])
@@ -116,12 +144,15 @@ class TrainableClassifier(TrainedClassifier):
         guards.warn_if_indistinguishable(comparison)
         if test is not None:
             guards.warn_if_swapped(comparison, self._priors, *test)
+        if self.checkpoint_dir is not None and self.members > 1:
+            store_seed(self.checkpoint_dir, seed)  # of which the members' seeds are made
         return Work(data, validation, options, test, callback)
 
     def _looked_at(self, data: TwoSets) -> Self:
         """A last look at what was trained."""
         some = torch.cat([data.sample(which, 500) for which in (0, 1)])
-        guards.warn_if_one_sided(self._scores(DenseRows(some)), data.sizes, self._priors)
+        decisions = torch.from_numpy(self._decisions(self._scores(DenseRows(some)).numpy()))
+        guards.warn_if_one_sided(decisions, data.sizes, self._priors)
         return self
 
     @property
@@ -257,8 +288,6 @@ class TrainableClassifier(TrainedClassifier):
         held_out_sizes: tuple[int, int],
         dtype: torch.dtype,
     ) -> None:
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
         for name, value in vars(columns).items():
             if name.endswith("_"):
                 setattr(self, name, value)
@@ -268,6 +297,7 @@ class TrainableClassifier(TrainedClassifier):
         self.set_sizes_ = sizes
         self.held_out_sizes_ = held_out_sizes
         self.cross_fitted_ = self.refinement_ = None
+        self.settled_ = {}
         self.scaling_ = None
         self.precision_ = str(dtype).removeprefix("torch.")
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from uulearn.estimator.settling import is_auto
 from uulearn.risk import LOSSES, get_loss
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import check_slope, get_method
@@ -43,6 +44,10 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
+def _or_auto(allows: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: is_auto(value) or allows(value)
+
+
 def _device(value: Any) -> bool:
     try:
         return torch.device("cpu" if value == "auto" else value).type in ("cpu", "cuda")
@@ -55,7 +60,7 @@ RULES: dict[str, Rule] = {
     "model_params": Rule(_mapping, "None or a dict of arguments for the model", "wide"),
     "epochs": Rule(lambda v: _whole(v) and v >= 1, "a whole number of at least 1", 0),
     "batch_size": Rule(lambda v: _whole(v) and v >= 2, "a whole number of rows, both sets together, of at least 2", 1),
-    "lr": Rule(lambda v: _number(v) and v > 0, "a number above 0", 0.0),
+    "lr": Rule(_or_auto(lambda v: _number(v) and v > 0), "'auto' or a number above 0", 0.0),
     "optimizer": Rule(
         lambda v: v in OPTIMIZERS if isinstance(v, str) else callable(v),
         f"one of {', '.join(map(repr, OPTIMIZERS))}, a torch optimizer class or a factory",
@@ -65,7 +70,7 @@ RULES: dict[str, Rule] = {
     "scheduler": Rule(lambda v: v is None or callable(v), "None or a function from optimizer to scheduler", "cosine"),
     "scheduler_interval": Rule(lambda v: v in ("epoch", "batch"), "'epoch' or 'batch'", "step"),
     "weight_decay": Rule(lambda v: _number(v) and v >= 0, "a number of at least 0", -1.0),
-    "l2": Rule(lambda v: _number(v) and v >= 0, "a number of at least 0", -1.0),
+    "l2": Rule(_or_auto(lambda v: _number(v) and v >= 0), "'auto' or a number of at least 0", -1.0),
     "clip_norm": Rule(lambda v: v is None or (_number(v) and v > 0), "None or a number above 0", 0.0),
     "ema": Rule(lambda v: v is None or (_number(v) and 0 < v < 1), "None or a number between 0 and 1", 1.0),
     "precision": Rule(lambda v: v in PRECISIONS, f"one of {', '.join(map(repr, PRECISIONS))}", "float16"),
@@ -77,13 +82,17 @@ RULES: dict[str, Rule] = {
         f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several joined by '+' or a function from batch to batch",
         "rotate",
     ),
-    "validation_fraction": Rule(lambda v: _number(v) and 0 <= v < 1, "a number of at least 0 and below 1", 1.0),
-    "keep": Rule(lambda v: v in ("best", "last"), "'best' or 'last'", "first"),
+    "validation_fraction": Rule(
+        _or_auto(lambda v: _number(v) and 0 <= v < 1), "'auto' or a number of at least 0 and below 1", 1.0
+    ),
+    "keep": Rule(lambda v: v in ("auto", "best", "last"), "'auto', 'best' or 'last'", "first"),
     "smoothing": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
-    "patience": Rule(lambda v: v is None or (_whole(v) and v >= 1), "None or a whole number of at least 1", 0),
-    "members": Rule(lambda v: _whole(v) and v >= 1, "a whole number of at least 1", 0),
+    "patience": Rule(
+        _or_auto(lambda v: v is None or (_whole(v) and v >= 1)), "'auto', None or a whole number of at least 1", 0
+    ),
+    "members": Rule(_or_auto(lambda v: _whole(v) and v >= 1), "'auto' or a whole number of at least 1", 0),
     "rounds": Rule(lambda v: _whole(v) and v >= 0, "a whole number of at least 0", -1),
-    "calibrated": Rule(_flag, "True or False", "isotonic"),
+    "calibrated": Rule(_or_auto(_flag), "'auto', True or False", "isotonic"),
     "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
     "checkpoint_every": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
     "progress": Rule(_flag, "True or False", "bar"),
@@ -107,7 +116,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     check_target_prior(parameters["target_prior"])
     check_slope(parameters["slope"])
     get_method(parameters["method"], parameters["slope"])
-    if not get_loss(parameters["loss"]).trainable:
+    if not is_auto(parameters["loss"]) and not get_loss(parameters["loss"]).trainable:
         trainable = ", ".join(repr(name) for name, loss in LOSSES.items() if loss.trainable)
         raise ValueError(
             f"loss={parameters['loss']!r} has no gradient and is for evaluation only; train with one of {trainable}."

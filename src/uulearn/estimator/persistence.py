@@ -2,17 +2,21 @@
 
 ``model.json`` is the manifest: format version, parameters, what was learned about the columns, and for each other file
 its name, size and SHA-256. The other files carry a part of their hash in their names, so a directory that is written
-again stays whole at every moment: new files first, then the manifest in one step, then the old files go.
+again stays whole at every moment: new files first, then the manifest in one step, then the old files go. A new
+directory is filled beside its place under a hidden name, and takes its place when it is whole.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import glob
 import hashlib
 import inspect
 import json
 import math
 import re
+import secrets
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,11 +32,12 @@ from uulearn._version import __version__
 from uulearn.calibration import Scaling
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.refining import Round
+from uulearn.estimator.settling import SETTLED, is_auto
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Estimate, Judgement
 from uulearn.models import Ensemble, build_model
 from uulearn.training import History
-from uulearn.training.storage import remove_leftovers, write_atomically
+from uulearn.training.storage import _sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
@@ -44,17 +49,27 @@ FORMAT = "uulearn-model"
 FORMAT_VERSION = 2
 """2: other files may be attached, such as the pipeline in front of the model. Without them 1 is written."""
 FILE_NAME = re.compile(r"(weights|history|pipeline|schema|facts)-[0-9a-f]{16}\.(safetensors|json|skops)")
+REMAINS = re.compile(r"\..+\.(json|safetensors|skops|toml|md|html)\..*tmp")
+"""Temporary files that a killed process left in a model directory."""
 OWN = ("weights", "history")
+BEFORE = {"validation_fraction": 0.0, "keep": "last", "patience": None, "members": 1, "calibrated": False}
+"""What it was to be without parameters that a directory, being older, does not have."""
 LARGEST_MANIFEST = 16 * 2**20
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def save(classifier: UUClassifier, folder: Path, attached: Mapping[str, tuple[str, bytes]] | None = None) -> None:
+def save(
+    classifier: UUClassifier,
+    folder: Path,
+    attached: Mapping[str, tuple[str, bytes]] | None = None,
+    beside: Mapping[str, bytes] | None = None,
+) -> None:
     """Write a fitted classifier, and with it the files attached: name to suffix and content.
 
     All are named by one manifest, so that a directory holds what belongs together or, after a crash, what it held.
+    Files for people, ``beside``, are replaced with them; nothing reads them again.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
@@ -65,10 +80,8 @@ def save(classifier: UUClassifier, folder: Path, attached: Mapping[str, tuple[st
         )
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
-    files = {
-        "weights": _write(folder, "weights", "safetensors", save_tensors(weights)),
-        "history": _write(folder, "history", "json", history),
-    } | {name: _write(folder, name, suffix, content) for name, (suffix, content) in (attached or {}).items()}
+    contents = {"weights": ("safetensors", save_tensors(weights)), "history": ("json", history), **(attached or {})}
+    files = {stem: _entry(stem, suffix, content) for stem, (suffix, content) in contents.items()}
     names = getattr(classifier, "feature_names_in_", None)
     manifest = {
         "format": FORMAT,
@@ -92,24 +105,78 @@ def save(classifier: UUClassifier, folder: Path, attached: Mapping[str, tuple[st
             "scaling": None if classifier.scaling_ is None else dataclasses.asdict(classifier.scaling_),
             "precision": classifier.precision_,
             "seed": classifier.seed_,
+            "settled": classifier.settled_,
         },
         "files": files,
     }
     text = json.dumps(manifest | {"checksum": _checksum(manifest)}, indent=1, ensure_ascii=False)
-    write_atomically(folder / MANIFEST, lambda path: _fill(path, text.encode()))
-    current = {entry["name"] for entry in files.values()}
-    for old in folder.iterdir():
-        if FILE_NAME.fullmatch(old.name) and old.name not in current:
-            old.unlink()
-    for suffix in ("json", "safetensors", "skops"):
-        remove_leftovers(folder, f"*.{suffix}")
+    named = {files[stem]["name"]: content for stem, (_, content) in contents.items()}
+    _place(folder, named, text.encode(), beside or {})
 
 
-def _write(folder: Path, stem: str, suffix: str, content: bytes) -> dict[str, Any]:
+def could_be_model(folder: Path) -> bool:
+    """Whether a folder holds a model, the remains of one whose saving was killed, or nothing."""
+    names = [path.name for path in folder.iterdir()]
+    return MANIFEST in names or all(FILE_NAME.fullmatch(name) or REMAINS.fullmatch(name) for name in names)
+
+
+def _place(folder: Path, files: Mapping[str, bytes], manifest: bytes, beside: Mapping[str, bytes]) -> None:
+    """Put the files of a model into a folder that is there, or make it; the old model stays if anything fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for killed in folder.parent.glob(f".{glob.escape(folder.name)}.{'?' * 8}.saving"):
+        shutil.rmtree(killed, ignore_errors=True)
+    if folder.is_dir():
+        _write_into(folder, files, manifest, beside)
+        return
+    whole = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.saving")
+    try:
+        whole.mkdir()
+        _write_into(whole, files, manifest, beside)
+        whole.rename(folder)
+        _sync_folder(folder.parent)
+    except BaseException:
+        shutil.rmtree(whole, ignore_errors=True)
+        raise
+
+
+def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, beside: Mapping[str, bytes]) -> None:
+    for path in folder.iterdir():
+        if REMAINS.fullmatch(path.name):
+            path.unlink()
+    fresh = [path for name in files if not (path := folder / name).exists()]
+    waiting = {name: folder / f".{name}.new.tmp" for name in (MANIFEST, *beside)}
+    try:
+        for name, content in files.items():
+            _write(folder / name, content)
+        for name, place in waiting.items():
+            _write(place, manifest if name == MANIFEST else beside[name])
+        for name in beside:  # from here on nothing takes space; and no card is better than that of another model
+            (folder / name).unlink(missing_ok=True)
+        waiting[MANIFEST].replace(folder / MANIFEST)
+    except BaseException:
+        if not _holds(folder / MANIFEST, manifest):
+            for path in (*fresh, *waiting.values()):
+                path.unlink(missing_ok=True)
+        raise
+    for name in beside:
+        waiting[name].replace(folder / name)
+    _sync_folder(folder)
+    for path in folder.iterdir():
+        if FILE_NAME.fullmatch(path.name) and path.name not in files:
+            path.unlink()
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
+
+
+def _entry(stem: str, suffix: str, content: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
-    name = f"{stem}-{digest[:16]}.{suffix}"
-    write_atomically(folder / name, lambda path: _fill(path, content))
-    return {"name": name, "bytes": len(content), "sha256": digest}
+    return {"name": f"{stem}-{digest[:16]}.{suffix}", "bytes": len(content), "sha256": digest}
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda temporary: _fill(temporary, content))
 
 
 def _fill(path: Path, content: bytes) -> None:
@@ -156,7 +223,9 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
         weights = load_tensors(_read(folder, files["weights"]))
         history = _history(json.loads(_read(folder, files["history"])))
         classifier = cls(**parameters)
-        check_parameters(classifier.get_params(deep=False))
+        classifier.settled_ = _settled(fitted.get("settled", {}))
+        for used in (classifier.get_params(deep=False), classifier._trained_with()):
+            check_parameters(used)
         row_shape = tuple(int(size) for size in fitted["row_shape"])
         classifier.model_ = _rebuild(classifier, row_shape, weights)
         classifier.row_shape_ = row_shape
@@ -176,7 +245,8 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
     except ModelFormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
-        raise ModelFormatError(f"{folder} is not a model that can be loaded: {error}") from error
+        reason = str(error).rstrip(".")
+        raise ModelFormatError(f"{folder} is not a model that can be loaded ({reason}); save it again.") from error
     classifier.history_ = history
     classifier.classes_ = np.array([0, 1])
     return classifier
@@ -228,7 +298,7 @@ def _read(folder: Path, entry: dict[str, Any]) -> bytes:
         raise ModelFormatError(f"{path} is missing or a link; save the model again.")
     if path.stat().st_size != entry["bytes"]:
         raise ModelFormatError(
-            f"{path} is {path.stat().st_size:,} bytes instead of {entry['bytes']:,}: it is truncated or was replaced; "
+            f"{path} is {path.stat().st_size:,} bytes instead of {entry['bytes']}: it is truncated or was replaced; "
             "save the model again."
         )
     content = path.read_bytes()
@@ -245,7 +315,7 @@ def _parameters(
     known = set(inspect.signature(cls).parameters)
     if unknown := sorted(stored.keys() - known):
         raise ModelFormatError(f"{folder} has parameters this version does not know: {', '.join(unknown)}.")
-    parameters = dict(replaced)
+    parameters = BEFORE | replaced
     for name, value in stored.items():
         if name in replaced:
             continue
@@ -321,6 +391,12 @@ def _scaling(data: Any) -> Scaling | None:
     return scaling
 
 
+def _settled(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict) or not data.keys() <= set(SETTLED) or any(map(is_auto, data.values())):
+        raise ValueError(f"what its automatic parameters became is not told: {data}")
+    return data
+
+
 def _history(data: Any) -> History:
     history = History.from_dict(data)
     if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
@@ -331,13 +407,15 @@ def _history(data: Any) -> History:
 def _rebuild(classifier: UUClassifier, row_shape: tuple[int, ...], weights: dict[str, torch.Tensor]) -> nn.Module:
     """The module with its weights; a named model is laid out without memory until the shapes are known to agree."""
     named = isinstance(classifier.model, str)
+    members = classifier._trained_with()["members"]
+    layers = members * (1 + len((classifier.model_params or {}).get("hidden", ())))
+    if named and layers > len(weights):
+        raise ModelFormatError(f"the model claims {layers:,} layers but has {len(weights):,} weights; save it again.")
     with torch.device("meta" if named else "cpu"):
         model = build_model(classifier.model, row_shape, classifier.model_params)
-        if classifier.members > 1:
-            copies = (
-                build_model(classifier.model, row_shape, classifier.model_params) for _ in range(1, classifier.members)
-            )
-            model = Ensemble([model, *copies], [1.0] * classifier.members)
+        if members > 1:
+            copies = (build_model(classifier.model, row_shape, classifier.model_params) for _ in range(1, members))
+            model = Ensemble([model, *copies], [1.0] * members)
     expected = {name: (tuple(value.shape), value.dtype) for name, value in model.state_dict().items()}
     found = {name: (tuple(value.shape), value.dtype) for name, value in weights.items()}
     if expected != found:

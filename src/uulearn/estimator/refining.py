@@ -136,6 +136,17 @@ def refine(
     return Refinement(_report(compared, runs, kept), kept, runs[kept].fitted, (first, second), stop_reason)
 
 
+def trainings_at_most(rounds: int) -> int:
+    """How often the models of all folds are trained at most: on either half and on all rows, at first and every round.
+
+    Examples
+    --------
+    >>> trainings_at_most(0), trainings_at_most(2)
+    (1, 9)
+    """
+    return 3 * (rounds + 1) if rounds else 1
+
+
 def check_half_sizes(sizes: tuple[int, int], members: int, rounds: int) -> None:
     """Refuse sets of which a half has fewer rows than there are folds."""
     if rounds and min(sizes) < 2 * members:

@@ -26,8 +26,9 @@ def summarize(classifier: UUClassifier) -> str:
             if kept
             else "judged on it; accuracy"
         )
+        members = classifier._trained_with()["members"]
         lines.append(
-            f"{classifier.members} models, each trained without one fold and {how} estimated without labels: "
+            f"{members} models, each trained without one fold and {how} estimated without labels: "
             f"{classifier.cross_fitted_.accuracy}"
         )
         lines += [_refined(done, kept) for done in rounds[1:]]
@@ -72,7 +73,8 @@ def _assumed(classifier: UUClassifier) -> list[str]:
     n, n_prime = classifier.set_sizes_
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
-    how = f"method {method.name}{slope}, loss {get_loss(classifier.loss).name}, products in {classifier.precision_}"
+    loss = get_loss(classifier._trained_with()["loss"])
+    how = f"method {method.name}{slope}, loss {loss.name}, products in {classifier.precision_}"
     if classifier.set_priors is None:
         return [
             f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their shares of positives are unknown",

@@ -64,7 +64,7 @@ class ClassifierGraph(nn.Module):
         # A buffer: the exporter rounds numbers that stand in the code to float32.
         line = None if scaling is None else torch.tensor([scaling.slope, scaling.intercept], dtype=torch.float64)
         self.register_buffer("line", line)
-        self.link = get_loss(classifier.loss).probability if scaling is None else torch.sigmoid
+        self.link = get_loss(classifier._trained_with()["loss"]).probability if scaling is None else torch.sigmoid
         self.output_names = ["score"] if classifier.set_priors is None else ["score", "probability", "class"]
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:

@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.fitting import Work
-from uulearn.estimator.inputs import read_sets
+from uulearn.estimator.inputs import check_set_sizes, read_sets
 from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.settling import is_auto
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import Estimate, Judgement, judge, uu_gain
 from uulearn.training import TwoSets
@@ -33,11 +34,10 @@ PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
 """What the runs of one stack may differ in."""
 FIXED = {"set_priors", "target_prior", "members", "random_state", "device", "checkpoint_dir", "progress"}
 """What is not searched: what is known, and what says how to work."""
-DEFAULT_GRID: dict[str, list[Any]] = {
-    "slope": [0.0, -0.01, -0.03, -0.1, -0.3, -1.0],
-    "lr": [1e-4, 3e-4, 1e-3],
-}
-"""λ from the ReLU to the absolute value, and learning rates around the default."""
+SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
+"""λ from the ReLU to the absolute value."""
+RATES = (0.1, 0.3, 1.0)
+"""Learning rates to try, as parts of the base's."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,23 @@ class Candidate:
     """1 for the best."""
 
 
+def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
+    """What is searched where nothing is said: λ, of which ``"abs"`` is the largest, and learning rates.
+
+    Examples
+    --------
+    >>> default_grid(UUClassifier((0.8, 0.2), method="relu", lr=1e-3))
+    {'lr': [0.0001, 0.0003, 0.001]}
+    """
+    rates = {"lr": [float(f"{share * base.lr:.3g}") for share in RATES]}
+    if not isinstance(base.method, str) or base.method not in ("leaky_relu", "abs"):
+        return rates
+    path: dict[str, list[Any]] = (
+        {"slope": SLOPES} if base.method == "leaky_relu" else {"method": ["leaky_relu"], "slope": SLOPES}
+    )
+    return path | rates
+
+
 class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Chooses the settings of a `UUClassifier` without labels.
 
@@ -63,10 +80,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : UUClassifier
-        Everything that is not searched; it is cloned. ``members`` is the number of folds, 5 if it has only one.
+        Everything that is not searched; it is cloned. ``members`` is the number of folds, 5 if it is 1 or "auto".
     param_grid : dict, optional
         Lists of values to try, by the names of `UUClassifier`'s parameters; all combinations are tried. By default a
-        path of λ from the ReLU to the absolute value (with ``method="leaky_relu"``) and three learning rates.
+        path of λ from the ReLU to the absolute value (where the method is ``"leaky_relu"`` or ``"abs"``) and three
+        learning rates, a tenth, three tenths and the whole of the estimator's. λ is ``slope``, of
+        ``method="leaky_relu"`` alone: a grid with slopes needs that method.
 
     Attributes
     ----------
@@ -117,25 +136,29 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "a search compares accuracies, which take set_priors; got None, pass for example (0.8, 0.2)."
             )
-        return base.set_params(members=FOLDS) if base.members == 1 else base
+        return base.set_params(members=FOLDS) if is_auto(base.members) or base.members == 1 else base
 
     def _settings(self, base: UUClassifier) -> list[dict[str, Any]]:
-        grid = DEFAULT_GRID if self.param_grid is None else dict(self.param_grid)
-        if self.param_grid is None and base.method != "leaky_relu":
-            grid = {name: values for name, values in grid.items() if name != "slope"}
+        grid = default_grid(base) if self.param_grid is None else dict(self.param_grid)
         known = base.get_params(deep=False).keys() - FIXED
         for name, values in grid.items():
             if name not in known:
                 raise ValueError(f"param_grid cannot search {name!r}; it may hold {', '.join(sorted(known))}.")
+            if name == "slope" and "leaky_relu" not in (base.method, *grid.get("method", ())):
+                raise ValueError(
+                    f"slope matters to method 'leaky_relu' alone, got {base.method!r}; set it, or leave slope out."
+                )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
     def _search(self, base: UUClassifier, columns: UUClassifier, data: TwoSets) -> Self:
-        settings = self._settings(base)
+        check_set_sizes(data.sizes)
+        settings = self._settings(base._settled(data.sizes))
         tried = [clone(base).set_params(**params) for params in settings]
         for classifier in tried:
             check_parameters(classifier.get_params(deep=False))
+        base, *tried = (classifier._settled(data.sizes) for classifier in (base, *tried))
         work = base._prepare(data, columns, None, None, None)
         few = work.data.sample(0, 2).to(work.options.device)
         for classifier in tried:

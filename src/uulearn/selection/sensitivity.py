@@ -22,6 +22,7 @@ from torch import Tensor
 
 from uulearn.calibration import fit_scaling
 from uulearn.estimator import UUClassifier, guards, inputs
+from uulearn.estimator.settling import is_auto
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
@@ -164,7 +165,8 @@ def prior_sensitivity(
 
     All runs share the seed and the held-out rows, so that they differ by the altered prior and nothing else. Linear
     models and MLPs on dense rows are trained together (`uulearn.training.stack`); other models, and classifiers of
-    several members, one by one. Checkpoints are not written.
+    several members, one by one. Checkpoints are not written. Where ``members``, ``validation_fraction`` or ``keep`` is
+    "auto", each run is one model, a fifth of the rows judges it, and the last epoch is kept.
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ def prior_sensitivity(
         Rows of both sets.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1. Of each set a ``validation_fraction`` is held out, a fifth where that
-        is 0.
+        is "auto" or 0.
     errors : sequence of float
         Added to each prior in turn. What cannot be a prior is skipped, and named in the result.
     test_data : (X, y), optional
@@ -186,10 +188,10 @@ def prior_sensitivity(
     >>> sets = np.repeat([0, 1], 2000)
     >>> y = rng.random(4000) < np.where(sets == 0, 0.8, 0.2)  # what nobody knows
     >>> X = rng.normal(size=(4000, 2)) + 2 * y[:, None] - 1
-    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", loss="sigmoid", lr=0.05, epochs=60, random_state=0)
+    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=60, random_state=0)
     >>> found = prior_sensitivity(clf, X, sets, errors=(-0.1, 0.1))
     >>> [(row.assumption.name, round(row.shown.value, 2), round(row.differing, 2)) for row in found.along("theta")]
-    [('θ − 0.1', 1.02, 0.01), ('your guess', 0.93, 0.0), ('θ + 0.1', 0.87, 0.0)]
+    [('θ − 0.1', 1.02, 0.01), ('your guess', 0.93, 0.0), ('θ + 0.1', 0.87, 0.01)]
     """
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
@@ -207,6 +209,7 @@ def prior_sensitivity(
     if test is not None:
         _check_both_classes(test[1])
     seed = _seed(classifier, plain)
+    plain = _settled(plain, data.sizes)
     kept, held_out = hold_out(data, plain.validation_fraction or HELD_OUT, seed)
     _warn_of_data(kept, guess, test, seed)
 
@@ -223,6 +226,14 @@ def prior_sensitivity(
         stacked=stacked,
         seed=seed,
     )
+
+
+def _settled(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassifier:
+    """What is "auto", settled: one model, so that all can be a stack, of the last epoch, since held-out rows judge."""
+    usual = {"members": 5 if classifier.rounds else 1, "validation_fraction": HELD_OUT, "keep": "last"}
+    chosen = {name: value for name, value in usual.items() if is_auto(getattr(classifier, name))}
+    settled: UUClassifier = classifier.set_params(**chosen)._settled(sizes, held_out=True)
+    return settled
 
 
 def _check_both_classes(labels: Tensor) -> None:

@@ -18,6 +18,7 @@ from uulearn.metrics import judge, uu_accuracy, uu_gain
 from uulearn.metrics.ranking import area
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
+from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
 
 TARGETS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 BINS = 40
@@ -114,6 +115,19 @@ def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: ND
         for row in found.rows
     ]
     return {"rows": rows, "conclusion": found.conclusion}
+
+
+def sensitivity_models(classifier: UUClassifier) -> int:
+    """How many models `sensitivity_facts` trains: one for the priors as they are, and one for each that is wrong.
+
+    Examples
+    --------
+    >>> sensitivity_models(UUClassifier((0.8, 0.2))), sensitivity_models(UUClassifier((0.95, 0.2)))
+    (13, 12)
+    """
+    assert classifier.set_priors is not None
+    guess = Assumption(BASELINE, 0.0, (classifier.set_priors[0], classifier.set_priors[1]), classifier.target_prior)
+    return len(alter_priors(guess, ERRORS)[0])
 
 
 def finite(data: Any) -> Any:

@@ -9,18 +9,21 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.refining import trainings_at_most
 from uulearn.exceptions import BeyondPriorsWarning, TableError
+from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
-from uulearn.tables.facts import finite, importance_facts, judged_facts, sensitivity_facts
+from uulearn.tables.facts import finite, importance_facts, judged_facts, sensitivity_facts, sensitivity_models
 from uulearn.tables.giveaways import compare_sets_beyond_priors
 from uulearn.tables.images import ImageSchema
 from uulearn.tables.judging import both, judge_by_members, judge_by_split
@@ -44,7 +47,15 @@ FOLDS = 5
 SMALL_CELLS = 500_000
 FOR_IMAGES: dict[str, Any] = {"model": "resnet32", "input_scale": 1 / 255}
 
-Tell = Callable[[str], None]
+
+class Tell(Protocol):
+    """Whoever is told what is being done."""
+
+    def __call__(self, what: str, models: int = 0, /) -> None:
+        """This is begun, in a few words, and so many models are going to be trained for it at most."""
+
+
+def _tell_nobody(what: str, models: int = 0, /) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +67,7 @@ class Fitted:
 
 
 def fit_files(
-    settings: FitSettings, *, command: str = "", checkpoint: Path | None = None, tell: Tell = lambda _: None
+    settings: FitSettings, *, command: str = "", checkpoint: Path | None = None, tell: Tell = _tell_nobody
 ) -> Fitted:
     """Fit a classifier to two files.
 
@@ -68,7 +79,8 @@ def fit_files(
     checkpoint : Path, optional
         A folder where the training goes on if it was interrupted.
     tell : callable
-        Told in a few words what is being done.
+        Told in a few words what is being done, and of how many models. How far each model is, is told to whoever
+        watches the training (`uulearn.training.progress.watch_training`).
     """
     check_can_be_saved()
     started = time.perf_counter()
@@ -102,7 +114,8 @@ def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepar
     if any(folders) != all(folders):
         raise TableError(f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of a kind.")
     if all(folders) or settings.images is not None:
-        return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids)
+        flat = (FOR_IMAGES | dict(settings.classifier))["model"] not in IMAGE_MODELS
+        return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
     return prepare(*paths, known, drop=settings.drop, ids=settings.ids, only=settings.only, seed=settings.seed)
 
 
@@ -134,7 +147,7 @@ def _fit_rows(
         estimate = _estimate_priors(X, settings.seed)
         known = estimate.set_priors
     classifier = _unfitted(settings, prepared, known, checkpoint)
-    tell("training")
+    tell("training", classifier.members * trainings_at_most(classifier.rounds))
     began = time.perf_counter()
     crossed = classifier.members > 1 and not classifier.rounds  # refined, a row has been seen by way of its sorting
     judge = judge_by_members if crossed else judge_by_split
@@ -190,10 +203,12 @@ def _unfitted(
     """The classifier as the settings have it; of few rows several members, so that all rows train and all judge."""
     images = isinstance(prepared.schema, ImageSchema)
     parameters = DEFAULTS | (FOR_IMAGES if images else {})
-    if not images and min(prepared.sizes) < FEW_ROWS:
-        parameters["members"] = FOLDS
+    convolved = isinstance(prepared.schema, ImageSchema) and not prepared.schema.flat
+    parameters["members"] = FOLDS if not convolved and min(prepared.sizes) < FEW_ROWS else 1
     parameters |= {"random_state": settings.seed, "checkpoint_dir": checkpoint, **settings.classifier}
-    return UUClassifier(priors, settings.target_prior, **parameters)
+    classifier = UUClassifier(priors, settings.target_prior, **parameters)
+    check_parameters(classifier.get_params(deep=False))
+    return classifier._settled(prepared.sizes, held_out=parameters["members"] == 1)
 
 
 def _sensitivity(
@@ -204,7 +219,7 @@ def _sensitivity(
     if settings.sensitivity is None and seconds > QUICK_SECONDS:
         said = f"Training took {seconds:.0f} s and would be done twelve times more; --sensitivity asks for it."
         return {"skipped": said}
-    tell("training again with other priors, to see how much they matter")
+    tell("training again with other priors, to see how much they matter", sensitivity_models(classifier))
     return sensitivity_facts(classifier, *both(trained))
 
 

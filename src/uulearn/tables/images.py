@@ -6,6 +6,7 @@ by 255.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,16 +44,19 @@ class ImageSchema:
     width: int
     mode: str
     ids: tuple[str, ...] = ()
+    flat: bool = False
+    """Whether a row is one line of all pixels, for models that take plain columns."""
 
     @property
-    def row_shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        return MODES[self.mode], self.height, self.width
+    def row_shape(self) -> tuple[int, ...]:
+        """Channels, height, width; or their product, where rows are flat."""
+        shape = MODES[self.mode], self.height, self.width
+        return (math.prod(shape),) if self.flat else shape
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {"images": {"column": self.column, "height": self.height, "width": self.width, "mode": self.mode,
-                           "ids": list(self.ids)}}  # fmt: skip
+                           "ids": list(self.ids), "flat": self.flat}}  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -61,7 +65,8 @@ class ImageSchema:
         height, width = int(own["height"]), int(own["width"])
         if not (1 <= height <= LARGEST_SIZE and 1 <= width <= LARGEST_SIZE) or own["mode"] not in MODES:
             raise ValueError(f"images of {height} × {width} in mode {own['mode']!r} are none that a model takes")
-        return cls(str(own["column"]), height, width, own["mode"], tuple(map(str, own["ids"])))
+        flat = bool(own.get("flat", False))  # directories of earlier versions lack it
+        return cls(str(own["column"]), height, width, own["mode"], tuple(map(str, own["ids"])), flat)
 
 
 class ImageFolder:
@@ -105,7 +110,7 @@ def base_folder(source: str | Path) -> Path:
 
 
 def survey_images(
-    sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = ()
+    sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = (), flat: bool = False
 ) -> tuple[ImageSchema, list[str]]:
     """Look at some images of each source and decide on size and colour; and notes about it.
 
@@ -140,14 +145,14 @@ def survey_images(
     notes = []
     if sizes != {(height, width)}:
         notes.append(f"images are brought to {width} × {height} pixels; choose another size with --image-size")
-    return ImageSchema(column or PATH, height, width, mode, tuple(ids)), notes
+    return ImageSchema(column or PATH, height, width, mode, tuple(ids), flat), notes
 
 
 def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Bytes:
-    """The pixels of some images, shape (n, channels, height, width)."""
+    """The pixels of some images, shape (n, channels, height, width); of (n, their product), where rows are flat."""
     from PIL import Image
 
-    out = np.empty((len(paths), *schema.row_shape), dtype=np.uint8)
+    out = np.empty((len(paths), MODES[schema.mode], schema.height, schema.width), dtype=np.uint8)
     for place, path in enumerate(paths):
         with _opened(folder, path) as image:
             try:
@@ -158,7 +163,7 @@ def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Byte
                 raise TableError(f"{folder / str(path)} is a damaged image ({error}); replace or remove it.") from error
             pixels = np.asarray(plain)
         out[place] = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return out
+    return out.reshape(len(paths), *schema.row_shape)
 
 
 def _opened(folder: Path, path: Any) -> Any:

@@ -65,13 +65,14 @@ def judge_by_members(
     """Fit members to all rows but one fold each, and judge each by its fold."""
     classifier.fit_sets(*X)
     data = TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
-    folds = np.concatenate(assign_folds(data.joined(), classifier.members, classifier.seed_))
+    members = classifier._trained_with()["members"]
+    folds = np.concatenate(assign_folds(data.joined(), members, classifier.seed_))
     rows, sets = both(X)
     sizes = [len(own) for own in X]
 
     def score(like: Matrix) -> NDArray[np.float32]:
         out = np.empty(len(like), dtype=np.float32)
-        for fold in range(classifier.members):
+        for fold in range(members):
             out[folds == fold] = classifier.member(fold).decision_function(like[folds == fold])
         return out
 

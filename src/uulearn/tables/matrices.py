@@ -6,7 +6,9 @@ it. A file of few rows is read once and kept.
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -147,11 +149,17 @@ def prepare(
 
 
 def prepare_images(
-    first: str | Path, second: str | Path, *, column: str | None, size: int | None, ids: Sequence[str] = ()
+    first: str | Path,
+    second: str | Path,
+    *,
+    column: str | None,
+    size: int | None,
+    ids: Sequence[str] = (),
+    flat: bool = False,
 ) -> Prepared:
     """Look at the images of two folders, or of two tables with a column of paths."""
     sources = (Source(first, images=True), Source(second, images=True))
-    schema, notes = survey_images((first, second), column, size, ids)
+    schema, notes = survey_images((first, second), column, size, ids, flat)
     for source in sources:
         for _ in source.frames():
             pass  # counts
@@ -218,10 +226,28 @@ def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> Matrix:
-    if math.prod(shape) * dtype.itemsize <= MEMORY_BYTES:
+    size = math.prod(shape) * dtype.itemsize
+    if size <= MEMORY_BYTES:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(dir=folder) as file:  # gone when the last array that uses it is
-        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:  # gone when the last array that uses it is
+            _reserve(file.fileno(), size)
+            return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+    except OSError as error:
+        raise TableError(
+            f"the rows as numbers take {size / 2**20:,.1f} MiB in {folder.parent} ({error.strerror or error}); free "
+            "space there, or name a roomier folder in TMPDIR."
+        ) from error
+
+
+def _reserve(file: int, size: int) -> None:
+    """Take the space of a mapped file now; where a page has no place on the disk later, the system kills."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise  # any other: the disk does not know how
 
 
 def _sample(source: Source, schema: Schema, seed: Sequence[int]) -> pd.DataFrame:

@@ -8,6 +8,7 @@ lie, for people, ``README.md`` and ``config.toml``.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -68,12 +69,12 @@ class TableModel:
         """The same model where another share is positive."""
         return TableModel(self.schema, self.pipeline, self.classifier.retarget(target_prior), self.facts)
 
-    def save(self, folder: Path) -> None:
-        """Write the directory; one that is there is replaced in one step."""
+    def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
+        """Write the directory, with files for people beside the model's; one that is there is replaced in one step."""
         attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts))}
         if self.pipeline is not None:
             attached["pipeline"] = ("skops", save_pipeline(self.pipeline))
-        persistence.save(self.classifier, folder, attached)
+        persistence.save(self.classifier, folder, attached, beside)
 
     @classmethod
     def load(cls, folder: Path) -> TableModel:

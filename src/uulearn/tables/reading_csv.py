@@ -24,7 +24,7 @@ from uulearn.tables.reading_text import Block, TextBuffer, after_last_line, coun
 
 SAMPLED_RECORDS = 100
 SAMPLED_BYTES = 1 << 18
-SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs"}
+SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # Where a blank follows every separator, as some tools write it, it belongs to the mark and is no value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
 QUOTE = ord('"')

@@ -16,6 +16,8 @@ from uulearn.estimator import UUClassifier
 AUTO = "auto"
 OWN_TABLE = "classifier"
 HELD_OUT = 0.2
+RESULTS = ("score", "probability", "class")
+"""Columns that predict writes."""
 SET_HERE = ("set_priors", "target_prior", "random_state", "checkpoint_dir")
 """Parameters of the classifier that the fit sets itself."""
 
@@ -49,6 +51,9 @@ class FitSettings:
             raise ValueError(f"set_priors must be two shares or 'auto', got {self.set_priors!r}.")
         if not 0 < self.hold_out < 1:
             raise ValueError(f"hold_out must be above 0 and below 1, got {self.hold_out!r}; 0.2 holds a fifth out.")
+        for name in (*self.ids, self.images):
+            if name in RESULTS:
+                raise ValueError(f"the column {name!r} has the name of one that predict writes; call it otherwise.")
         for name in self.classifier:
             if name in SET_HERE or name not in inspect.signature(UUClassifier).parameters:
                 raise ValueError(f"[{OWN_TABLE}] {name} is no parameter to be set there; remove or correct it.")

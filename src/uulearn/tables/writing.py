@@ -36,6 +36,7 @@ TEXT_ROWS = 50_000
 REMEDIES = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EDQUOT: "free some space, or write elsewhere",
+    errno.EFBIG: "allow larger files (ulimit -f), or write elsewhere",
     errno.EACCES: "write to a folder of your own",
     errno.EPERM: "write to a folder of your own",
     errno.EROFS: "write to a folder of your own",
@@ -220,9 +221,28 @@ class TableWriter:
         except OSError as error:
             if self._sink is not None and self._sink.broken:
                 raise
-            remedy = REMEDIES.get(error.errno or 0, "check the path, or write elsewhere")
-            reason = in_one_line(error.strerror or error)
-            raise TableError(f"{self.name} cannot be written ({reason}); {remedy}.") from error
+            raise TableError(f"{cannot_be_written(self.name, error)}.") from error
+
+
+def cannot_be_written(name: str | Path, error: OSError) -> str:
+    """What the system refuses, with the remedy, as a sentence without its end.
+
+    >>> cannot_be_written("scored.csv", OSError(errno.ENOSPC, "No space left on device"))
+    'scored.csv cannot be written (No space left on device); free some space, or write elsewhere'
+    """
+    remedy = REMEDIES.get(error.errno or 0, "check the path, or write elsewhere")
+    return f"{name} cannot be written ({in_one_line(error.strerror or error)}); {remedy}"
+
+
+@contextmanager
+def explained(name: str | Path) -> Iterator[None]:
+    """Let what the system refuses while something is written be one sentence."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TableError(f"{cannot_be_written(name, error)}.") from error
 
 
 def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
-from uulearn.models import MLP, Linear
+from uulearn.models import MLP, Ensemble, Linear
 from uulearn.theory.checks import check_at_least
 
 Floats = NDArray[np.float64]
@@ -153,6 +153,11 @@ def _parts(classifier: FittedClassifier) -> tuple[nn.Module, float]:
     module = getattr(classifier, "model_", None)
     if not isinstance(module, nn.Module):
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
+    if isinstance(module, Ensemble):
+        raise ValueError(
+            f"Corollary 5 is about one network, and this classifier has {len(module.members)}; look at one of them, "
+            "classifier.member(0).model_.members[0], or fit with members=1."
+        )
     return module, float(classifier.input_scale)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,9 +18,10 @@ from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import TwoSets
-from uulearn.training.storage import load_tree, remove_leftovers, save_tree
+from uulearn.training.storage import load_tree, remove_leftovers, save_tree, write_atomically
 
 FILE_NAME = "checkpoint.safetensors"
+SEED_NAME = "seed.json"
 FORMAT = 1
 HASHED_VALUES = 2**20
 
@@ -40,10 +42,7 @@ class Checkpoint:
                 "numbers and tensors, or leave checkpoint_dir unset."
             ) from error
         except OSError as error:
-            raise CheckpointError(
-                f"the checkpoint {self.path} cannot be written ({error.strerror or error}); choose another "
-                "checkpoint_dir, or make this one writable with space left."
-            ) from error
+            raise _cannot_be_written(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
         """The stored state, None where there is none yet."""
@@ -83,10 +82,46 @@ class Checkpoint:
         return state
 
 
+def store_seed(folder: str | Path, seed: int) -> None:
+    """Note the seed of which several runs, with checkpoints in folders below this one, have theirs.
+
+    Where such runs are already, their note stays: they go on with the same seed, or are refused.
+    """
+    path = Path(folder) / SEED_NAME
+    if path.exists() and _any_below(path.parent):
+        return
+    try:
+        write_atomically(path, lambda temporary: temporary.write_text(json.dumps({"format": FORMAT, "seed": seed})))
+    except OSError as error:
+        raise _cannot_be_written(path, error) from error
+
+
 def stored_seed(folder: str | Path) -> int | None:
-    """The seed of the run that was checkpointed in the folder, None where there is none."""
+    """The seed of the run that was checkpointed in the folder, or of the runs below it, None where there is none."""
     state = Checkpoint(folder).read()
-    return None if state is None else int(state["seed"])
+    if state is not None:
+        return int(state["seed"])
+    path = Path(folder) / SEED_NAME
+    remove_leftovers(path.parent, path.name)
+    if not path.exists() or not _any_below(path.parent):
+        return None
+    try:
+        return int(json.loads(path.read_text())["seed"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or was not written by uulearn ({error}); delete its folder to train from the start."
+        ) from error
+
+
+def _any_below(folder: Path) -> bool:
+    return any(folder.rglob(FILE_NAME))
+
+
+def _cannot_be_written(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint {path} cannot be written ({error.strerror or error}); choose another checkpoint_dir, or make "
+        "this one writable with space left."
+    )
 
 
 def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk: UURisk) -> dict[str, str]:

@@ -27,7 +27,7 @@ from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
-from uulearn.training.rows import Rows, TwoSets
+from uulearn.training.rows import Rows, TwoSets, place_tables
 from uulearn.training.scoring import score_rows
 
 UNBIASED = get_method("unbiased")
@@ -73,7 +73,8 @@ class Trainer:
     ) -> None:
         self.device = torch.device(options.device)
         self.model = model.to(self.device)
-        self.data = data.place(self.device)
+        placed: dict[int, Rows] = {}
+        self.data = data.place(self.device, placed)
         # On CUDA convolutions run on tensor cores, which want the channels of a pixel side by side. A model must say
         # that it can be laid out like that: with a common flattening, x.view(len(x), -1), it could not.
         prefers = getattr(self.model, "prefers_channels_last", False)
@@ -82,8 +83,11 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.risk = risk
         self.options = options
-        self.validation = TwoSets.from_membership(*validation) if isinstance(validation, tuple) else validation
-        self.test = test
+        if isinstance(validation, tuple):
+            validation = TwoSets.from_membership(*validation)
+        # What is looked at every epoch is kept where the model is, too.
+        self.validation = None if validation is None else validation.place(self.device, placed)
+        self.test = None if test is None else (place_tables([test[0]], self.device)[0], test[1])
         self.callback = callback
         self.plan = BatchPlan(data.sizes, options.batch_size)
         self.history = History(labels_used=test is not None)
@@ -158,7 +162,7 @@ class Trainer:
             torch.backends.cudnn.benchmark = before
 
     def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
-        with ProgressBar(self.options.epochs, self.options.progress) as bar:
+        with ProgressBar(self.options.epochs, self.options.progress, done=len(self.history)) as bar:
             while self.history.stop_reason is None:
                 record = self._epoch(len(self.history) + 1)
                 bar.update(len(self.history), record)

@@ -7,7 +7,7 @@ into float32.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -216,17 +216,20 @@ class TwoSets:
         index = self.index[which]
         return self.rows[which] if index is None else PickedRows(self.rows[which], index)
 
-    def place(self, device: torch.device) -> TwoSets:
-        """The sets on the device if they fit beside the model, otherwise where they are."""
-        if device.type != "cuda" or any(_has_sparse(rows) for rows in self.rows):
+    def place(self, device: torch.device, placed: dict[int, Rows] | None = None) -> TwoSets:
+        """The sets on the device if they fit beside the model, otherwise where they are.
+
+        ``placed`` remembers, by identity, what became of each table, so that sets of one table move it once.
+        """
+        placed = {} if placed is None else placed
+        tables = {id(rows): rows for rows in self.rows if id(rows) not in placed}
+        placed |= zip(tables, place_tables(list(tables.values()), device), strict=True)
+        first, second = (placed[id(rows)] for rows in self.rows)
+        if (first, second) == self.rows:
             return self
-        tables = {id(rows): rows for rows in self.rows if rows.device != device}
-        free, _ = torch.cuda.mem_get_info(device)
-        if sum(rows.n_bytes for rows in tables.values()) > RESIDENT_SHARE * free:
-            return self
-        moved = {key: rows.to(device) for key, rows in tables.items() if isinstance(rows, DenseRows | JoinedRows)}
-        first, second = (moved.get(id(rows), rows) for rows in self.rows)
-        indices = [None if i is None else i.to(device) for i in self.index]
+        indices = [
+            None if i is None else i.to(rows.device) for rows, i in zip((first, second), self.index, strict=True)
+        ]
         return TwoSets((first, second), (indices[0], indices[1]))
 
     def batches(
@@ -242,6 +245,16 @@ class TwoSets:
     def _locate(self, which: int, positions: Tensor) -> Tensor:
         index = self.index[which]
         return positions if index is None else index[positions.to(index.device)]
+
+
+def place_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
+    """Tables on the device if all of them fit beside the model, otherwise where they are."""
+    if device.type != "cuda" or any(_has_sparse(rows) for rows in tables):
+        return list(tables)
+    free, _ = torch.cuda.mem_get_info(device)
+    if sum(rows.n_bytes for rows in tables if rows.device != device) > RESIDENT_SHARE * free:
+        return list(tables)
+    return [rows.to(device) if isinstance(rows, DenseRows | JoinedRows) else rows for rows in tables]
 
 
 def _has_sparse(rows: Rows) -> bool:

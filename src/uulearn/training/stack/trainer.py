@@ -247,7 +247,8 @@ class StackTrainer:
     def _train(self) -> None:
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.runs[0].seed)
-            with ProgressBar(self.options.epochs, self.options.progress) as bar, ThreadPoolExecutor(AHEAD) as pool:
+            progress = ProgressBar(self.options.epochs, self.options.progress, models=len(self.runs))
+            with progress as bar, ThreadPoolExecutor(AHEAD) as pool:
                 shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, AHEAD + 1))
                 for epoch in range(1, self.options.epochs + 1):
                     started = time.perf_counter()

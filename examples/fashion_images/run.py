@@ -1,0 +1,134 @@
+"""Two shops, boxes of photographs: warm clothes from light ones, with no photograph labelled. See --help."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from story import DataMissingError, Story, parser, run
+
+WARM, LIGHT = (2, 4), (0, 3, 6)
+"""Pullovers and coats; T-shirts, dresses and shirts."""
+FILES = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+NEW = 2000
+COLUMNS = 16
+SHEET = "contact_sheet.png"
+
+
+def load(folder: Path | None) -> Any:
+    """Fashion-MNIST from the data folder; nothing is downloaded."""
+    from uulearn.datasets import DatasetNotFoundError, load_images
+
+    try:
+        return load_images("fashion_mnist", data_dir=folder, download=False)
+    except DatasetNotFoundError:
+        place = folder or Path(os.environ.get("UULEARN_DATA") or "FOLDER")
+        raise DataMissingError(
+            f"Fashion-MNIST is not there; put {', '.join(FILES)} into {place / 'fashion-mnist'} and pass "
+            f"--data {place}, or let UULEARN_DATA name that folder."
+        ) from None
+
+
+def clothes(images: Any, labels: Any) -> tuple[Any, Any]:
+    """The images of the five kinds, and which of them are warm."""
+    import numpy as np
+
+    chosen = np.isin(labels, WARM + LIGHT)
+    return images[chosen], np.isin(labels[chosen], WARM).astype(int)
+
+
+def write_images(data: Any, work: Path) -> None:
+    """Two boxes of photographs as folders of PNG, new ones, and apart from them which of those are warm."""
+    import numpy as np
+
+    from uulearn.datasets import make_sets
+
+    images, warm = clothes(data.train_images, data.train_labels)
+    for name, box in zip(
+        ("north", "south"), make_sets(images, warm, (0.7, 0.2), (2000, 2000), random_state=0), strict=True
+    ):
+        save(box, work / name)
+    images, warm = clothes(data.test_images, data.test_labels)
+    chosen = np.random.default_rng(0).permutation(len(images))[:NEW]
+    names = save(images[chosen], work / "new")
+    with (work / "truth.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["path", "clothes"])
+        writer.writerows(
+            [f"new/{name}", "warm" if is_warm else "light"] for name, is_warm in zip(names, warm[chosen], strict=True)
+        )
+
+
+def save(images: Any, folder: Path) -> list[str]:
+    """Images as PNG files, numbered."""
+    from PIL import Image
+
+    folder.mkdir()
+    names = [f"{number:04d}.png" for number in range(len(images))]
+    for name, image in zip(names, images, strict=True):
+        Image.fromarray(image).save(folder / name)
+    return names
+
+
+def draw_sheet(work: Path, path: Path) -> None:
+    """The images that the model is surest of, least sure of, and surest of though wrong."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    import pandas as pd
+    from PIL import Image
+
+    scored = pd.read_csv(work / "scored.csv")
+    warm = (pd.read_csv(work / "truth.csv")["clothes"] == "warm").to_numpy()
+    order = scored["score"].sort_values().index
+    doubtful = scored["score"].abs().sort_values().index
+    wrong = (scored["class"].to_numpy() == 1) != warm
+    sure_but_wrong = scored["score"].abs()[wrong].sort_values(ascending=False).index
+    rows = {
+        "surest to be warm": order[::-1],
+        "surest to be light": order,
+        "least sure": doubtful,
+        "surest of the wrong ones\n(by the labels held back)": sure_but_wrong,
+    }
+    figure, axes = plt.subplots(len(rows), COLUMNS, figsize=(11, 3.6), dpi=110, squeeze=False)
+    figure.subplots_adjust(left=0.2, right=0.995, top=0.98, bottom=0.02, wspace=0.04, hspace=0.28)
+    for line, (title, chosen) in zip(axes, rows.items(), strict=True):
+        for place, axis in enumerate(line):
+            axis.set_axis_off()
+            if place < len(chosen):
+                row = scored.loc[chosen[place]]
+                with Image.open(work / "new" / row["path"]) as image:
+                    axis.imshow(image, cmap="gray_r", interpolation="nearest")
+                axis.set_title(f"{100 * row['probability']:.0f}%", fontsize=6, pad=1.5)
+        line[0].text(-0.25, 0.5, title, transform=line[0].transAxes, ha="right", va="center", fontsize=9)
+    figure.savefig(path, metadata={"Software": None})
+    plt.close(figure)
+
+
+def tell() -> None:
+    """The story."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--data", type=Path, help="folder that holds fashion-mnist/ (default: $UULEARN_DATA)")
+    options = arguments.parse_args()
+    data = load(options.data)
+    story = Story.begin(__file__, options)
+    write_images(data, story.work)
+    story.type(
+        "uulearn fit north south --set-priors 0.7 0.2 --target-prior 0.4 --model mlp --epochs 60 --out model", "fit"
+    )
+    story.type("uulearn predict model new --out scored.csv", "predict", head="scored.csv")
+    story.type("uulearn report model", "report")
+    evaluate = "uulearn evaluate model truth.csv --labels clothes --positive warm"
+    story.type(evaluate, "evaluate")
+    draw_sheet(story.work, (story.folder if options.write else story.work) / SHEET)
+    story.finish(json.loads(story.type(f"{evaluate} --json")), "Two shops", options.write)
+
+
+if __name__ == "__main__":
+    run(tell)

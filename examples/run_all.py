@@ -1,0 +1,56 @@
+"""Tell all stories anew and bring the pages that speak of them up to date: ``make examples``.
+
+Fashion-MNIST is looked for in the folder that UULEARN_DATA names; the survey of the third story is downloaded by pip.
+A story whose data is not there keeps the figures that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from story import FIGURES, fill_in, holds, percent, shown
+
+HERE = Path(__file__).resolve().parent
+STORIES = ("two_clinics", "fashion_images", "mixed_table")
+
+
+def summary(stories: Mapping[str, Mapping[str, Any]], prefix: str = "") -> str:
+    """A Markdown table with one line a story; addresses begin with the prefix."""
+    lines = [
+        "| story | rows | shares | accuracy, estimated without labels | by the labels held back | interval holds it |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, figures in stories.items():
+        mine, true = figures["estimate"]["accuracy"], figures["truth"]["accuracy"]
+        rows = " + ".join(f"{count:,}" for count in figures["rows"])
+        shares = " and ".join(f"{100 * share:g}%" for share in figures["set_priors"])
+        held = "yes" if holds(mine, true) else "**no**"
+        where = f"[{figures['title']}]({prefix}{name}/README.md)"
+        truth = f"{percent(true['value'])} of {figures['labelled']:,}"
+        lines.append(f"| {where} | {rows} | {shares} | {shown(mine)} | {truth} | {held} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the stories, then write the tables."""
+    failed = []
+    for name in STORIES:
+        print(f"--- {name}", flush=True)
+        if subprocess.run([sys.executable, str(HERE / name / "run.py"), "--write"]).returncode:
+            failed.append(name)
+    found = {name: json.loads((HERE / name / FIGURES).read_text(encoding="utf-8")) for name in STORIES}
+    fill_in(HERE / "README.md", {"summary": summary(found)})
+    page = HERE.parent / "docs" / "examples.md"
+    if page.exists():
+        fill_in(page, {"summary": summary(found, "../examples/")})
+    if failed:
+        raise SystemExit(f"not told anew: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""`uulearn` as a user types it, run in this process on two small files; shared by the tests of hardening."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+PRIORS = ("--set-priors", "0.8", "0.2")
+SMALL = (*PRIORS, "--epochs", "2", "--members", "1", "--no-sensitivity", "--model", "linear")
+PROGRESS = re.compile(r" *\d+\.\d s  .*")
+
+
+class Ended(NamedTuple):
+    """How a command ended; ``said`` are its lines on standard error, less those that tell how far it is."""
+
+    code: int
+    out: str
+    said: list[str]
+
+
+def run(*arguments, into=None):
+    """Run a command; any exception but the end of the program is a failure of the test."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["uulearn", *map(str, arguments)]
+    try:
+        with contextlib.redirect_stdout(into or out), contextlib.redirect_stderr(err):
+            code = ended()
+    finally:
+        sys.argv = before
+    return Ended(code, out.getvalue(), [line for line in err.getvalue().splitlines() if not PROGRESS.fullmatch(line)])
+
+
+def ended():
+    """The exit code of the command line."""
+    from uulearn.cli import main
+
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+    raise AssertionError("the command line ends in SystemExit")
+
+
+def assert_one_sentence(result, *parts):
+    """Refused: nothing on standard output, one sentence on standard error, with these parts."""
+    assert (result.code, result.out) == (2, ""), result
+    (sentence,) = result.said
+    assert sentence.startswith("error: ")
+    assert sentence.endswith(".")
+    for part in parts:
+        assert part in sentence
+
+
+def draw(n, share, seed):
+    """Rows of two numbers whose class shows in both."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < share
+    return np.round(rng.normal(size=(n, 2)) + 2 * y[:, None], 3)
+
+
+def write_files(folder, n=60):
+    """a.csv, b.csv and new.csv of numbers."""
+    for name, share, seed in (("a", 0.8, 0), ("b", 0.2, 1), ("new", 0.5, 2)):
+        text = "\n".join(",".join(map(str, row)) for row in draw(n, share, seed).tolist())
+        (folder / f"{name}.csv").write_text(f"age,dose\n{text}\n")
+    return folder
+
+
+def contents(folder):
+    """All files below a folder, hidden ones too, by name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def weights_of(model):
+    """The name of the file of weights, which tells their content."""
+    (path,) = model.glob("weights-*")
+    return path.name
