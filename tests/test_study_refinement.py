@@ -138,7 +138,7 @@ def test_a_quick_run_measures_every_round_in_both_ways(refined):
                 difference = way["estimates"][number][0] - way["estimates"][0][0]
                 assert way["gains"][f"{number}-0"][0] == pytest.approx(difference)
     assert any(len(pair["ways"]["pure"]["accuracy"]) == 3 for pair in found)
-    assert any(pair["ways"]["pure"]["gains"] != pair["ways"]["estimated"]["gains"] for pair in found)
+    assert any(pair["ways"]["pure"]["accuracy"] != pair["ways"]["estimated"]["accuracy"] for pair in found)
 
 
 def test_the_first_training_is_that_of_the_estimator(refined):
