@@ -401,3 +401,12 @@ def test_what_is_there_is_not_hidden_by_asking_for_less(reproduce, tmp_path):
     before = pages_in(tmp_path / "kept")
     assert reproduce(*arguments, "--trials", 1)[0] == 0
     assert pages_in(tmp_path / "kept") == before
+    assert reproduce(*arguments, "--trials", 4)[0] == 0
+    more = pages_in(tmp_path / "kept")
+    assert more != before
+    assert reproduce(*arguments)[0] == 0  # the usual number of trials, which are fewer
+    assert pages_in(tmp_path / "kept") == more
+    assert (
+        reproduce("table2", "--quick", "--dataset", "kmnist", "--epochs", 2, "--out", "kept", "--render-only")[0] == 0
+    )
+    assert pages_in(tmp_path / "kept")["table2.md"].count(b"over 4 trials") == 1

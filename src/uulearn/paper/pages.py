@@ -174,7 +174,7 @@ def _mixtures(rows: Collection[TableRow], find: Find) -> list[str]:
 
 
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
-    """The rows of the datasets asked for, and of others that the store has runs of, these with the usual trials."""
+    """The rows of the datasets asked for, and of others that the store has runs of, with every trial that is there."""
     usual = Request(epochs=request.epochs, quick=request.quick)
     shown = []
     for dataset in DATASETS:
@@ -185,10 +185,19 @@ def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
             more = len(rows[0].seeds) > len(asked[0].seeds) and any(
                 find(row.run("unbiased", len(asked[0].seeds))) for row in asked
             )
-            rows = rows if more else asked  # what is there already is not hidden
+            rows = rows if more else asked
+        rows = _with_all_trials(table, rows, replace(request if wanted else usual, datasets=[dataset]), find)
         if wanted or any(find(run) for row in rows for seed in row.seeds for run in row.trial(seed)):
             shown += rows
     return shown
+
+
+def _with_all_trials(table: str, rows: list[TableRow], request: Request, find: Find) -> list[TableRow]:
+    """The same rows with as many trials as the store has, if that is more."""
+    trials = len(rows[0].seeds)
+    while any(find(row.run("unbiased", trials)) for row in rows):
+        trials += 1
+    return rows if trials == len(rows[0].seeds) else table_rows(table, replace(request, trials=trials))
 
 
 def _write(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from uulearn.paper.reference import Spread
-from uulearn.paper.tables import Cell, Column, Row, Table
+from uulearn.paper.tables import LEAST_TRIALS, Cell, Column, Row, Table
 
 DIFFERS, NOT_FINITE, SPACE = "≠", "†", "\N{NO-BREAK SPACE}"
 QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop of accuracy, best epoch minus last"}
@@ -114,7 +114,11 @@ def explanation(table: Table) -> list[str]:
     """How to read the table, in sentences: only what occurs in it."""
     sentences = [f"Means (standard deviations) over {_trials(table)}, in percent, at the last epoch."]
     if any(cell.bold or (cell.paper and cell.paper.bold) for cell in table):
-        sentences.append("Bold: the best method and those not significantly worse (paired t-test, 5%).")
+        untested = any(cell.asked < LEAST_TRIALS for cell in table)
+        sentences.append(
+            "Bold: the best method and those not significantly worse (paired t-test, 5%)"
+            + (f"; rows with fewer than {LEAST_TRIALS} trials are not tested." if untested else ".")
+        )
     if any(cell.paper for cell in table):
         judged = len(table.judged)
         sentences.append(
