@@ -16,7 +16,7 @@ import signal
 import sys
 from pathlib import Path
 
-from commands import PROGRESS, SMALL, ended, run, weights_of
+from typed import PROGRESS, SMALL, ended, run, weights_of
 from uulearn.estimator.persistence import could_be_model
 from uulearn.tables.model import TableModel
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import write_files
+from typed import write_files
 
 HERE = Path(__file__).parent
 TRIALS = [

@@ -26,7 +26,7 @@ ETA = np.concatenate([[0.0, 1e-9, 1e-4], np.linspace(0.01, 0.99, 25), [1 - 1e-4,
 def problems(draw, most_sets=6):
     """Priors (0 and 1 among them), sizes and π of a problem whose priors differ clearly."""
     m = draw(st.integers(2, most_sets))
-    prior = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))
+    prior = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1).map(lambda share: round(share, 9)))
     theta = draw(st.lists(prior, min_size=m, max_size=m).filter(lambda values: np.ptp(values) > 0.05))
     sizes = draw(st.lists(st.integers(1, 1000), min_size=m, max_size=m))
     return theta, sizes, draw(st.floats(1e-3, 1 - 1e-3))
