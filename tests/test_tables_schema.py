@@ -414,7 +414,9 @@ def test_many_notes_of_one_kind_are_one():
         (range(0, 10_000, 100), range(10_000, 20_000, 100), True),
         (np.random.default_rng(0).permutation(200)[:100], range(200, 300), True),
         (np.random.default_rng(0).choice(10**9, 100, replace=False), range(10**9, 10**9 + 100), False),
-        (range(100), range(100), False),
+        (range(100), range(100), True),  # each file numbers its own rows
+        ([7, *range(99)], [7, *range(99)], False),
+        ([f"p{n:04x}" for n in range(100)], [f"p{n:04x}" for n in range(100)], True),
         (np.arange(100) + 0.5, np.arange(100, 200) + 0.5, False),
         ([f"p{n:04x}" for n in range(100)], [f"q{n:04x}" for n in range(100)], True),
         ([f"note {n}" for n in range(100)], [f"remark {n}" for n in range(100)], False),
