@@ -41,7 +41,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from common import FORMAT, PLAIN, RESULTS, machine, read_json, versions, write_json
+from common import FORMAT, LEAKY, RESULTS, machine, read_json, versions, write_json
 from uulearn import UUClassifier
 from uulearn.exceptions import UUWarning
 from uulearn.surrogate import SurrogateSetClassifier, set_posterior
@@ -177,9 +177,7 @@ class Shared:
     def uu(self) -> Any:
         """`UUClassifier` with its defaults."""
         scaler = StandardScaler().fit(np.concatenate(self.tables))
-        classifier = UUClassifier(
-            self.priors, self.pi, lr=1e-3, **PLAIN, device="cpu", progress=False, random_state=self.seed
-        )
+        classifier = UUClassifier(self.priors, self.pi, **LEAKY, device="cpu", progress=False, random_state=self.seed)
         classifier.fit_sets(*(scaler.transform(table) for table in self.tables))
         return make_pipeline(scaler, classifier)
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import uulearn
+from uulearn.estimator.settling import PLAIN
 from uulearn.training.precision import cpu_multiplies_bfloat16
 from uulearn.training.storage import write_atomically
 
@@ -29,10 +30,7 @@ TARGET_PRIOR = 0.5
 LR = 5e-5
 BATCH_SIZE = 3000
 N_FEATURES = 784
-PLAIN: dict[str, Any] = {
-    "method": "leaky_relu", "loss": "logistic", "l2": 0.0, "members": 1, "validation_fraction": 0.0, "keep": "last",
-    "patience": None, "calibrated": False,
-}  # fmt: skip
+LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
 """One model trained on all rows to the last epoch, whatever `UUClassifier` does by default."""
 
 Seconds = dict[str, list[float]]

@@ -24,8 +24,8 @@ import torch
 from baselines import MODELS, DataLoaderLoop, TightLoop, check_risk, skorch_net
 from common import (
     BATCH_SIZE,
+    LEAKY,
     LR,
-    PLAIN,
     SET_PRIORS,
     TARGET_PRIOR,
     Bar,
@@ -71,8 +71,7 @@ def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, t
         SET_PRIORS,
         TARGET_PRIOR,
         model=model,
-        lr=LR,
-        **PLAIN,
+        **LEAKY | {"lr": LR},
         precision=precision,
         epochs=1,
         device="cpu",

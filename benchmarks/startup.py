@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from common import (
-    PLAIN,
+    LEAKY,
     SET_PRIORS,
     TARGET_PRIOR,
     Bar,
@@ -65,7 +65,7 @@ def small_fit(way: str) -> dict[str, float]:
         from uulearn import UUClassifier
 
         started = time.perf_counter()
-        UUClassifier(SET_PRIORS, TARGET_PRIOR, lr=1e-3, **PLAIN, epochs=EPOCHS, device="cpu").fit_sets(first, second)
+        UUClassifier(SET_PRIORS, TARGET_PRIOR, **LEAKY, epochs=EPOCHS, device="cpu").fit_sets(first, second)
     else:
         from baselines import DataLoaderLoop, mlp
 

@@ -1,18 +1,9 @@
 """The settings of a single plain run, for tests that are about something else than the defaults."""
 
 from uulearn import UUClassifier
+from uulearn.estimator import settling
 
-PLAIN = {
-    "method": "leaky_relu",
-    "loss": "logistic",
-    "lr": 1e-3,
-    "l2": 0.0,
-    "validation_fraction": 0.0,
-    "keep": "last",
-    "patience": None,
-    "members": 1,
-    "calibrated": False,
-}
+PLAIN = settling.PLAIN | {"method": "leaky_relu"}
 """One model, trained on all rows for all epochs, and used as it is."""
 
 

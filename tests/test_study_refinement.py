@@ -90,7 +90,10 @@ def test_a_fit_that_fails_leaves_those_before_it(tmp_path):
 @pytest.mark.parametrize("module", [refinement, sensitivity, unknown_priors])
 def test_quick_runs_stay_out_of_the_results(module, monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "complete", lambda plan, fit, tell, path, minutes: asked.append((len(plan), path)))
+    for place in (module, resuming):
+        monkeypatch.setattr(
+            place, "complete", lambda plan, _fit, _tell, path, minutes: asked.append((len(plan), path)), raising=False
+        )
     monkeypatch.setattr(module, "page", lambda *_: "", raising=False)
     monkeypatch.setattr(Path, "write_text", lambda *_, **__: 0)
     module.main(["--quick"])

@@ -18,7 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from uulearn import UUClassifier
-from uulearn.estimator.settling import settle
+from uulearn.estimator.settling import PLAIN, settle
 from uulearn.exceptions import UUWarning
 from uulearn.paper.store import key, normalised
 from uulearn.surrogate import SurrogateSetClassifier
@@ -31,10 +31,9 @@ RISK, SUPERVISED, SURROGATE = "risk", "supervised", "surrogate"
 DEFAULT = "default"
 USUAL_SIZES = (1000, 1000)
 PAPER = ("biased", "unbiased", "abs", "relu", "leaky_relu")
-PLAIN: Parameters = {
-    "slope": -0.1, "loss": "logistic", "lr": 1e-3, "optimizer": "adam", "optimizer_params": None, "scheduler": None,
-    "weight_decay": 0.0, "l2": 0.0, "clip_norm": None, "ema": None, "validation_fraction": 0.0, "keep": "last",
-    "patience": None, "members": 1, "rounds": 0, "calibrated": False,
+AS_PRINTED: Parameters = PLAIN | {
+    "slope": -0.1, "optimizer": "adam", "optimizer_params": None, "scheduler": None, "weight_decay": 0.0,
+    "clip_norm": None, "ema": None, "rounds": 0,
 }  # fmt: skip
 """How the paper trains: all rows, the weights of the last epoch. Epochs and batch size are those of the default."""
 LOGISTIC = "logistic regression on sets"
@@ -127,7 +126,7 @@ def planned(
         found.append(Contender(DEFAULT, RISK, model, default))
         for method in PAPER:
             found.append(
-                Contender(method, RISK, model, default_parameters(model, {**PLAIN, **shared, "method": method}))
+                Contender(method, RISK, model, default_parameters(model, {**AS_PRINTED, **shared, "method": method}))
             )
         found.append(Contender(SUPERVISED, SUPERVISED, model, default))
     for changes in also:

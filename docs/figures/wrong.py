@@ -3,7 +3,7 @@
 ``python docs/figures/wrong.py docs/images`` draws the pictures and prints every number that the page states. Each
 ``measure_…`` function is an experiment of its own, which the tests repeat with smaller sizes. All rows are Gaussian, in
 every column with mean ``SHIFT`` for positive rows and ``-SHIFT`` for negative ones, so that the truth is known: with
-ten columns no classifier is better than 94.3%. Classifiers are single plain runs (`PLAIN`), in which what goes wrong is
+ten columns no classifier is better than 94.3%. Classifiers are single plain runs (`LEAKY`), in which what goes wrong is
 seen best; where the defaults of `UUClassifier` fare otherwise, they are measured beside them (`BY_DEFAULT`).
 """
 
@@ -29,6 +29,7 @@ from sklearn.preprocessing import scale
 
 from uulearn import UUClassifier, uu_coefficients
 from uulearn.datasets import make_sets
+from uulearn.estimator.settling import PLAIN
 from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
@@ -83,25 +84,15 @@ def together(X0: Table, X1: Table) -> tuple[Table, Sets]:
     return np.concatenate([X0, X1]), np.repeat([0, 1], [len(X0), len(X1)])
 
 
-PLAIN: dict[str, Any] = {
-    "method": "leaky_relu",
-    "loss": "logistic",
-    "lr": 1e-3,
-    "l2": 0.0,
-    "validation_fraction": 0.0,
-    "keep": "last",
-    "patience": None,
-    "members": 1,
-    "calibrated": False,
-}
+LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
 """One model, trained on all rows for all epochs, and used as it is."""
-BY_DEFAULT = {name: inspect.signature(UUClassifier).parameters[name].default for name in PLAIN}
+BY_DEFAULT = {name: inspect.signature(UUClassifier).parameters[name].default for name in LEAKY}
 """The same options as they are where nobody sets them."""
 
 
 def classifier(priors: Priors, seed: int = 0, **options: Any) -> UUClassifier:
     """A classifier for where half of the rows are positive, plain but for the options given."""
-    return UUClassifier(priors, TARGET, random_state=seed, progress=False, **PLAIN | options)
+    return UUClassifier(priors, TARGET, random_state=seed, progress=False, **LEAKY | options)
 
 
 def linear(**options: Any) -> dict[str, Any]:

@@ -18,6 +18,11 @@ from uulearn.training.rows import TwoSets
 AUTO = "auto"
 SETTLED = ("loss", "lr", "l2", "members", "validation_fraction", "keep", "patience", "calibrated")
 """Parameters that may be ``"auto"``, in the order in which they are settled: each may depend on those before it."""
+PLAIN: dict[str, Any] = {
+    "loss": "logistic", "lr": 1e-3, "l2": 0.0, "members": 1, "validation_fraction": 0.0, "keep": "last",
+    "patience": None, "calibrated": False,
+}  # fmt: skip
+"""The same for one model that is trained on all rows to the last epoch and used as it is, as in the paper."""
 MEMBERS = 5
 STACKABLE = ("linear", "mlp")
 """Models that are quick to train several times; others take their time."""
