@@ -157,3 +157,17 @@ def test_noise_around_one_is_no_reason_to_warn(use):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)
+
+
+def test_calibrated_decisions_are_looked_at_not_scores(monkeypatch):
+    """A line that calibration moves decides what is one-sided: here all scores are positive, half the decisions not."""
+    seen = []
+    monkeypatch.setattr("uulearn.estimator.guards.warn_if_one_sided", lambda scores, *_: seen.append(scores))
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 300)
+    X = rng.normal(size=(600, 2)) + 2 * (rng.random(600) < np.where(sets == 0, 0.8, 0.2))[:, None]
+    clf = plain_classifier((0.8, 0.2), model="linear", lr=0.1, epochs=30, validation_fraction=0.2, calibrated=True)
+    clf.fit(X, sets)
+    assert clf.scaling_.slope != 1
+    decided = np.sort(clf.decision_function(X))
+    assert np.isin(np.round(seen[0].numpy(), 4), np.round(decided, 4)).all()

@@ -193,6 +193,7 @@ def test_what_is_auto_is_settled_for_every_setting(data):
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
+        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope matters to method 'leaky_relu' alone"),
         ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
         ({"batch_size": [0]}, "batch_size must be a whole number of rows, both sets together, of at least 2, got 0"),
     ],

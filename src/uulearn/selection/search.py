@@ -144,9 +144,9 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, values in grid.items():
             if name not in known:
                 raise ValueError(f"param_grid cannot search {name!r}; it may hold {', '.join(sorted(known))}.")
-            if name == "slope" and "leaky_relu" not in (base.method, *grid.get("method", ())):
+            if name == "slope" and "leaky_relu" not in (tried := grid.get("method", [base.method])):
                 raise ValueError(
-                    f"slope matters to method 'leaky_relu' alone, got {base.method!r}; set it, or leave slope out."
+                    f"slope matters to method 'leaky_relu' alone, got {tried[0]!r}; set it, or leave slope out."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")
