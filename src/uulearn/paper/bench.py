@@ -87,7 +87,7 @@ class Bench:
             self.images.flatten(1),
             [self._stacked_run(configuration) for configuration in job.configurations],
             model=first["model"],
-            model_params=_model_params(first),
+            model_params=model_params(first),
             loss=first["loss"],
             options=self._options(first),
             test=(test_images.flatten(1), test_labels),
@@ -117,7 +117,7 @@ class Bench:
         table = DenseRows(self.images)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(first["seed"])
-            model = build_model(first["model"], self.task.row_shape, _model_params(first))
+            model = build_model(first["model"], self.task.row_shape, model_params(first))
         risk = UURisk(first["set_priors"], first["target_prior"], first["loss"], first["method"], _slope(first))
         validation = None
         if held_out is not None:
@@ -205,8 +205,10 @@ class Bench:
         return {
             "uulearn": __version__,
             "torch": torch.__version__,
+            "numpy": np.__version__,
             "python": platform.python_version(),
             "device": torch.cuda.get_device_name(self.device) if on_cuda else platform.machine(),
+            "cuda": str(torch.version.cuda) if on_cuda else "none",
             "capability": ".".join(map(str, torch.cuda.get_device_capability(self.device))) if on_cuda else "cpu",
         }
 
@@ -215,11 +217,13 @@ def _as_tensors(indices: tuple[Indices, Indices]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(indices[0]), torch.from_numpy(indices[1])
 
 
-def _model_params(configuration: Configuration) -> dict[str, Any] | None:
-    if configuration["model"] != "mlp":
+def model_params(configuration: Configuration) -> dict[str, Any] | None:
+    """How the model of a run is built."""
+    if configuration["model"] == "linear":
         return None
     initialiser = configuration.get("initialiser")
-    return {"momentum": KERAS_MOMENTUM} | ({"initialiser": initialiser} if initialiser else {})
+    momentum = {"momentum": configuration.get("norm_momentum", KERAS_MOMENTUM)}
+    return momentum | ({"initialiser": initialiser} if initialiser else {})
 
 
 def _slope(configuration: Configuration) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from uulearn.paper.experiments import FIXED_SLOPE
 from uulearn.paper.render import grid, signed
 from uulearn.paper.statistics import LEVEL, first_negative_epoch, paired_t_test, turning_epoch
 from uulearn.paper.tables import DATASET_NAMES, LEAST_TRIALS
@@ -26,7 +27,6 @@ Record = Mapping[str, Any]
 
 PLAIN, CORRECTED = ("biased", "unbiased"), ("abs", "relu", "leaky_relu")
 NAMES = {"biased": "UU-Biased", "unbiased": "UU-Unbiased", "abs": "UU-ABS", "relu": "UU-ReLU", "leaky_relu": "UU-LReLU"}
-FIXED_SLOPE = -0.1
 MODELS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
 
 
@@ -59,7 +59,7 @@ def cells_of(records: Iterable[Record]) -> list[Cell]:
     found: dict[tuple[Any, ...], dict[int, Sequence[float]]] = {}
     for record in with_fixed_slope(records):
         c = record["configuration"]
-        curve = [value for value in record["curves"]["test_accuracy"] if math.isfinite(value)]
+        curve = [100 * value for value in record["curves"]["test_accuracy"] if math.isfinite(value)]
         if curve:
             place = (c["dataset"], c["model"], tuple(c["set_priors"]), c["method"])
             found.setdefault(place, {})[c["seed"]] = curve
@@ -69,8 +69,8 @@ def cells_of(records: Iterable[Record]) -> list[Cell]:
             model,
             set_priors,
             method,
-            accuracy={seed: 100 * curve[-1] for seed, curve in trials.items()},
-            drop={seed: 100 * (max(curve) - curve[-1]) for seed, curve in trials.items()},
+            accuracy={seed: curve[-1] for seed, curve in trials.items()},
+            drop={seed: max(curve) - curve[-1] for seed, curve in trials.items()},
         )
         for (dataset, model, set_priors, method), trials in found.items()
     ]

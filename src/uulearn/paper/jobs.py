@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 TOGETHER = (
     "dataset", "model", "loss", "optimizer", "momentum", "batch_size", "epochs", "sizes", "held_out", "test_rows",
-    "sampling", "initialiser",
+    "sampling", "initialiser", "norm_momentum",
 )  # fmt: skip
 """What all runs of a stack must have in common."""
 SAME_SETS = ("set_priors", "seed")
