@@ -1,5 +1,6 @@
 """A run that is killed continues and ends, to the bit, as if it had not been."""
 
+import errno
 import functools
 import json
 import os
@@ -8,10 +9,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from plain import plain_classifier
@@ -359,3 +362,22 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
         write_atomically(path, fails)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [(f"I/O error: No space left on device (os error {errno.ENOSPC})", errno.ENOSPC), ("InvalidHeaderLength", None)],
+)
+def test_what_cannot_be_written_is_an_os_error_and_leaves_what_was_there(tmp_path, monkeypatch, said, number):
+    save_tree(tmp_path / "tree", {"a": torch.ones(2)})
+
+    def refuse(tensors, path, metadata):
+        Path(path).write_bytes(b"half")
+        raise SafetensorError(said)
+
+    monkeypatch.setattr("uulearn.training.storage.save_file", refuse)
+    with pytest.raises(OSError, match="No space left|InvalidHeaderLength") as caught:
+        save_tree(tmp_path / "tree", {"a": torch.zeros(2)})
+    assert caught.value.errno == number
+    assert load_tree(tmp_path / "tree")["a"].tolist() == [1, 1]
+    assert [path.name for path in tmp_path.iterdir()] == ["tree"]

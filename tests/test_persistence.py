@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -121,6 +122,19 @@ def test_an_older_uulearn_reads_what_has_nothing_attached(fitted, tmp_path):
     assert versions == [2, 1]
     assert len(list((tmp_path / "model").iterdir())) == 3
     assert persistence.read_attached(tmp_path / "model") == {}
+
+
+def test_a_directory_of_the_first_version_loads_and_means_what_it_meant():
+    """Written by the code of November 2026, before anything was "auto", members, calibration or attached files."""
+    folder = Path(__file__).parent / "fixtures" / "format_1"
+    expected = json.loads((folder / "expected.json").read_text())
+    clf = UUClassifier.load(folder)
+    rows = np.asarray(expected["rows"], dtype=np.float32)
+    np.testing.assert_allclose(clf.decision_function(rows), expected["scores"], rtol=1e-6)
+    np.testing.assert_allclose(clf.predict_proba(rows)[:, 1], expected["probabilities"], rtol=1e-6)
+    assert clf.get_params()["loss"] == "logistic"
+    assert (clf.members, clf.keep, clf.calibrated) == (1, "last", False)  # what was so before it could be chosen
+    assert len(clf.history_) == 5
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "pipeline", "facts", "model"])

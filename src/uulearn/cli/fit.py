@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -16,7 +15,6 @@ from textwrap import fill
 from typing import Any
 
 import typer
-from safetensors import SafetensorError
 
 from uulearn.cli.fit_progress import fit_progress
 from uulearn.estimator.persistence import MANIFEST, could_be_model
@@ -83,7 +81,7 @@ def _ended_in_a_sentence(out: Path, unfinished: Path, resumed: bool) -> Iterator
             said = f"the model had just been written to {out}"
         typer.echo(f"interrupted: {said}", err=True)
         raise typer.Exit(130) from None
-    except (OSError, SafetensorError, CheckpointError) as error:
+    except (OSError, CheckpointError) as error:
         refused = _refused_by_system(error)
         if refused is None or isinstance(refused, BrokenPipeError):
             raise
@@ -107,10 +105,8 @@ def _kept(unfinished: Path) -> str:
 
 
 def _refused_by_system(error: BaseException | None) -> OSError | None:
-    """What the system refused, at the bottom of an error; safetensors has it in words."""
+    """What the system refused, at the bottom of an error."""
     while error is not None and not isinstance(error, OSError):
-        if isinstance(error, SafetensorError) and (found := re.search(r"os error (\d+)", str(error))):
-            return OSError(int(found[1]), os.strerror(int(found[1])))
         error = error.__cause__
     return error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -60,10 +61,21 @@ def _sync_folder(folder: Path) -> None:
 
 
 def save_tree(path: Path, tree: Any) -> None:
-    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
+    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly.
+
+    Raises OSError where it cannot be written.
+    """
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
-    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata={"tree": text}))
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(tensors, temporary, metadata={"tree": text})
+        except SafetensorError as error:  # what the system refused, in words only
+            found = re.search(r"os error (\d+)", str(error))
+            raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
+
+    write_atomically(path, write)
 
 
 def load_tree(path: Path) -> Any:
