@@ -14,6 +14,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import torch
 import typer
 
 from uulearn.cli.fit_progress import fit_progress
@@ -23,6 +24,7 @@ from uulearn.tables.fitting import Fitted, fit_files
 from uulearn.tables.settings import FitSettings, read_settings
 from uulearn.tables.writing import cannot_be_written, explained
 from uulearn.training.progress import watch_training
+from uulearn.training.workers import FirstWorkerError, Workers, join_workers, started_by_torchrun
 
 WIDTH = 100
 CARD = "README.md"
@@ -43,8 +45,12 @@ def run_fit(
     ``given`` holds what the command line says; the configuration file gives the rest.
     """
     settings = _settings(given, config)
+    workers = join_workers("auto", _device(settings)) if started_by_torchrun() else None
     place = Path(os.path.realpath(out))  # a link stays one, and "." has a name
     unfinished = place.with_name(f".{place.name}.unfinished") if place.name else place
+    if workers is not None and not workers.first:
+        _help_to_fit(settings, unfinished, workers)
+        return
     _check_out(out, place, unfinished)
     if resume and not unfinished.is_dir():
         raise ValueError(f"there is no unfinished fit of {out} to go on with; leave --resume out.")
@@ -53,13 +59,28 @@ def run_fit(
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with _ended_in_a_sentence(out, unfinished, resume):
         with fit_progress(quiet=as_json) as progress, watch_training(progress):
-            fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=progress)
+            fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=progress, workers=workers)
         facts = fitted.model.facts
         facts["commands"] = _commands(out)
         save(fitted, place)
         shutil.rmtree(unfinished, ignore_errors=True)
     with explained(f"the model is in {out}, but standard output"):
         typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
+
+
+def _help_to_fit(settings: FitSettings, unfinished: Path, workers: Workers) -> None:
+    """One of several processes that train together, but not the one that reads, writes and talks."""
+    try:
+        fit_files(settings, checkpoint=unfinished, workers=workers)
+    except FirstWorkerError:  # it says itself what is wrong
+        raise typer.Exit(1) from None
+
+
+def _device(settings: FitSettings) -> str:
+    device = str(settings.classifier.get("device", "auto"))
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
 
 
 def save(fitted: Fitted, out: Path) -> None:

@@ -121,6 +121,10 @@ class UUClassifier(TrainableClassifier):
     checkpoint_dir, checkpoint_every
         Folder for a checkpoint every so many epochs. Calling `fit` again with the same arguments continues from it
         and ends where the unbroken run would have ended.
+    distributed : bool or "auto"
+        "auto" trains over all processes that torchrun has started, or that have joined a ``torch.distributed`` group,
+        and alone where there is one: each takes its share of every batch, and the result is that of one process with
+        the same batches. True insists on several. Every process calls `fit` with the same rows and arguments.
     progress : bool
         Whether to show a progress bar, on a terminal, when training takes long.
     random_state : int, RandomState or None
@@ -202,6 +206,7 @@ class UUClassifier(TrainableClassifier):
         calibrated: bool | str = "auto",
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int = 10,
+        distributed: bool | str = False,
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -237,6 +242,7 @@ class UUClassifier(TrainableClassifier):
         self.calibrated = calibrated
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
+        self.distributed = distributed
         self.progress = progress
         self.random_state = random_state
 

@@ -32,6 +32,7 @@ from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
+from uulearn.training.workers import Workers, heard_once, join_workers, own_device
 
 PURE = (1.0, 0.0)
 
@@ -63,6 +64,7 @@ class TrainableClassifier(TrainedClassifier):
     calibrated: Any
     rounds: int
     checkpoint_dir: str | Path | None
+    distributed: bool | str
     random_state: int | np.random.RandomState | None
 
     history_: Any
@@ -94,11 +96,24 @@ class TrainableClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None,
         callback: Callback | None,
     ) -> Self:
+        workers = join_workers(self.distributed, self._device)
+        with heard_once(workers):
+            return self._fit_with(workers, data, columns, validation_data, test_data, callback)
+
+    def _fit_with(
+        self,
+        workers: Workers | None,
+        data: TwoSets,
+        columns: Self,
+        validation_data: tuple[Any, Any] | None,
+        test_data: tuple[Any, Any] | None,
+        callback: Callback | None,
+    ) -> Self:
         inputs.check_set_sizes(data.sizes)
         held_out = validation_data is not None
         left_out = not held_out and (is_auto(self.members) or is_auto(self.validation_fraction))
         twin = self._settled(data.sizes, held_out, copies=left_out and mostly_copies(data))
-        work = twin._prepare(data, columns, validation_data, test_data, callback)
+        work = twin._prepare(workers, data, columns, validation_data, test_data, callback)
         try:
             if twin.members == 1:
                 twin._fit_one(work, columns)
@@ -121,6 +136,7 @@ class TrainableClassifier(TrainedClassifier):
 
     def _prepare(
         self,
+        workers: Workers | None,
         data: TwoSets,
         columns: Self,
         validation_data: tuple[Any, Any] | None,
@@ -132,7 +148,7 @@ class TrainableClassifier(TrainedClassifier):
         if given is not None:
             inputs.check_both_sets(given[1])
         test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
-        seed = self._choose_seed()
+        seed = self._choose_seed() if workers is None else workers.agree(self._choose_seed())
         validation = None if given is None else TwoSets.from_membership(*given)
         data, validation = self._hold_out(data, validation, seed)
         options = self._options(seed)
@@ -144,7 +160,7 @@ class TrainableClassifier(TrainedClassifier):
         guards.warn_if_indistinguishable(comparison)
         if test is not None:
             guards.warn_if_swapped(comparison, self._priors, *test)
-        if self.checkpoint_dir is not None and self.members > 1:
+        if self.checkpoint_dir is not None and self.members > 1 and (workers is None or workers.first):
             store_seed(self.checkpoint_dir, seed)  # of which the members' seeds are made
         return Work(data, validation, options, test, callback)
 
@@ -301,13 +317,19 @@ class TrainableClassifier(TrainedClassifier):
         self.scaling_ = None
         self.precision_ = str(dtype).removeprefix("torch.")
 
+    @property
+    def _device(self) -> str:
+        """The device of this process."""
+        if self.device == "auto":
+            return own_device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
+        return own_device(self.device)
+
     def _options(self, seed: int) -> TrainingOptions:
         own = self.get_params(deep=False)
         shared = {field.name: own[field.name] for field in dataclasses.fields(TrainingOptions) if field.name in own}
-        if self.device == "auto":
-            shared["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-        elif torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
+        shared["device"] = self._device
         # What is known by name asks nothing of the host in a step, so that a GPU need not wait for Python.
         known = all(isinstance(own[name], str) for name in ("model", "loss", "method", "optimizer"))
         plain = self.scheduler is None and not (self.optimizer_params or {}).get("dampening")

@@ -95,6 +95,7 @@ RULES: dict[str, Rule] = {
     "calibrated": Rule(_or_auto(_flag), "'auto', True or False", "isotonic"),
     "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
     "checkpoint_every": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
+    "distributed": Rule(_or_auto(_flag), "'auto', True or False", "ddp"),
     "progress": Rule(_flag, "True or False", "bar"),
     "random_state": Rule(
         lambda v: v is None or isinstance(v, np.random.RandomState) or (_whole(v) and 0 <= v < 2**63),

@@ -7,7 +7,7 @@ the scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -53,15 +53,21 @@ class RowWeights(NamedTuple):
     membership: Tensor
 
 
-def row_weights(sets: Tensor, coefficients: UUCoefficients, dtype: torch.dtype = torch.float32) -> RowWeights:
+def row_weights(
+    sets: Tensor,
+    coefficients: UUCoefficients,
+    dtype: torch.dtype = torch.float32,
+    counts: tuple[int, int] | None = None,
+) -> RowWeights:
     """Weights of every row of a batch with the given set memberships (0 or 1), shape (n,).
 
-    A bracket that lacks a set it needs cannot be estimated from this batch: its weights are all zero, so it and its
-    gradient vanish. A set whose coefficient is zero is not needed.
+    ``counts`` are the rows of each set in the whole batch, where these are a part of it. A bracket that lacks a set it
+    needs cannot be estimated from this batch: its weights are all zero, so it and its gradient vanish. A set whose
+    coefficient is zero is not needed.
     """
     a, b, c, d = coefficients
     in0, in1 = (sets == 0).to(dtype), (sets == 1).to(dtype)
-    n0, n1 = in0.sum(), in1.sum()
+    n0, n1 = (in0.sum(), in1.sum()) if counts is None else torch.tensor(counts, dtype=dtype, device=in0.device)
     mean0, mean1 = in0 / n0.clamp(min=1), in1 / n1.clamp(min=1)
     has0, has1 = (n0 > 0).to(dtype), (n1 > 0).to(dtype)
     known_positive = (has0 if a else 1.0) * (has1 if c else 1.0)
@@ -74,15 +80,31 @@ def row_weights(sets: Tensor, coefficients: UUCoefficients, dtype: torch.dtype =
     )
 
 
-def weighted_risk(scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method) -> UURiskParts:
-    """All parts of the risk from scores and row weights, both of shape (n,) and in float32 or wider."""
-    positive = _weighted_sum(weights.positive, scores, loss)
-    negative = _weighted_sum(weights.negative, -scores, loss)
-    unbiased = positive + negative
+def weighted_risk(
+    scores: Tensor,
+    weights: RowWeights,
+    loss: MarginLoss,
+    method: Method,
+    total: Callable[[Tensor], Tensor] | None = None,
+) -> UURiskParts:
+    """All parts of the risk from scores and row weights, both of shape (n,) and in float32 or wider.
+
+    ``total`` adds up what several workers have: from this worker's share of the brackets to the whole of them.
+    """
+    terms = [_weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)]
     if method.objective == "membership":
         side = torch.sign(weights.membership)
-        objective = _weighted_sum(weights.membership.abs(), side * scores, loss)
-        return UURiskParts(positive, negative, unbiased, unbiased, objective)
+        terms.append(_weighted_sum(weights.membership.abs(), side * scores, loss))
+    if total is not None:
+        terms = list(total(torch.stack(terms)).unbind())
+    return risk_of_terms(method, *terms)
+
+
+def risk_of_terms(method: Method, positive: Tensor, negative: Tensor, membership: Tensor | None = None) -> UURiskParts:
+    """All parts of the risk from its two brackets, and the loss of telling the sets apart where that is minimised."""
+    unbiased = positive + negative
+    if membership is not None:
+        return UURiskParts(positive, negative, unbiased, unbiased, membership)
     f1, f2 = method.corrections
     corrected = f1(positive) + f2(negative)
     return UURiskParts(positive, negative, unbiased, corrected, corrected)

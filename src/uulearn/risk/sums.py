@@ -22,7 +22,7 @@ from torch import Tensor
 
 from uulearn.risk.coefficients import UUCoefficients
 from uulearn.risk.corrections import Method
-from uulearn.risk.functional import UURiskParts, check_sets, flat_scores, flat_sets
+from uulearn.risk.functional import UURiskParts, check_sets, flat_scores, flat_sets, risk_of_terms
 from uulearn.risk.losses import MarginLoss
 
 N_SUMS = 6
@@ -68,13 +68,10 @@ def risk_of_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -> 
     plus0, minus0, plus1, minus1, n0, n1 = sums.unbind()
     positive = _bracket((a, plus0, n0), (-c, plus1, n1))
     negative = _bracket((d, minus1, n1), (-b, minus0, n0))
-    unbiased = positive + negative
-    if method.objective == "membership":
-        right, wrong = (plus0, minus1) if a + b > 0 else (plus1, minus0)
-        return UURiskParts(positive, negative, unbiased, unbiased, (right + wrong) / (n0 + n1).clamp(min=1))
-    f1, f2 = method.corrections
-    corrected = f1(positive) + f2(negative)
-    return UURiskParts(positive, negative, unbiased, corrected, corrected)
+    if method.objective != "membership":
+        return risk_of_terms(method, positive, negative)
+    right, wrong = (plus0, minus1) if a + b > 0 else (plus1, minus0)
+    return risk_of_terms(method, positive, negative, (right + wrong) / (n0 + n1).clamp(min=1))
 
 
 def _bracket(*terms: tuple[float, Tensor, Tensor]) -> Tensor:

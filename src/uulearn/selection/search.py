@@ -28,6 +28,7 @@ from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds
 from uulearn.training.holding import Positions
 from uulearn.training.stack.crossfit import Variant, can_be_stacked, cross_fit_stacked
+from uulearn.training.workers import join_workers
 
 FOLDS = 5
 PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
@@ -159,7 +160,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for classifier in tried:
             check_parameters(classifier.get_params(deep=False))
         base, *tried = (classifier._settled(data.sizes) for classifier in (base, *tried))
-        work = base._prepare(data, columns, None, None, None)
+        workers = join_workers(base.distributed, base._device)
+        work = base._prepare(workers, data, columns, None, None, None)
         few = work.data.sample(0, 2).to(work.options.device)
         for classifier in tried:
             build_augmentation(classifier.augment, few * classifier.input_scale)

@@ -27,12 +27,13 @@ from uulearn.tables.facts import finite, importance_facts, judged_facts, sensiti
 from uulearn.tables.giveaways import compare_sets_beyond_priors
 from uulearn.tables.images import ImageSchema
 from uulearn.tables.judging import both, judge_by_members, judge_by_split
-from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images
+from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images, read_once
 from uulearn.tables.model import TableModel
 from uulearn.tables.pipeline import feature_groups
 from uulearn.tables.schema import Schema
 from uulearn.tables.settings import AUTO, SET_HERE, FitSettings
 from uulearn.tables.storing import check_can_be_saved
+from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
 """Of each file at most so many rows estimate the priors."""
@@ -67,7 +68,12 @@ class Fitted:
 
 
 def fit_files(
-    settings: FitSettings, *, command: str = "", checkpoint: Path | None = None, tell: Tell = _tell_nobody
+    settings: FitSettings,
+    *,
+    command: str = "",
+    checkpoint: Path | None = None,
+    tell: Tell = _tell_nobody,
+    workers: Workers | None = None,
 ) -> Fitted:
     """Fit a classifier to two files.
 
@@ -81,18 +87,19 @@ def fit_files(
     tell : callable
         Told in a few words what is being done, and of how many models. How far each model is, is told to whoever
         watches the training (`uulearn.training.progress.watch_training`).
+    workers : Workers, optional
+        The processes that train together, each of which calls this. The first reads the files; the rows as numbers lie
+        in a temporary folder, which all must see, and each reads what it trains on.
     """
     check_can_be_saved()
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
-        tell("reading both files")
         known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
-        prepared = _prepare(settings, known)
-        _refuse_giveaways(prepared, settings)
         with tempfile.TemporaryDirectory(prefix="uulearn-") as folder:
-            tell("turning columns into numbers")
-            model, facts = _fit(settings, prepared, known, Path(folder), checkpoint, tell)
+            prepared, X = _read(settings, known, Path(folder), tell, workers)
+            with _few_threads(sum(rows.size for rows in X)):
+                model, facts = _fit_rows(settings, prepared, X, known, Path(folder), checkpoint, tell, workers)
     facts |= {
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "uulearn": __version__,
@@ -119,17 +126,19 @@ def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepar
     return prepare(*paths, known, drop=settings.drop, ids=settings.ids, only=settings.only, seed=settings.seed)
 
 
-def _fit(
-    settings: FitSettings,
-    prepared: Prepared,
-    known: tuple[float, float] | None,
-    folder: Path,
-    checkpoint: Path | None,
-    tell: Tell,
-) -> tuple[UUClassifier, dict[str, Any]]:
-    X = prepared.matrices(folder)
-    with _few_threads(sum(rows.size for rows in X)):
-        return _fit_rows(settings, prepared, X, known, folder, checkpoint, tell)
+def _read(
+    settings: FitSettings, known: tuple[float, float] | None, folder: Path, tell: Tell, workers: Workers | None
+) -> tuple[Prepared, tuple[Matrix, Matrix]]:
+    """Both files, understood, and their rows as numbers."""
+
+    def read() -> tuple[Prepared, tuple[Matrix, Matrix]]:
+        tell("reading both files")
+        prepared = _prepare(settings, known)
+        _refuse_giveaways(prepared, settings)
+        tell("turning columns into numbers")
+        return prepared, prepared.matrices(folder)
+
+    return read() if workers is None else read_once(read, folder, workers)
 
 
 def _fit_rows(
@@ -140,19 +149,22 @@ def _fit_rows(
     folder: Path,
     checkpoint: Path | None,
     tell: Tell,
+    workers: Workers | None,
 ) -> tuple[UUClassifier, dict[str, Any]]:
     estimate = None
     if known is None:
         tell("estimating the shares of positives")
         estimate = _estimate_priors(X, settings.seed)
         known = estimate.set_priors
-    classifier = _unfitted(settings, prepared, known, checkpoint)
+    classifier = _unfitted(settings, prepared, known, checkpoint).set_params(distributed=workers is not None)
     tell("training", classifier.members * trainings_at_most(classifier.rounds))
     began = time.perf_counter()
     crossed = classifier.members > 1 and not classifier.rounds  # refined, a row has been seen by way of its sorting
     judge = judge_by_members if crossed else judge_by_split
     judged = judge(classifier, X, settings.hold_out, settings.seed, folder)
     seconds = time.perf_counter() - began
+    if workers is not None:
+        seconds = workers.agree(seconds)  # on which it depends what is done next
     tell("judging")
     if judged.note:
         prepared.notes.append(judged.note)
@@ -183,7 +195,7 @@ def _fit_rows(
         "cross_fitted": crossed,
         "device": str(next(classifier.model_.parameters()).device),
     }
-    return classifier, facts
+    return classifier.set_params(distributed=False), facts
 
 
 @contextlib.contextmanager

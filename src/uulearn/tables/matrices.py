@@ -10,8 +10,8 @@ import errno
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from uulearn.tables.schema import Schema, typed
 from uulearn.tables.survey import Survey
 from uulearn.training import DenseRows
 from uulearn.training.holding import Positions, choose_held_out, digests_of
+from uulearn.training.workers import Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,12 @@ class Source:
     def name(self) -> str:
         """For messages."""
         return Path(self.path).name
+
+    def closed(self) -> Source:
+        """Its name and what is known of it, without its rows."""
+        twin = Source(self.path, self.images)
+        twin.rows, twin.notes, twin._kept = self.rows, self.notes, None
+        return twin
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """The rows, chunk by chunk."""
@@ -167,6 +174,30 @@ def prepare_images(
             raise TableError(f"{source.name} holds {source.rows} images; each source needs two at least.")
     told = [f"{source.name}: {note}" for source in sources for note in source.notes] + notes
     return Prepared(sources, schema, None, [], told, (sources[0].rows, sources[1].rows), {})
+
+
+def read_once(
+    read: Callable[[], tuple[Prepared, tuple[Matrix, Matrix]]], folder: Path, workers: Workers
+) -> tuple[Prepared, tuple[Matrix, Matrix]]:
+    """What ``read`` gives in the first worker, for all of them: the matrices as files in its folder, opened by each."""
+
+    def written() -> tuple[Prepared, list[Path]]:
+        prepared, matrices = read()
+        paths = [folder / f"{which}.npy" for which in (0, 1)]
+        for path, rows in zip(paths, matrices, strict=True):
+            np.save(path, rows)
+        # The files themselves are of no use to the others, who see what is known about them.
+        return replace(prepared, sources=(prepared.sources[0].closed(), prepared.sources[1].closed())), paths
+
+    prepared, paths = workers.by_first(written)
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        raise TableError(
+            f"{missing}, which the first worker has written, is not to be seen from here; name a folder in TMPDIR that "
+            "all workers share."
+        )
+    first, second = (np.load(path, mmap_mode="c") for path in paths)  # a change would be private
+    return prepared, (first, second)
 
 
 def as_numbers(frame: pd.DataFrame, schema: Schema | ImageSchema, pipeline: Any, folder: Path, name: str) -> Matrix:

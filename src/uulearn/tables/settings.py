@@ -18,7 +18,7 @@ OWN_TABLE = "classifier"
 HELD_OUT = 0.2
 RESULTS = ("score", "probability", "class")
 """Columns that predict writes."""
-SET_HERE = ("set_priors", "target_prior", "random_state", "checkpoint_dir")
+SET_HERE = ("set_priors", "target_prior", "random_state", "checkpoint_dir", "distributed")
 """Parameters of the classifier that the fit sets itself."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -29,10 +29,17 @@ class BatchPlan:
     (20, (1500, 1500))
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
+
+    One of several workers takes its part of every batch, and all of them the whole:
+
+    >>> [BatchPlan((7, 3), 4, worker, 2).counts(2) for worker in (0, 1)]
+    [(1, 1), (2, 0)]
     """
 
     sizes: tuple[int, int]
     batch_size: int
+    worker: int = 0
+    workers: int = 1
 
     @property
     def n_batches(self) -> int:
@@ -45,16 +52,37 @@ class BatchPlan:
         return sum(math.ceil(size / self.n_batches) for size in self.sizes)
 
     def bounds(self, batch: int) -> tuple[slice, slice]:
-        """Slices of the two shuffled sets that form the given batch."""
+        """Slices of the two shuffled sets that form the given batch, or this worker's part of it."""
+        first, second = self._whole(batch)
+        # From opposite ends, so that of few rows no worker is without any that can have one.
+        return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
+
+    def counts(self, batch: int) -> tuple[int, int]:
+        """Number of rows of each set in the given batch, or in this worker's part of it."""
+        first, second = self.bounds(batch)
+        return first.stop - first.start, second.stop - second.start
+
+    def whole_counts(self, batch: int) -> tuple[int, int]:
+        """Number of rows of each set in the given batch, whoever holds them."""
+        first, second = self._whole(batch)
+        return first.stop - first.start, second.stop - second.start
+
+    def check_workers(self) -> None:
+        """Refuse batches in which a worker would have nothing to do."""
+        kinds = {self.whole_counts(batch): batch for batch in range(self.n_batches)} if self.workers > 1 else {}
+        for batch in kinds.values():
+            everyone = (replace(self, worker=worker) for worker in range(self.workers))
+            if not all(sum(each.counts(batch)) for each in everyone):
+                raise ValueError(
+                    f"a batch of {sum(self.whole_counts(batch))} rows leaves some of {self.workers} workers without "
+                    "any; raise batch_size, or start fewer workers."
+                )
+
+    def _whole(self, batch: int) -> tuple[slice, slice]:
         first, second = (
             slice(batch * size // self.n_batches, (batch + 1) * size // self.n_batches) for size in self.sizes
         )
         return first, second
-
-    def counts(self, batch: int) -> tuple[int, int]:
-        """Number of rows of each set in the given batch."""
-        first, second = self.bounds(batch)
-        return first.stop - first.start, second.stop - second.start
 
     def shuffles(self, seed: int, epoch: int) -> tuple[Tensor, Tensor]:
         """Independent permutations of both sets; a function of the seed and the epoch alone."""
@@ -72,3 +100,8 @@ class BatchPlan:
                 UnevenSetsWarning,
                 stacklevel=5,
             )
+
+
+def _part(whole: slice, worker: int, workers: int) -> slice:
+    n = whole.stop - whole.start
+    return slice(whole.start + worker * n // workers, whole.start + (worker + 1) * n // workers)

@@ -126,7 +126,7 @@ def _cannot_be_written(path: Path, error: OSError) -> CheckpointError:
 
 def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk: UURisk) -> dict[str, str]:
     """What must agree for a run to be continued; the number of epochs may grow."""
-    free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph"}
+    free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
     described = {
         field.name: _describe(getattr(options, field.name))
         for field in dataclasses.fields(options)

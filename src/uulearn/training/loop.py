@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from uulearn.exceptions import NonFiniteRiskError
+from uulearn.exceptions import CheckpointError, NonFiniteRiskError
+from uulearn.models.normalisation import synchronised
 from uulearn.risk import LOSSES, UURisk, UURiskParts
 from uulearn.risk.corrections import get_method
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
@@ -27,8 +28,9 @@ from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
-from uulearn.training.rows import Rows, TwoSets, place_tables
+from uulearn.training.rows import PickedRows, Rows, TwoSets, place_tables
 from uulearn.training.scoring import score_rows
+from uulearn.training.workers import join_workers
 
 UNBIASED = get_method("unbiased")
 CALLBACK_STOP = "the callback asked to stop"
@@ -72,7 +74,10 @@ class Trainer:
         callback: Callback | None = None,
     ) -> None:
         self.device = torch.device(options.device)
+        self.workers = join_workers(options.distributed, self.device)
         self.model = model.to(self.device)
+        if self.workers is not None:
+            self.workers.copy_weights(self.model)
         placed: dict[int, Rows] = {}
         self.data = data.place(self.device, placed)
         # On CUDA convolutions run on tensor cores, which want the channels of a pixel side by side. A model must say
@@ -89,7 +94,9 @@ class Trainer:
         self.validation = None if validation is None else validation.place(self.device, placed)
         self.test = None if test is None else (place_tables([test[0]], self.device)[0], test[1])
         self.callback = callback
-        self.plan = BatchPlan(data.sizes, options.batch_size)
+        place = (0, 1) if self.workers is None else (self.workers.rank, self.workers.count)
+        self.plan = BatchPlan(data.sizes, options.batch_size, *place)
+        self.plan.check_workers()
         self.history = History(labels_used=test is not None)
         self.dtype = resolve_precision(
             options.precision,
@@ -107,10 +114,10 @@ class Trainer:
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
         self.kernels = kernel_parameters(self.model) if options.l2 else []
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
-        graphed = options.graph and self.device.type == "cuda"
+        graphed = options.graph and self.device.type == "cuda" and self.workers is None
         self._captured = Captured(self._update_static, self.device, self._protect) if graphed else None
         self._static: dict[int, tuple[Tensor, RowWeights]] = {}
-        self._weights: dict[tuple[int, int], RowWeights] = {}
+        self._weights: dict[tuple[tuple[int, int], tuple[int, int]], RowWeights] = {}
         self._good: list[dict[str, Any]] = []
         self.best = follow_epochs(options, validation is not None)
         self._best_weights: dict[str, Any] | None = None
@@ -123,16 +130,12 @@ class Trainer:
     def run(self) -> History:
         """Train to the last epoch, from a checkpoint of this run if there is one."""
         self.plan.warn_if_grown()
-        checkpoint = Checkpoint(self.options.checkpoint_dir) if self.options.checkpoint_dir else None
-        identity = fingerprint(self.options, self.model, self.data, self.risk) if checkpoint else {}
+        checkpoint, identity = self._checkpoint()
+        seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
         try:
-            with _own_randomness(self.options.seed, self.device), self._fastest_convolutions():
-                if checkpoint:
-                    state = checkpoint.resume(identity, self.options.epochs)
-                    if state is not None:
-                        self._restore(state)
-                    else:  # a folder or a state that cannot be written is found out now, not after hours
-                        checkpoint.write(self._state(identity))
+            with _own_randomness(seed, self.device), self._fastest_convolutions(), self._joint_statistics():
+                if self.options.checkpoint_dir:
+                    self._resume(checkpoint, identity)
                 self._epochs(checkpoint, identity)
         except NonFiniteRiskError:
             raise
@@ -148,6 +151,34 @@ class Trainer:
                 self._captured.clear()
         return self.history
 
+    def _checkpoint(self) -> tuple[Checkpoint | None, dict[str, str]]:
+        """Where to write, and what this run is known by; of several workers the first alone writes."""
+        if not self.options.checkpoint_dir or (self.workers is not None and not self.workers.first):
+            return None, {}
+        identity = fingerprint(self.options, self.model, self.data, self.risk)
+        return Checkpoint(self.options.checkpoint_dir), identity
+
+    def _resume(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
+        """Go on where a stored run stopped, if there is one; every worker hears of it, and of what is wrong with it."""
+        state, refused = None, None
+        try:
+            state = None if checkpoint is None else checkpoint.resume(identity, self.options.epochs)
+            if checkpoint is not None and state is None:
+                checkpoint.write(self._state(identity))  # what cannot be written is found out now, not after hours
+        except CheckpointError as error:
+            refused = error
+        if self.workers is not None:
+            state, refused = self.workers.agree((state, refused))
+        if refused is not None:
+            raise refused
+        if state is not None:
+            self._restore(state)
+            if self.workers is not None and not self.workers.first:
+                torch.manual_seed(self.workers.seed(self.options.seed, len(self.history)))
+
+    def _joint_statistics(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext() if self.workers is None else synchronised(self.model)
+
     @contextlib.contextmanager
     def _fastest_convolutions(self) -> Iterator[None]:
         """With ``compile``, let cuDNN time its algorithms and take the fastest; the caller's setting is restored.
@@ -162,12 +193,13 @@ class Trainer:
             torch.backends.cudnn.benchmark = before
 
     def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
-        with ProgressBar(self.options.epochs, self.options.progress, done=len(self.history)) as bar:
+        first = self.workers is None or self.workers.first
+        with ProgressBar(self.options.epochs, self.options.progress and first, done=len(self.history)) as bar:
             while self.history.stop_reason is None:
                 record = self._epoch(len(self.history) + 1)
                 bar.update(len(self.history), record)
                 self.model.eval()
-                if self.callback and self.callback(record, self.final_model):
+                if self._asked_to_stop(record):
                     self.history.stop_reason = CALLBACK_STOP
                 elif len(self.history) == self.options.epochs:
                     self.history.stop_reason = self._all_done()
@@ -177,6 +209,14 @@ class Trainer:
                 if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
                     checkpoint.write(self._state(identity))
 
+    def _asked_to_stop(self, record: dict[str, Any]) -> bool:
+        """Call the callback, in the first of several workers, whose answer holds for all."""
+        if self.callback is None:
+            return False
+        if self.workers is None:
+            return bool(self.callback(record, self.final_model))
+        return bool(self.workers.agree(self.workers.first and bool(self.callback(record, self.final_model))))
+
     # ------------------------------------------------------------------------------------------ one epoch, one step
 
     def _epoch(self, epoch: int) -> dict[str, Any]:
@@ -185,23 +225,27 @@ class Trainer:
         self.model.train()
         figures: list[Tensor] = []
         rows: list[int] = []
-        shuffles = self.plan.shuffles(self.options.seed, epoch)
-        for x, counts in self.data.batches(self.plan, shuffles, self.device, self.rows_dtype):
+        batches = self.data.epoch(self.plan, self.options.seed, epoch, self.device, self.rows_dtype)
+        for number, (x, counts) in enumerate(batches):
             if self.options.input_scale != 1.0:
                 x.mul_(self.options.input_scale)
             if self.augment is not None:
                 x = self.augment(x)
             x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
-            parts, scores = self.step(x, self._batch_weights(counts))
-            figures.append(self._figures(parts, scores, self._batch_weights(counts)))
-            rows.append(sum(counts))
+            whole = self.plan.whole_counts(number)
+            weights = self._batch_weights(counts, whole)
+            parts, scores = self.step(x, weights)
+            figures.append(self._figures(parts, scores, weights))
+            rows.append(sum(whole))
             # On the CPU a look is free; elsewhere it would stall the queue, so one look an epoch has to do.
             if self.device.type == "cpu" and not math.isfinite(parts.objective.item()):
                 break
-        record = self._record(epoch, torch.stack(figures), torch.tensor(rows))
+        record = self._record(epoch, self._of_all(torch.stack(figures)), torch.tensor(rows))
         self._check_finite(record)
         record |= self._evaluate()
         record["seconds"] = time.perf_counter() - started
+        if self.workers is not None:
+            record = self.workers.agree(record)
         self.history.epochs.append(record)
         self._consider(record)
         self._end_epoch(record)
@@ -233,8 +277,11 @@ class Trainer:
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
                 scores = self._forward(x)
             scores = flat_scores(scores)
-            parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method)
+            total = None if self.workers is None else self.workers.total
+            parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method, total)
             parts.objective.backward()  # type: ignore[no-untyped-call]
+            if self.workers is not None:
+                self.workers.average_gradients(self.model.parameters())
             self._regularize()
             taken.append((UURiskParts(*(part.detach() for part in parts)), scores.detach()))
             return parts.objective
@@ -285,11 +332,11 @@ class Trainer:
         else:
             self.scheduler.step()
 
-    def _batch_weights(self, counts: tuple[int, int]) -> RowWeights:
-        if counts not in self._weights:
+    def _batch_weights(self, counts: tuple[int, int], whole: tuple[int, int]) -> RowWeights:
+        if (counts, whole) not in self._weights:
             sets = torch.cat([torch.zeros(counts[0]), torch.ones(counts[1])]).to(self.device)
-            self._weights[counts] = row_weights(sets, self.risk.coefficients)
-        return self._weights[counts]
+            self._weights[counts, whole] = row_weights(sets, self.risk.coefficients, counts=whole)
+        return self._weights[counts, whole]
 
     # ----------------------------------------------------------------------------------------------- what is recorded
 
@@ -297,6 +344,12 @@ class Trainer:
     def _figures(self, parts: UURiskParts, scores: Tensor, weights: RowWeights) -> Tensor:
         zero_one = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
         return torch.stack((parts.positive, parts.negative, parts.corrected, parts.objective, zero_one))
+
+    def _of_all(self, figures: Tensor) -> Tensor:
+        """Figures of the whole batches: each worker knows the zero-one risk of its own rows only."""
+        if self.workers is not None:
+            figures[:, -1] = self.workers.total(figures[:, -1].contiguous())
+        return figures
 
     def _record(self, epoch: int, figures: Tensor, rows: Tensor) -> dict[str, Any]:
         figures = figures.cpu().double()
@@ -337,7 +390,12 @@ class Trainer:
         return row_weights(torch.repeat_interleave(torch.arange(2), torch.tensor(sizes)), self.risk.coefficients)
 
     def _score(self, rows: Rows) -> Tensor:
-        return score_rows(self.final_model, rows, device=self.device, dtype=self.dtype, scale=self.options.input_scale)
+        own = rows
+        if self.workers is not None:
+            mine = self.workers.share(rows.n_rows)
+            own = PickedRows(rows, torch.arange(mine.start, mine.stop))
+        scores = score_rows(self.final_model, own, device=self.device, dtype=self.dtype, scale=self.options.input_scale)
+        return scores if self.workers is None else self.workers.gather(scores, rows.n_rows, self.device)
 
     # ------------------------------------------------------------------------------------- surviving what goes wrong
 

@@ -56,6 +56,7 @@ class TrainingOptions:
     patience: int | None = None
     checkpoint_dir: str | Path | None = None
     checkpoint_every: int = 10
+    distributed: bool | str = False
     progress: bool = True
 
 

@@ -242,6 +242,12 @@ class TwoSets:
         """The batches of one epoch, rows of set 0 first, in the given floating-point type."""
         return BatchStream(self, plan, shuffles, device, dtype)
 
+    def epoch(
+        self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> BatchStream:
+        """The batches of an epoch, shuffled as the seed says."""
+        return self.batches(plan, plan.shuffles(seed, epoch), device, dtype)
+
     def _locate(self, which: int, positions: Tensor) -> Tensor:
         index = self.index[which]
         return positions if index is None else index[positions.to(index.device)]

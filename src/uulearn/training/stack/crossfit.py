@@ -20,16 +20,18 @@ from uulearn.training.rows import DenseRows, JoinedRows, Rows, TwoSets
 from uulearn.training.stack.checks import UNSUPPORTED
 from uulearn.training.stack.runs import Run
 from uulearn.training.stack.trainer import StackTrainer
+from uulearn.training.workers import join_workers
 
 MOST_RUNS = 150
 """Of a stack on CUDA."""
 
 
 def can_be_stacked(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
-    """Can a stack train these models on these rows?"""
+    """Can a stack train these models on these rows? Several workers train one model at a time."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
-    return named and plain and all(map(_is_dense, data.rows)) and len(data.row_shape) == 1
+    alone = join_workers(options.distributed, options.device) is None
+    return named and plain and alone and all(map(_is_dense, data.rows)) and len(data.row_shape) == 1
 
 
 @dataclass(frozen=True)
