@@ -32,6 +32,7 @@ from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
+from uulearn.training.randomness import own_randomness
 from uulearn.training.workers import Workers, heard_once, join_workers, own_device
 
 PURE = (1.0, 0.0)
@@ -98,30 +99,19 @@ class TrainableClassifier(TrainedClassifier):
     ) -> Self:
         workers = join_workers(self.distributed, self._device)
         with heard_once(workers):
-            return self._fit_with(workers, data, columns, validation_data, test_data, callback)
-
-    def _fit_with(
-        self,
-        workers: Workers | None,
-        data: TwoSets,
-        columns: Self,
-        validation_data: tuple[Any, Any] | None,
-        test_data: tuple[Any, Any] | None,
-        callback: Callback | None,
-    ) -> Self:
-        inputs.check_set_sizes(data.sizes)
-        held_out = validation_data is not None
-        left_out = not held_out and (is_auto(self.members) or is_auto(self.validation_fraction))
-        twin = self._settled(data.sizes, held_out, copies=left_out and mostly_copies(data))
-        work = twin._prepare(workers, data, columns, validation_data, test_data, callback)
-        try:
-            if twin.members == 1:
-                twin._fit_one(work, columns)
-            else:
-                twin._fit_members(work, columns)
-        finally:
-            self._take_over(twin)
-        return self._looked_at(work.data)
+            inputs.check_set_sizes(data.sizes)
+            held_out = validation_data is not None
+            left_out = not held_out and (is_auto(self.members) or is_auto(self.validation_fraction))
+            twin = self._settled(data.sizes, held_out, copies=left_out and mostly_copies(data))
+            work = twin._prepare(workers, data, columns, validation_data, test_data, callback)
+            try:
+                if twin.members == 1:
+                    twin._fit_one(work, columns)
+                else:
+                    twin._fit_members(work, columns)
+            finally:
+                self._take_over(twin)
+            return self._looked_at(work.data)
 
     def _take_over(self, twin: Self) -> None:
         """Become what the twin has learned, if it got so far."""
@@ -167,8 +157,10 @@ class TrainableClassifier(TrainedClassifier):
     def _looked_at(self, data: TwoSets) -> Self:
         """A last look at what was trained."""
         some = torch.cat([data.sample(which, 500) for which in (0, 1)])
-        decisions = torch.from_numpy(self._decisions(self._scores(DenseRows(some)).numpy()))
-        guards.warn_if_one_sided(decisions, data.sizes, self._priors)
+        decisions = self._decisions(self._scores(DenseRows(some)).numpy())
+        guards.warn_if_one_sided(
+            decisions, data.sizes, self._priors, self.target_prior, log_odds=self.scaling_ is not None
+        )
         return self
 
     @property
@@ -209,8 +201,7 @@ class TrainableClassifier(TrainedClassifier):
         return data, None
 
     def _build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with own_randomness(seed):
             return build_model(self.model, row_shape, self.model_params)
 
     def _fit_one(self, work: Work, columns: Self) -> None:

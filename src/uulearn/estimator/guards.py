@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from uulearn.calibration import shift_log_odds
 from uulearn.exceptions import (
     IndistinguishableSetsWarning,
     OneSidedPredictionsWarning,
@@ -81,7 +82,7 @@ def compare_sets(data: TwoSets, seed: int) -> SetComparison:
 def _by_means(data: TwoSets) -> SetComparison:
     """Every column weighted by the difference of its means over its variance; two passes in small chunks."""
     n_columns = max(1, math.prod(data.row_shape))
-    positions = [torch.linspace(0, size - 1, min(size, MOST_ROWS)).long() for size in data.sizes]
+    positions = [torch.linspace(0, size - 1, min(size, MOST_ROWS), dtype=torch.float64).long() for size in data.sizes]
     step = max(2, CHUNK_VALUES // n_columns)
 
     def chunks(which: int, fold: int) -> list[Tensor]:
@@ -157,7 +158,7 @@ def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], 
     """Warn when labelled rows say that the set declared richer in positives is the poorer one."""
     if not comparison.distinguishable or labels.min() == labels.max():
         return
-    chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLED_ROWS)).long()
+    chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLED_ROWS), dtype=torch.float64).long()
     toward_set1 = comparison.toward_set1(TwoSets((rows, rows)).take(0, chosen))
     richer = int(set_priors[1] > set_priors[0])
     toward_richer = toward_set1 if richer == 1 else -toward_set1
@@ -174,15 +175,23 @@ def warn_if_swapped(comparison: SetComparison, set_priors: tuple[float, float], 
         )
 
 
-def warn_if_one_sided(scores: Tensor, sizes: tuple[int, int], set_priors: tuple[float, float]) -> None:
-    """Warn when all rows are predicted alike although, by the priors, a tenth of them at least is of each class."""
+def warn_if_one_sided(
+    decisions: NDArray[Any], sizes: tuple[int, int], set_priors: tuple[float, float], pi: float, *, log_odds: bool
+) -> None:
+    """Warn when all rows are predicted alike although, by the priors, a tenth of them at least is of each class.
+
+    What is decided for where a share π is positive says little about rows of which another share is: log-odds are moved
+    there, and other decisions looked at only where π is not extreme.
+    """
     share = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
-    positive = scores > 0
-    if 0.1 <= share <= 0.9 and bool((positive == positive[0]).all()):
+    if not 0.1 <= share <= 0.9 or not (log_odds or 0.1 <= pi <= 0.9):
+        return
+    positive = (shift_log_odds(decisions, pi, share) if log_odds else decisions) > 0
+    if (positive == positive[0]).all():
         side = "positive" if positive[0] else "negative"
         warnings.warn(
-            f"the trained model predicts {side} for all of {len(scores):,} training rows, though about {share:.0%} are "
-            "positive; scale the columns, lower lr, train longer, and see that the model ends without an activation.",
+            f"the trained model predicts {side} for all of {len(decisions):,} training rows, though about {share:.0%} "
+            "are positive; scale the columns, lower lr, train longer, and let the model end without an activation.",
             OneSidedPredictionsWarning,
             stacklevel=5,
         )

@@ -32,6 +32,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     set_priors: Sequence[float] | None
     target_prior: float
+    cross_fitted_: Judgement | None
     method: MethodLike
     slope: float
     loss: str | LossFunction
@@ -103,6 +104,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         membership = inputs.read_sets(sets, rows.n_rows)
         inputs.check_both_sets(membership)
         self.scaling_ = self._scaled(self._scores(rows), membership.numpy())
+        self.cross_fitted_ = None  # which was of other decisions
         return self
 
     def _scaled(self, scores: Tensor, sets: NDArray[np.int64]) -> Scaling:
@@ -151,6 +153,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = Scaling(scaling.slope, float(intercept), moved.target_prior)
+        moved.cross_fitted_ = None  # which was for where another share is positive
         return moved
 
     # ------------------------------------------------------------------------------------------------------- judging

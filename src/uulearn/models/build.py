@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
@@ -37,7 +38,7 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
     if isinstance(model, nn.Module):
         if params:
             raise ValueError("model_params has no use when model is an instance; pass its class or a factory instead.")
-        return copy.deepcopy(model)
+        return _with_shapes(copy.deepcopy(model), row_shape)
     if isinstance(model, str):
         if model not in MODELS:
             names = ", ".join(map(repr, MODELS))
@@ -57,7 +58,21 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
         raise ValueError(f"model {name} cannot be built with {params}: {error}; correct model_params.") from error
     if not isinstance(built, nn.Module):
         raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
-    return built
+    return _with_shapes(built, row_shape)
+
+
+def _with_shapes(model: nn.Module, row_shape: tuple[int, ...]) -> nn.Module:
+    """Give lazy layers their shapes, by a look at two rows of zeros."""
+    if any(is_lazy(p) for p in (*model.parameters(), *model.buffers())):
+        try:
+            with torch.no_grad():
+                model.eval()(torch.zeros(2, *row_shape))
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"the model cannot take rows of shape {row_shape}: {error}; change the model or reshape X."
+            ) from error
+        model.train()
+    return model
 
 
 def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
@@ -75,8 +90,6 @@ def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
 
 def check_scores(model: nn.Module, x: Tensor) -> None:
     """One look at the scores of a few rows, before any work, tells a model that does not fit the data.
-
-    It also gives lazy layers their shapes.
 
     Examples
     --------

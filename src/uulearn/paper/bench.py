@@ -24,6 +24,7 @@ from uulearn.paper.sampling import Indices, hold_out, shortened_sets
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import DEFAULT_SLOPE
 from uulearn.training import DenseRows, History, Trainer, TrainingOptions, TwoSets
+from uulearn.training.randomness import own_randomness
 from uulearn.training.stack import Run, StackTrainer
 
 KERAS_MOMENTUM = 0.01
@@ -115,8 +116,7 @@ class Bench:
         first = job.first
         rows, held_out = self._rows(first)
         table = DenseRows(self.images)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(first["seed"])
+        with own_randomness(first["seed"]):
             model = build_model(first["model"], self.task.row_shape, model_params(first))
         risk = UURisk(first["set_priors"], first["target_prior"], first["loss"], first["method"], _slope(first))
         validation = None

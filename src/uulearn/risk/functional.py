@@ -191,8 +191,8 @@ def pn_risk(
         raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
     is_positive = (labels.reshape(-1) == 1).to(scores.dtype)
     is_negative = 1 - is_positive
-    positive = pi * (is_positive * margin_loss(scores)).sum() / is_positive.sum().clamp(min=1)
-    negative = (1 - pi) * (is_negative * margin_loss(-scores)).sum() / is_negative.sum().clamp(min=1)
+    positive = pi * _weighted_sum(is_positive, scores, margin_loss) / is_positive.sum().clamp(min=1)
+    negative = (1 - pi) * _weighted_sum(is_negative, -scores, margin_loss) / is_negative.sum().clamp(min=1)
     return PNRiskParts(positive, negative, positive + negative)
 
 

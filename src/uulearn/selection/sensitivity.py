@@ -429,7 +429,8 @@ def _judged(results: dict[Assumption, _Scored | str], study: _Study) -> list[Sen
         )
     trained_on, _ = _both(baseline.rows, study.kept)
     sizes = (len(study.kept[0]), len(study.kept[1]))
-    guards.warn_if_one_sided(torch.from_numpy(trained_on), sizes, guess.set_priors)
+    calibrated = bool(study.classifier.calibrated)
+    guards.warn_if_one_sided(trained_on, sizes, guess.set_priors, guess.target_prior, log_odds=calibrated)
     found = {assumption: scored for assumption, scored in results.items() if not isinstance(scored, str)}
     return [_row(assumption, scored, guess, baseline, study) for assumption, scored in found.items()]
 

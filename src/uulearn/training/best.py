@@ -32,7 +32,7 @@ class BestEpoch:
         self.epoch: int | None = None
         self.value = math.inf
         self.seen = 0
-        self._window: deque[float] = deque(maxlen=smoothing)
+        self._window: deque[float] = deque(maxlen=int(smoothing))
 
     def update(self, figure: float) -> bool:
         """Take in the figure of the next epoch; is it the best so far?"""

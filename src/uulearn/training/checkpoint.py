@@ -7,10 +7,13 @@ import functools
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -148,19 +151,46 @@ def _chunks(data: TwoSets, which: int) -> Iterator[Tensor]:
         yield data.take(which, positions)
 
 
-def _describe(value: Any) -> str:
-    """Values as they print; functions by name and code, so that two lambdas are two."""
+def _describe(value: Any, inside: tuple[int, ...] = ()) -> str:
+    """Values as they print, in any process alike.
+
+    Functions are known by name, code, defaults and what they close over, objects by their class and attributes, so that
+    two lambdas are two, and so are two calls of one factory.
+    """
+    if id(value) in inside:
+        return "itself"
+    describe = functools.partial(_describe, inside=(*inside, id(value)))
+    if isinstance(value, Tensor | np.ndarray):
+        return f"{type(value).__name__} {_digest([torch.as_tensor(value)])}"
     if isinstance(value, functools.partial):
-        return f"partial({_describe(value.func)}, {_describe(value.args)}, {_describe(value.keywords)})"
+        return f"partial({describe(value.func)}, {describe(value.args)}, {describe(value.keywords)})"
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(_describe, value))})"
+        return f"({', '.join(map(describe, value))})"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_describe(item)}' for key, item in value.items())}}}"
-    if callable(value):
-        code = getattr(value, "__code__", None)
-        body = "" if code is None else f" {_digest([code.co_code.hex() + repr(code.co_names) + repr(code.co_consts)])}"
-        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}{body}"
-    return repr(value)
+        return f"{{{', '.join(f'{key}: {describe(item)}' for key, item in value.items())}}}"
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        cells = [_contents(cell) for cell in getattr(value, "__closure__", None) or ()]
+        more = (cells, getattr(value, "__defaults__", None), getattr(value, "__kwdefaults__", None))
+        return f"{value.__module__}.{value.__qualname__} {_digest([_code(code), describe(more)])}"
+    if isinstance(value, type) or (callable(value) and not hasattr(value, "__dict__")):
+        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if hasattr(value, "__dict__"):
+        kind = type(value)
+        return f"{kind.__module__}.{kind.__qualname__} {_digest([describe(vars(value))])}"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _code(code: CodeType) -> str:
+    constants = (_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
+    return f"{code.co_code.hex()} {code.co_names} ({', '.join(constants)})"
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is in it yet
+        return None
 
 
 def _digest(parts: Iterable[Tensor | str]) -> str:

@@ -69,7 +69,8 @@ class History:
         epochs = []
         for position, record in enumerate(longest):
             running = [member[position] for member in members if len(member) > position]
-            means = {name: fmean(float(other[name]) for other in running) for name in record if name != "epoch"}
+            names = dict.fromkeys(name for other in running for name in other if name != "epoch")
+            means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
             epochs.append({"epoch": record["epoch"], **means})
         reasons = list(dict.fromkeys(member.stop_reason for member in members if member.stop_reason))
         return cls(

@@ -28,6 +28,7 @@ from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
+from uulearn.training.randomness import own_randomness, seed_generators
 from uulearn.training.rows import PickedRows, Rows, TwoSets, place_tables
 from uulearn.training.scoring import score_rows
 from uulearn.training.workers import join_workers
@@ -133,7 +134,7 @@ class Trainer:
         checkpoint, identity = self._checkpoint()
         seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
         try:
-            with _own_randomness(seed, self.device), self._fastest_convolutions(), self._joint_statistics():
+            with own_randomness(seed, self.device), self._fastest_convolutions(), self._joint_statistics():
                 if self.options.checkpoint_dir:
                     self._resume(checkpoint, identity)
                 self._epochs(checkpoint, identity)
@@ -174,7 +175,7 @@ class Trainer:
         if state is not None:
             self._restore(state)
             if self.workers is not None and not self.workers.first:
-                torch.manual_seed(self.workers.seed(self.options.seed, len(self.history)))
+                seed_generators(self.workers.seed(self.options.seed, len(self.history)), self.device)
 
     def _joint_statistics(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.workers is None else synchronised(self.model)
@@ -461,11 +462,3 @@ class Trainer:
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None:
             torch.cuda.set_rng_state(state["random_cuda"], self.device)
-
-
-@contextlib.contextmanager
-def _own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Dropout and the like draw from a generator seeded for this run; the caller's random state is left alone."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield

@@ -192,7 +192,7 @@ class TwoSets:
     def sample(self, which: int, n: int) -> Tensor:
         """Up to ``n`` evenly spaced rows of one set, as float32 on the CPU."""
         size = self.sizes[which]
-        return self.take(which, torch.linspace(0, size - 1, min(n, size)).long())
+        return self.take(which, torch.linspace(0, size - 1, min(n, size), dtype=torch.float64).long())
 
     def pick(self, positions0: Any, positions1: Any) -> TwoSets:
         """The rows of each set at the given positions; nothing is copied."""

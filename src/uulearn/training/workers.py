@@ -147,7 +147,9 @@ def own_device(device: str) -> str:
 @contextmanager
 def heard_once(workers: Workers | None) -> Iterator[None]:
     """Warnings are given by the first worker alone."""
+    if workers is None or workers.first:
+        yield
+        return
     with warnings.catch_warnings():
-        if workers is not None and not workers.first:
-            warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")
         yield

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from uulearn.models import build_model
 from uulearn.training.options import TrainingOptions
+from uulearn.training.randomness import own_randomness
 from uulearn.training.stack.runs import Run
 
 UNSUPPORTED = {
@@ -25,8 +25,7 @@ def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, 
     """The model that a run of this seed begins with, alone or in a stack."""
     if name not in ("linear", "mlp"):
         raise ValueError(f"a stack holds models 'linear' or 'mlp', got {name!r}; train others one by one with Trainer.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with own_randomness(seed):
         return build_model(name, (n_features,), params)
 
 

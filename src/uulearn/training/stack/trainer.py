@@ -24,6 +24,7 @@ from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
+from uulearn.training.randomness import own_randomness
 from uulearn.training.stack.checks import check_options, check_runs, check_table, initial_model
 from uulearn.training.stack.kept import KeptWeights
 from uulearn.training.stack.network import DenseStack
@@ -245,8 +246,7 @@ class StackTrainer:
         return self._in_given_order(self.histories)
 
     def _train(self) -> None:
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(self.runs[0].seed)
+        with own_randomness(self.runs[0].seed, self.device):
             progress = ProgressBar(self.options.epochs, self.options.progress, models=len(self.runs))
             with progress as bar, ThreadPoolExecutor(AHEAD) as pool:
                 shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, AHEAD + 1))
