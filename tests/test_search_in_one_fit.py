@@ -1,21 +1,30 @@
 """UUClassifierCV: settings compared without labels, as stacks where it can be."""
 
+import dataclasses
+import math
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils import estimator_checks, get_tags
 from torch import nn
 
 from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.estimator import fitting
 from uulearn.estimator.settling import SETTLED
-from uulearn.exceptions import NonFiniteRiskError
+from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError, UUWarning
 from uulearn.metrics import uu_accuracy
 from uulearn.selection import UUClassifierCV
 from uulearn.selection import search as module
 from uulearn.selection.search import SLOPES, default_grid
+from uulearn.training import History
 from uulearn.training.checkpoint import SEED_NAME
+from uulearn.training.crossfit import CrossFit
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +129,230 @@ def test_models_of_ones_own_are_trained_one_by_one(data, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [SEED_NAME, "setting-0", "setting-1"]
 
 
-def test_a_setting_that_breaks_is_named(data):
+# ----------------------------------------------------------------------------------------- settings that cannot be used
+
+
+def wild(model, **changes):
+    """A base that a large learning rate throws out of the floats; "linear" is stacked, `Own` is not."""
+    settings = {"model": model, "model_params": None, "loss": "squared", "optimizer": "sgd", "calibrated": True}
+    return base(**settings | {"ema": None, "batch_size": 3000} | changes)
+
+
+both_ways = pytest.mark.parametrize("model", ["linear", Own])
+
+
+@both_ways
+@pytest.mark.parametrize("rate", [1e20, 3e38])
+def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     X0, X1, *_ = data
-    own = base(model=Own, model_params=None, optimizer="sgd", method="unbiased")
-    with pytest.raises(NonFiniteRiskError) as caught:
-        UUClassifierCV(own, {"lr": [1e-3, 1e38]}).fit_sets(X0, X1)
-    assert caught.value.__notes__ == ["This happened with lr=1e+38; take it out of param_grid."]
+    with pytest.raises(NonFiniteRiskError):
+        wild(model, lr=rate).fit_sets(X0, X1)
+    with pytest.warns(FailedSettingWarning) as heard:
+        search = UUClassifierCV(wild(model), {"lr": [rate, 1e-7, 0.1]}).fit_sets(X0, X1)
+    assert search.best_params_ == {"lr": 0.1}
+    assert all("not finite" not in one.stop_reason for one in search.best_estimator_.history_.members)
+    failed, slow, good = search.candidates_
+    assert [one.rank for one in search.candidates_] == [3, 2, 1]
+    assert "finite in epoch 2" in failed.failure
+    assert ":" not in failed.failure  # the figures of one epoch of one fold tell nothing
+    assert slow.failure is None is good.failure
+    figures = dataclasses.asdict(failed.judgement)
+    assert figures.pop("sizes") == (300, 240)
+    assert figures.pop("labels_used") is False
+    assert all(math.isnan(one["value"]) and math.isnan(one["standard_error"]) for one in figures.values())
+    assert math.isnan(failed.gap.value)
+    assert good.gap.value == 0 < slow.gap.value
+    (warning,) = heard
+    assert str(warning.message) == (
+        f"1 of 3 settings could not be used and will not be chosen: lr={rate!r} ({failed.failure})."
+    )
+    assert warning.filename == __file__
+    assert issubclass(warning.category, UUWarning)
+    lines = search.summary().splitlines()
+    assert lines[1].endswith("lr=0.1  (the best)")
+    assert lines[3] == f"     nan  lr={rate!r}  ({failed.failure})"
+
+
+@both_ways
+def test_where_every_setting_diverges_it_is_an_error(data, model):
+    X0, X1, *_ = data
+    search = UUClassifierCV(wild(model), {"lr": [1e20, 1e21, 1e22, 1e23, 1e24]})
+    with pytest.raises(
+        NonFiniteRiskError, match=r"^no setting can be used: lr=1e\+20 \(.*finite in epoch 2\); .*"
+    ) as caught:
+        search.fit_sets(X0, X1)
+    assert "lr=1e+22 (" in str(caught.value)
+    assert "); and 2 more; lower lr, scale the columns, or" in str(caught.value)
+    assert "lr=1e+23" not in str(caught.value)
+    assert not hasattr(search, "best_estimator_")
+    with pytest.raises(NonFiniteRiskError, match="no setting can be used: the only setting "):
+        UUClassifierCV(wild(model, lr=1e20), {}).fit_sets(X0, X1)
+
+
+@both_ways
+def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
+    """The risk was finite before it, and there is none after it."""
+    X0, X1, *_ = data
+    with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of rows .* are not finite\)\."):
+        search = UUClassifierCV(wild(model, epochs=1, keep="last"), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
+    assert search.best_params_ == {"lr": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("scale", "score", "reason", "finite"),
+    [
+        (2.0, 1.0, "all 3 epochs done", True),
+        (2.0, 1.0, None, True),
+        (math.inf, 0.0, "all 3 epochs done", False),  # finite scores whose mean is not
+        (2.0, math.nan, "all 3 epochs done", False),
+        (2.0, 1.0, "the risk was not finite in epoch 3", False),
+    ],
+)
+def test_what_is_taken_as_diverged(scale, score, reason, finite):
+    histories = [History(stop_reason="all 3 epochs done"), History(stop_reason=reason)]
+    scores = (torch.ones(3), torch.tensor([1.0, score]))
+    fitted = CrossFit([nn.Identity(), nn.Identity()], histories, [1.0, scale], scores, torch.float32)
+    assert (module._if_finite(fitted) is fitted) == finite
+
+
+class Silent(Own):
+    """The same score for every row."""
+
+    def forward(self, x):
+        return self.layer(torch.zeros_like(x))
+
+
+def test_scores_that_say_nothing_cannot_be_calibrated(data):
+    X0, X1, *_ = data
+    search = UUClassifierCV(wild(Own, lr=0.1), {"model": [Silent, Own], "model_params": [{"bias": 1.0}]})
+    with pytest.warns(
+        FailedSettingWarning, match=r"Silent.* \(all scores are 1, so that they say nothing about the class\)\.$"
+    ):
+        search.fit_sets(X0, X1)
+    assert search.best_params_["model"] is Own
+    assert [one.rank for one in search.candidates_] == [2, 1]
+    with pytest.raises(ValueError, match="no setting can be used: lr=0.001 .all scores are 1"):
+        UUClassifierCV(wild(Silent, model_params={"bias": 1.0}), {"lr": [1e-3]}).fit_sets(X0, X1)
+    mixed = UUClassifierCV(wild(Silent, model_params={"bias": 1.0}), {"lr": [1e-3, 1e38]})
+    with pytest.raises(NonFiniteRiskError, match="no setting can be used: lr=0.001 .all scores are 1"):
+        mixed.fit_sets(X0, X1)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_of_several_workers_one_warns(data, monkeypatch, first):
+    monkeypatch.setattr(module, "join_workers", lambda *_: SimpleNamespace(first=first, agree=lambda value: value))
+    search = UUClassifierCV(wild("linear"), {"lr": [1e20, 0.1]})
+    if first:
+        with pytest.warns(FailedSettingWarning):
+            search.fit_sets(*data[:2])
+    else:
+        search.fit_sets(*data[:2])
+    assert search.best_params_ == {"lr": 0.1}
+
+
+# ----------------------------------------------------------------------------------------------------- what is compared
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Sets of unlike sizes: what tells them apart, cut at 0, is far from what the log-odds of the classes decide."""
+    rng = np.random.default_rng(1)
+    y = [rng.random(n) < prior for n, prior in ((600, 0.8), (3000, 0.3))]
+    return [rng.normal(size=(len(own), 4)) + 0.6 * (2 * own[:, None] - 1) for own in y]
+
+
+@both_ways
+def test_settings_are_judged_by_the_decisions_of_the_classifier(uneven, model):
+    settings = {"model": model, "model_params": None, "loss": "logistic", "epochs": 15, "batch_size": 1200, "lr": 0.05}
+    own = base(**settings, keep="last")
+    grid = {"calibrated": [True, False], "method": ["biased", "abs"]}
+    search = UUClassifierCV(own, grid).fit_sets(*uneven)
+    best = next(one for one in search.candidates_ if one.rank == 1)
+    assert best.judgement == search.best_estimator_.cross_fitted_
+    assert search.best_estimator_.calibrated
+    assert f"{best.judgement.accuracy}" in search.summary()
+    for one in search.candidates_:
+        alone = clone(own).set_params(**one.params).fit_sets(*uneven)
+        assert one.judgement.accuracy.value == pytest.approx(alone.cross_fitted_.accuracy.value, abs=2e-3)
+        assert one.gap.value == pytest.approx(best.judgement.accuracy.value - one.judgement.accuracy.value)
+    scaled, _, raw, _ = (one.judgement for one in search.candidates_)  # of method "biased"
+    assert scaled.accuracy.value > raw.accuracy.value + 0.15
+    assert scaled.auc.value == pytest.approx(raw.auc.value, abs=1e-6)  # the line rises
+
+
+def test_a_setting_that_is_not_calibrated_is_judged_by_its_scores(data):
+    search = UUClassifierCV(base(), GRID).fit_sets(*data[:2])
+    best = next(one for one in search.candidates_ if one.rank == 1)
+    assert search.best_estimator_.scaling_ is None
+    assert best.judgement == search.best_estimator_.cross_fitted_
+
+
+# --------------------------------------------------------------------------------------------------------- scikit-learn
+
+
+def test_tags_are_those_of_the_estimator():
+    search = UUClassifierCV(base())
+    assert get_tags(search) == get_tags(base())
+    assert get_tags(search).input_tags.sparse
+    assert not get_tags(search).classifier_tags.multi_class
+    assert get_tags(UUClassifierCV(Own(2))).estimator_type == "classifier"  # refused by fit, with a sentence
+
+
+@pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")  # some checks fit on noise
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_classifiers_train,
+        estimator_checks.check_estimators_unfitted,
+        estimator_checks.check_estimator_sparse_tag,
+        estimator_checks.check_n_features_in,
+        estimator_checks.check_dict_unchanged,
+    ],
+)
+def test_checks_of_scikit_learn(check):
+    """With set_priors = (0, 1) the checks' labels serve as sets."""
+    own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, members=2, random_state=0, progress=False)
+    check("UUClassifierCV", UUClassifierCV(own, {"lr": [0.2, 1e-6]}))
+
+
+def test_columns_are_those_of_the_best_estimator(data):
+    X0, X1, X, _ = data
+    search = UUClassifierCV(base(epochs=1), {"lr": [0.01]})
+    assert not any(hasattr(search, name) for name in ("n_features_in_", "feature_names_in_", "classes_"))
+    names = ["age", "weight", "height", "dose"]
+    search.fit_sets(*(pd.DataFrame(part, columns=names) for part in (X0, X1)))
+    assert search.feature_names_in_.tolist() == names
+    assert search.n_features_in_ == 4
+    with pytest.raises(ValueError, match="feature names should match"):
+        search.predict(pd.DataFrame(X, columns=[*"abcd"]))
+    search.fit_sets(X0[:, :3], X1[:, :3])
+    assert not hasattr(search, "feature_names_in_")
+    assert search.n_features_in_ == 3
+    search.fit_sets(sparse.csr_matrix(X0), sparse.csr_matrix(X1))
+    assert search.n_features_in_ == 4
+
+
+@pytest.mark.parametrize("step", ["_fit_members", "_looked_at"])
+def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, step):
+    X0, X1, *_ = data
+    search = UUClassifierCV(base(epochs=2), {"lr": [0.01]}).fit_sets(X0, X1)
+    before = dict(vars(search))
+    search.set_params(param_grid={"lr": [0.02, 0.03]})
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(UUClassifier, step, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit_sets(X0[:, :2], X1[:, :2])
+    now = dict(vars(search))
+    assert before.pop("param_grid") != now.pop("param_grid")
+    assert now.keys() == before.keys()
+    assert all(now[name] is value for name, value in before.items())
+    assert search.n_features_in_ == 4
+
+
+# ----------------------------------------------------------------------------------------------------- what is searched
 
 
 def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monkeypatch):

@@ -45,6 +45,14 @@ class BeyondPriorsWarning(UUWarning):
     """The two sets differ in more than their shares of positives, so that estimates from them cannot be trusted."""
 
 
+class FailedSettingWarning(UUWarning):
+    """Settings of a search cannot be used, because their training diverged, say; others can."""
+
+
+class PoorMixingWarning(UUWarning):
+    """Rows that are streamed come in pieces so large that few of them are mixed with each other."""
+
+
 class NonFiniteRiskError(ArithmeticError):
     """Training produced a risk or a weight that is not a finite number."""
 

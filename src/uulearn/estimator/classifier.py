@@ -21,6 +21,7 @@ from uulearn.training.augmentation import AugmentationLike
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.scoring import module_device
+from uulearn.training.streaming import RowStream
 
 
 class UUClassifier(TrainableClassifier):
@@ -288,8 +289,14 @@ class UUClassifier(TrainableClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on set 0 and set 1, given apart, without putting them together in memory. See `fit` for the rest."""
+        """Train on set 0 and set 1, given apart, without putting them together in memory. See `fit` for the rest.
+
+        Sets larger than memory are passed as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`:
+        one model is then trained, and judged by rows of each set that are held out and kept in memory.
+        """
         columns = self._unfitted()
+        if isinstance(X0, RowStream) or isinstance(X1, RowStream):
+            return self._fit_streams(X0, X1, columns, validation_data, test_data, callback)
         data = TwoSets((columns._read(X0, "X0", reset=True), columns._read(X1, "X1")))
         return self._fit(data, columns, validation_data, test_data, callback)
 

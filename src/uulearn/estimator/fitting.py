@@ -18,7 +18,7 @@ from uulearn.estimator import guards, inputs
 from uulearn.estimator.members import round_options, train_members
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.refining import FIRST, Folds, Priors, Round, Stage, check_half_sizes, refine
-from uulearn.estimator.settling import SETTLED, is_auto, mostly_copies, settle
+from uulearn.estimator.settling import HELD_OUT, SETTLED, is_auto, mostly_copies, settle
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
 from uulearn.metrics import Judgement, judge
@@ -33,6 +33,7 @@ from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
 from uulearn.training.randomness import own_randomness
+from uulearn.training.streaming import StreamedSets, streams_held_out
 from uulearn.training.workers import Workers, heard_once, join_workers, own_device
 
 PURE = (1.0, 0.0)
@@ -41,7 +42,7 @@ PURE = (1.0, 0.0)
 class Work(NamedTuple):
     """What there is to do, read and checked."""
 
-    data: TwoSets
+    data: TwoSets | StreamedSets
     validation: TwoSets | None
     options: TrainingOptions
     test: tuple[Rows, Tensor] | None
@@ -89,9 +90,37 @@ class TrainableClassifier(TrainedClassifier):
         parameters = self.get_params(deep=False)
         return type(self)(**parameters | settle(parameters, sizes, held_out=held_out, copies=copies))
 
+    def _fit_streams(
+        self,
+        first: Any,
+        second: Any,
+        columns: Self,
+        validation_data: tuple[Any, Any] | None,
+        test_data: tuple[Any, Any] | None,
+        callback: Callback | None,
+    ) -> Self:
+        """Train on sets that are streamed; rows that judge every epoch are held out and kept in memory."""
+        streams = inputs.check_streams(first, second)
+        if self.rounds or not (is_auto(self.members) or self.members == 1):
+            raise ValueError(
+                f"sets that are streamed train one model, got members={self.members!r} and rounds={self.rounds}; set "
+                "members=1 and rounds=0."
+            )
+        fraction = HELD_OUT if is_auto(self.validation_fraction) else self.validation_fraction
+        held_out = None
+        if validation_data is None and fraction:
+            seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
+            held_out = streams_held_out(streams, fraction, seed)
+            parts = [stream.pick(numbers) for stream, numbers in zip(streams, held_out, strict=True)]
+            validation_data = torch.cat(parts), np.repeat([0, 1], [len(part) for part in parts])
+        data = StreamedSets(streams, held_out)
+        data.warn_if_poorly_mixed()
+        columns._read(data.sample(0, 2), "X0", reset=True)
+        return self._fit(data, columns, validation_data, test_data, callback)
+
     def _fit(
         self,
-        data: TwoSets,
+        data: TwoSets | StreamedSets,
         columns: Self,
         validation_data: tuple[Any, Any] | None,
         test_data: tuple[Any, Any] | None,
@@ -102,7 +131,8 @@ class TrainableClassifier(TrainedClassifier):
             inputs.check_set_sizes(data.sizes)
             held_out = validation_data is not None
             left_out = not held_out and (is_auto(self.members) or is_auto(self.validation_fraction))
-            twin = self._settled(data.sizes, held_out, copies=left_out and mostly_copies(data))
+            alone = isinstance(data, StreamedSets) or (left_out and mostly_copies(data))
+            twin = self._settled(data.sizes, held_out, copies=alone)
             work = twin._prepare(workers, data, columns, validation_data, test_data, callback)
             try:
                 if twin.members == 1:
@@ -127,7 +157,7 @@ class TrainableClassifier(TrainedClassifier):
     def _prepare(
         self,
         workers: Workers | None,
-        data: TwoSets,
+        data: TwoSets | StreamedSets,
         columns: Self,
         validation_data: tuple[Any, Any] | None,
         test_data: tuple[Any, Any] | None,
@@ -146,7 +176,7 @@ class TrainableClassifier(TrainedClassifier):
         build_augmentation(self.augment, few.to(options.device))
         check_scores(self._build(data.row_shape, seed), few)
         warn_if_close(self._priors, self.target_prior, data.sizes, stacklevel=5)
-        comparison = guards.compare_sets(data, seed)
+        comparison = guards.compare_sets(data.some(), seed)
         guards.warn_if_indistinguishable(comparison)
         if test is not None:
             guards.warn_if_swapped(comparison, self._priors, *test)
@@ -154,7 +184,7 @@ class TrainableClassifier(TrainedClassifier):
             store_seed(self.checkpoint_dir, seed)  # of which the members' seeds are made
         return Work(data, validation, options, test, callback)
 
-    def _looked_at(self, data: TwoSets) -> Self:
+    def _looked_at(self, data: TwoSets | StreamedSets) -> Self:
         """A last look at what was trained."""
         some = torch.cat([data.sample(which, 500) for which in (0, 1)])
         decisions = self._decisions(self._scores(DenseRows(some)).numpy())
@@ -168,7 +198,9 @@ class TrainableClassifier(TrainedClassifier):
         """(θ, θ′); where they are unknown, those under which telling the sets apart is telling the classes apart."""
         return PURE if self.set_priors is None else (float(self.set_priors[0]), float(self.set_priors[1]))
 
-    def _hold_out(self, data: TwoSets, given: TwoSets | None, seed: int) -> tuple[TwoSets, TwoSets | None]:
+    def _hold_out(
+        self, data: TwoSets | StreamedSets, given: TwoSets | None, seed: int
+    ) -> tuple[TwoSets | StreamedSets, TwoSets | None]:
         """The rows to train on, and those to judge by."""
         if self.set_priors is None and (self.calibrated or self.rounds):
             raise ValueError(
@@ -191,7 +223,7 @@ class TrainableClassifier(TrainedClassifier):
             return data, None
         if given is not None:
             return data, given
-        if self.validation_fraction:
+        if self.validation_fraction and isinstance(data, TwoSets):
             return hold_out(data, self.validation_fraction, seed)
         if self.calibrated:
             raise ValueError(
@@ -234,6 +266,7 @@ class TrainableClassifier(TrainedClassifier):
 
     def _fit_members(self, work: Work, columns: Self, first: CrossFit | None = None) -> None:
         """Train the members, or take what was trained already, and refine."""
+        assert isinstance(work.data, TwoSets)  # streamed sets have one member
         pooled = work.data.joined()
         options = self._options(work.options.seed)  # a search prepares the work with others
         device = torch.device(options.device)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_feature_names, column_or_1d
 from torch import Tensor
 
 from uulearn.training import DenseRows, Rows, SparseRows
+from uulearn.training.streaming import RowStream
 
 CHECKED_BYTES = 16 * 2**20
 DIRECT = {
@@ -97,6 +98,21 @@ def read_labels(labels: Any, n_rows: int) -> Tensor:
         shown = sorted(found, key=str)[:5]
         raise ValueError(f"labels must be 1 and 0, or 1 and -1, with 1 for positive, got the values {shown}.")
     return torch.from_numpy(np.asarray(values == 1).astype(np.int64))
+
+
+def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
+    """Both sets as streams of rows of one shape."""
+    for name, given in (("X0", first), ("X1", second)):
+        if not isinstance(given, RowStream):
+            raise TypeError(
+                f"{name} is {type(given).__name__} while the other set is streamed; pass both as streams, or both as "
+                "arrays."
+            )
+    if first.row_shape != second.row_shape:
+        raise ValueError(
+            f"the sets have rows of shape {first.row_shape} and {second.row_shape}; give both the same columns."
+        )
+    return first, second
 
 
 def check_set_sizes(sizes: tuple[int, int]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn.estimator import UUClassifier
@@ -20,7 +23,7 @@ from uulearn.estimator.fitting import Work
 from uulearn.estimator.inputs import check_set_sizes, read_sets
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.settling import is_auto
-from uulearn.exceptions import NonFiniteRiskError
+from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Judgement, judge, uu_gain
 from uulearn.training import TwoSets
 from uulearn.training.augmentation import build_augmentation
@@ -28,7 +31,7 @@ from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds
 from uulearn.training.holding import Positions
 from uulearn.training.stack.crossfit import Variant, can_be_stacked, cross_fit_stacked
-from uulearn.training.workers import join_workers
+from uulearn.training.workers import heard_once, join_workers
 
 FOLDS = 5
 PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
@@ -39,6 +42,12 @@ SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
 """λ from the ReLU to the absolute value."""
 RATES = (0.1, 0.3, 1.0)
 """Learning rates to try, as parts of the base's."""
+UNKNOWN = Estimate(math.nan, math.nan, (math.nan, math.nan))
+"""What a setting is worth that cannot be used."""
+NAMED = 3
+"""So many settings that cannot be used are named in a sentence."""
+
+Failure = NonFiniteRiskError | ValueError
 
 
 @dataclass(frozen=True)
@@ -47,10 +56,13 @@ class Candidate:
 
     params: dict[str, Any]
     judgement: Judgement
+    """Of decisions as the classifier makes them, by log-odds where it is calibrated; all NaN where there are none."""
     gap: Estimate
     """Accuracy of the best candidate minus this one's, on the same rows: known more precisely than either."""
     rank: int
-    """1 for the best."""
+    """1 for the best; those that cannot be used come last."""
+    failure: str | None = None
+    """Why the setting cannot be used, such as a risk that was not finite; None where it can."""
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
@@ -78,6 +90,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     models and MLPs are trained as stacks, a λ path for about the price of its widest batch. The models of the best
     setting are kept, and their mean makes the predictions: nothing is trained twice.
 
+    What is compared are the decisions that would be made: where the classifier is calibrated, by the log-odds of each
+    setting. A setting whose training diverges is not chosen. It ranks last, with the reason, a `FailedSettingWarning`
+    names it, and only where all settings fail is `uulearn.exceptions.NonFiniteRiskError` raised.
+
     Parameters
     ----------
     estimator : UUClassifier
@@ -95,6 +111,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     best_params_ : dict
     candidates_ : list of Candidate
         All settings, in the order in which they were tried.
+    classes_, n_features_in_, feature_names_in_
+        Those of ``best_estimator_``.
 
     Examples
     --------
@@ -162,29 +180,24 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         base, *tried = (classifier._settled(data.sizes) for classifier in (base, *tried))
         workers = join_workers(base.distributed, base._device)
         work = base._prepare(workers, data, columns, None, None, None)
-        few = work.data.sample(0, 2).to(work.options.device)
+        few = data.sample(0, 2).to(work.options.device)
         for classifier in tried:
             build_augmentation(classifier.augment, few * classifier.input_scale)
-        pooled = work.data.joined()
+        pooled = data.joined()
         folds = assign_folds(pooled, base.members, work.options.seed)
         fitted = _cross_fit_all(tried, work, pooled, folds)
         sets = np.repeat([0, 1], pooled.sizes)
-        scores = [torch.cat(one.scores).numpy() for one in fitted]
-        judged = [judge(s, sets, base._priors, base.target_prior) for s in scores]
-        order = np.argsort([-one.accuracy.value for one in judged], kind="stable")
-        best = int(order[0])
-        ranks = np.empty(len(order), dtype=int)
-        ranks[order] = np.arange(1, len(order) + 1)
-        self.candidates_ = [
-            Candidate(params, one, uu_gain(scores[best], own, sets, base._priors, base.target_prior), int(rank))
-            for params, one, own, rank in zip(settings, judged, scores, ranks, strict=True)
-        ]
-        self.best_params_ = settings[best]
-        chosen = tried[best]
-        chosen._fit_members(work, columns, fitted[best])
-        self.best_estimator_ = chosen._looked_at(work.data)
-        self.classes_ = self.best_estimator_.classes_
-        self.n_features_in_ = self.best_estimator_.n_features_in_
+        decided = [_decisions(classifier, one, sets) for classifier, one in zip(tried, fitted, strict=True)]
+        candidates = _compare(settings, decided, sets, base._priors, base.target_prior)
+        with heard_once(workers):
+            _warn_of_failures(candidates)
+        best = next(place for place, candidate in enumerate(candidates) if candidate.rank == 1)
+        first, chosen = fitted[best], tried[best]
+        assert isinstance(first, CrossFit)
+        chosen._fit_members(work, columns, first)
+        chosen._looked_at(data)
+        # All at once and at the end, so that a search that is broken off leaves what an earlier one found.
+        self.best_estimator_, self.best_params_, self.candidates_ = chosen, settings[best], candidates
         return self
 
     def summary(self) -> str:
@@ -192,13 +205,35 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "best_estimator_")
         lines = ["accuracy estimated without labels, on all rows, by models that have not seen them"]
         for candidate in sorted(self.candidates_, key=lambda one: one.rank):
-            named = ", ".join(f"{name}={value!r}" for name, value in candidate.params.items())
             gap = f"{100 * candidate.gap.value:.2f} ± {100 * candidate.gap.standard_error:.2f} points behind"
-            behind = "the best" if candidate.rank == 1 else gap
-            lines.append(f"  {candidate.judgement.accuracy.value:.4f}  {named}  ({behind})")
+            told = candidate.failure or ("the best" if candidate.rank == 1 else gap)
+            lines.append(f"  {candidate.judgement.accuracy.value:6.4f}  {_named(candidate.params)}  ({told})")
         return "\n".join([*lines, self.best_estimator_.summary()])
 
     # The best one, used
+
+    @property
+    def classes_(self) -> NDArray[np.int64]:
+        """array([0, 1])."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns."""
+        check_is_fitted(self, "best_estimator_")
+        return int(self.best_estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Names of the columns, where they had names."""
+        check_is_fitted(self, "best_estimator_")
+        names: NDArray[np.object_] = self.best_estimator_.feature_names_in_
+        return names
+
+    def __sklearn_tags__(self) -> Any:
+        # What can be fitted and predicted is up to the estimator; what it must be is said by fit.
+        return get_tags(self.estimator) if isinstance(self.estimator, UUClassifier) else super().__sklearn_tags__()
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Scores of shape (n,) by the best setting."""
@@ -223,12 +258,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _cross_fit_all(
     tried: Sequence[UUClassifier], work: Work, data: TwoSets, folds: tuple[Positions, Positions]
-) -> list[CrossFit]:
+) -> list[CrossFit | NonFiniteRiskError]:
     """Every setting cross-fitted; those that differ only in what the runs of a stack may differ in, together."""
     alike: dict[str, list[int]] = {}
     for place, classifier in enumerate(tried):
         alike.setdefault(repr(sorted(_shared(classifier).items(), key=str)), []).append(place)
-    found: dict[int, CrossFit] = {}
+    found: dict[int, CrossFit | NonFiniteRiskError] = {}
     for places in alike.values():
         first = tried[places[0]]
         options = first._options(work.options.seed)
@@ -248,18 +283,90 @@ def _cross_fit_all(
                 try:
                     found[place] = one._train_members(work, data, folds, one._priors, own)
                 except NonFiniteRiskError as error:
-                    error.add_note(f"This happened with {_changes(one, tried)}; take it out of param_grid.")
-                    raise
-    return [found[place] for place in range(len(tried))]
+                    found[place] = NonFiniteRiskError(str(error).partition(":")[0])  # without figures and advice
+    return [_if_finite(found[place]) for place in range(len(tried))]
 
 
-def _changes(classifier: UUClassifier, tried: Sequence[UUClassifier]) -> str:
-    """The parameters of a setting that differ between settings."""
-    own = classifier.get_params(deep=False)
-    names = [name for name in own if len({repr(one.get_params(deep=False)[name]) for one in tried}) > 1]
-    return ", ".join(f"{name}={own[name]!r}" for name in names) or "the only setting"
+def _if_finite(fitted: CrossFit | NonFiniteRiskError) -> CrossFit | NonFiniteRiskError:
+    """What was trained, or the error that a stack does not raise: the other runs go on, and the history says why."""
+    if isinstance(fitted, NonFiniteRiskError):
+        return fitted
+    for history in fitted.histories:
+        if history.stop_reason is not None and "not finite" in history.stop_reason:
+            return NonFiniteRiskError(history.stop_reason)
+    # The last step may have gone so far that no risk was taken after it; scales are means, which overflow earlier.
+    if not (np.isfinite(fitted.scales).all() and torch.cat(fitted.scores).isfinite().all()):
+        return NonFiniteRiskError("scores of rows that were not trained on are not finite")
+    return fitted
 
 
 def _shared(classifier: UUClassifier) -> dict[str, Any]:
     """What all runs of a stack have in common."""
     return {name: value for name, value in classifier.get_params(deep=False).items() if name not in PER_RUN}
+
+
+# ---------------------------------------------------------------------------------------------------------- comparing
+
+
+def _decisions(
+    classifier: UUClassifier, fitted: CrossFit | NonFiniteRiskError, sets: NDArray[np.int64]
+) -> NDArray[np.float32] | Failure:
+    """Scores of all rows as the classifier would give them, log-odds where it is calibrated, or why there are none."""
+    if isinstance(fitted, NonFiniteRiskError):
+        return fitted
+    scores = torch.cat(fitted.scores)
+    try:
+        classifier.scaling_ = classifier._scaled(scores, sets) if classifier.calibrated else None
+    except ValueError as error:  # all rows have one score
+        return ValueError(str(error).partition(";")[0])
+    return classifier._decisions(scores.numpy())
+
+
+def _compare(
+    settings: Sequence[dict[str, Any]],
+    decided: Sequence[NDArray[np.float32] | Failure],
+    sets: NDArray[np.int64],
+    set_priors: tuple[float, float],
+    target_prior: float,
+) -> list[Candidate]:
+    """Every setting judged, and compared with the best; an error where none can be used."""
+    failures = [one for one in decided if isinstance(one, Exception)]
+    if len(failures) == len(decided):
+        kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in failures) else ValueError
+        raise kind(
+            f"no setting can be used: {_listed(zip(settings, map(str, failures), strict=True))}; lower lr, scale the "
+            "columns, or try another loss or method."
+        )
+    n1 = int(sets.sum())
+    nothing = Judgement(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, (len(sets) - n1, n1), labels_used=False)
+    known = sets, set_priors, target_prior
+    judged = [nothing if isinstance(one, Exception) else judge(one, *known) for one in decided]
+    order = np.argsort([-one.accuracy.value for one in judged], kind="stable")  # NaN comes last
+    best = decided[order[0]]
+    ranks = np.argsort(order) + 1
+    return [
+        Candidate(params, judgement, UNKNOWN, int(rank), str(one))
+        if isinstance(one, Exception)
+        else Candidate(params, judgement, uu_gain(best, one, *known), int(rank))
+        for params, judgement, one, rank in zip(settings, judged, decided, ranks, strict=True)
+    ]
+
+
+def _warn_of_failures(candidates: Sequence[Candidate]) -> None:
+    failed = [(candidate.params, candidate.failure) for candidate in candidates if candidate.failure is not None]
+    if failed:
+        warnings.warn(
+            f"{len(failed)} of {len(candidates)} settings could not be used and will not be chosen: {_listed(failed)}.",
+            FailedSettingWarning,
+            stacklevel=4,
+        )
+
+
+def _listed(failed: Iterable[tuple[dict[str, Any], str]]) -> str:
+    """The first settings that failed, with the reasons."""
+    told = [f"{_named(params)} ({reason})" for params, reason in failed]
+    return "; ".join([*told[:NAMED], *[f"and {len(told) - NAMED} more"][: len(told) > NAMED]])
+
+
+def _named(params: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in params.items()) or "the only setting"

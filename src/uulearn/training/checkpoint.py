@@ -6,9 +6,8 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -22,11 +21,11 @@ from uulearn.risk import UURisk
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import TwoSets
 from uulearn.training.storage import load_tree, remove_leftovers, save_tree, write_atomically
+from uulearn.training.streaming import StreamedSets
 
 FILE_NAME = "checkpoint.safetensors"
 SEED_NAME = "seed.json"
 FORMAT = 1
-HASHED_VALUES = 2**20
 
 
 class Checkpoint:
@@ -127,7 +126,9 @@ def _cannot_be_written(path: Path, error: OSError) -> CheckpointError:
     )
 
 
-def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk: UURisk) -> dict[str, str]:
+def fingerprint(
+    options: TrainingOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk
+) -> dict[str, str]:
     """What must agree for a run to be continued; the number of epochs may grow."""
     free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
     described = {
@@ -141,14 +142,8 @@ def fingerprint(options: TrainingOptions, model: nn.Module, data: TwoSets, risk:
         + _describe((risk.method.name, *risk.method.corrections)),
         "device": torch.device(options.device).type,
         "model": _digest([repr(model), *weights]),
-        "data": f"{data.sizes} " + _digest(chunk for which in (0, 1) for chunk in _chunks(data, which)),
+        "data": f"{data.sizes} " + _digest(data.identity()),
     }
-
-
-def _chunks(data: TwoSets, which: int) -> Iterator[Tensor]:
-    step = max(1, HASHED_VALUES // max(1, math.prod(data.row_shape)))
-    for positions in torch.split(torch.arange(data.sizes[which]), step):
-        yield data.take(which, positions)
 
 
 def _describe(value: Any, inside: tuple[int, ...] = ()) -> str:

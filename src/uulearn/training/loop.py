@@ -31,6 +31,7 @@ from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import own_randomness, seed_generators
 from uulearn.training.rows import PickedRows, Rows, TwoSets, place_tables
 from uulearn.training.scoring import score_rows
+from uulearn.training.streaming import StreamedSets
 from uulearn.training.workers import join_workers
 
 UNBIASED = get_method("unbiased")
@@ -49,8 +50,8 @@ class Trainer:
     ----------
     model : nn.Module
         Maps a batch of rows to scores of shape (n,) or (n, 1); trained in place.
-    data : TwoSets
-        The rows of both sets.
+    data : TwoSets or StreamedSets
+        The rows of both sets, in memory or streamed.
     risk : UURisk
         What is minimised.
     options : TrainingOptions
@@ -66,7 +67,7 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        data: TwoSets,
+        data: TwoSets | StreamedSets,
         risk: UURisk,
         options: TrainingOptions,
         *,

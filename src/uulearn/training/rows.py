@@ -6,6 +6,7 @@ into float32.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ RESIDENT_SHARE = 0.6
 
 
 STAGED_BYTES = 2**20
+HASHED_VALUES = 2**20
 
 
 class Rows(ABC):
@@ -215,6 +217,17 @@ class TwoSets:
         """The rows of one set."""
         index = self.index[which]
         return self.rows[which] if index is None else PickedRows(self.rows[which], index)
+
+    def some(self) -> TwoSets:
+        """The rows for a look at the data: all of them, since they are at hand."""
+        return self
+
+    def identity(self) -> Iterator[Tensor]:
+        """What a checkpoint knows the sets by: all of their rows, in chunks."""
+        step = max(1, HASHED_VALUES // max(1, math.prod(self.row_shape)))
+        for which in (0, 1):
+            for positions in torch.split(torch.arange(self.sizes[which]), step):
+                yield self.take(which, positions)
 
     def place(self, device: torch.device, placed: dict[int, Rows] | None = None) -> TwoSets:
         """The sets on the device if they fit beside the model, otherwise where they are.

@@ -1,0 +1,161 @@
+"""Sets larger than memory: folders of Parquet files that `UUClassifier.fit_sets` takes in place of arrays.
+
+`ParquetSet`     a folder of Parquet files, or one, as a set of rows
+`RowStream`      what to write for another source of rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uulearn.training.streaming import BUFFER_BYTES, RowStream
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["ParquetSet", "RowStream"]
+
+
+class ParquetSet(RowStream):
+    """A set of rows in Parquet files, of which never more than a few row groups are in memory.
+
+    Parameters
+    ----------
+    path : path
+        A Parquet file, or a folder of them, in subfolders too.
+    columns : sequence of str, optional
+        The columns to learn from, in this order; by default all of the first file. They must be numbers without gaps,
+        unless ``transform`` makes them such.
+    transform : callable, optional
+        From a pyarrow Table of some rows to an array of shape (rows, features): scaling, filling, coding.
+    buffer_bytes : int
+        Memory for the rows that are mixed with each other; about three times as much is used. Row groups should be an
+        eighth of it or smaller, unless the order of the rows in the files is random.
+
+    Examples
+    --------
+    >>> import pyarrow, pyarrow.parquet, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> table = pyarrow.table({"age": [40, 50, 60, 70], "dose": [0.5, 0.1, 0.2, 0.9]})
+    >>> pyarrow.parquet.write_table(table, f"{folder.name}/part-0.parquet", row_group_size=2)
+    >>> rows = ParquetSet(folder.name, transform=lambda t: np.column_stack([t["age"].to_numpy() / 100, t["dose"]]))
+    >>> rows.n_rows, rows.row_shape, list(rows.piece_sizes)
+    (4, (2,), [2, 2])
+    >>> rows.read(1)
+    tensor([[0.6000, 0.2000],
+            [0.7000, 0.9000]])
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        columns: Sequence[str] | None = None,
+        transform: Callable[[pyarrow.Table], Any] | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        if buffer_bytes < 1:
+            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {BUFFER_BYTES:,} is the default.")
+        self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
+        self.columns: tuple[str, ...] = ()
+        self.files = _files(self.path)
+        self._groups: list[tuple[int, int]] = []
+        self._sizes: list[int] = []
+        described: list[str] = []
+        for number, file in enumerate(self.files):
+            try:
+                metadata = pq.read_metadata(file)
+            except (OSError, pyarrow_error()) as error:
+                raise ValueError(f"{file} cannot be read as Parquet ({error}); mend or remove it.") from error
+            names = metadata.schema.to_arrow_schema().names
+            if number == 0:
+                self.columns = tuple(columns or names)
+            missing = [name for name in self.columns if name not in names]
+            if missing:
+                raise ValueError(
+                    f"{file} has no column {missing[0]!r}; it has {', '.join(map(repr, names[:20]))}. Write files of "
+                    "the same columns, or name those to use in columns."
+                )
+            described.append(f"{file.name} {metadata.num_rows} {file.stat().st_size}")
+            for group in range(metadata.num_row_groups):
+                if metadata.row_group(group).num_rows:
+                    self._groups.append((number, group))
+                    self._sizes.append(metadata.row_group(group).num_rows)
+        if not self._sizes:
+            raise ValueError(f"{self.path} holds no row; pass a folder with Parquet files that do.")
+        self._described = f"{self.path.name}: {'; '.join(described)}; {self.columns}"
+        self.row_shape = tuple(self.read(0).shape[1:])
+
+    @property
+    def piece_sizes(self) -> Sequence[int]:
+        """Rows of each row group."""
+        return self._sizes
+
+    def read(self, piece: int) -> Tensor:
+        """The rows of a row group."""
+        import pyarrow.parquet as pq
+
+        number, group = self._groups[piece]
+        file = self.files[number]
+        try:
+            with pq.ParquetFile(file) as opened:
+                table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
+        except (OSError, pyarrow_error()) as error:
+            raise ValueError(f"row group {group} of {file} cannot be read ({error}); mend or remove it.") from error
+        rows = np.asarray(self.transform(table.select(self.columns)) if self.transform else self._numbers(table, file))
+        if rows.ndim < 2 or len(rows) != table.num_rows or rows.dtype.kind not in "fiub":
+            raise ValueError(
+                f"transform must give numbers of shape ({table.num_rows}, features), got {rows.dtype} of shape "
+                f"{rows.shape}."
+            )
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        if not np.isfinite(rows).all():
+            raise ValueError(
+                f"{file} has missing or infinite values in row group {group}; fill them, or pass a transform that does."
+            )
+        return torch.from_numpy(rows)
+
+    def describe(self) -> str:
+        """Names, sizes and columns of the files."""
+        return self._described
+
+    def _numbers(self, table: pyarrow.Table, file: Path) -> np.ndarray[Any, Any]:
+        import pyarrow as pa
+
+        columns = []
+        for name in self.columns:
+            column = table[name]
+            kind = column.type
+            if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+                raise ValueError(
+                    f"column {name!r} of {file} holds {kind}, not numbers; leave it out of columns, or pass a "
+                    "transform that turns it into numbers."
+                )
+            columns.append(column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False))
+        return np.column_stack(columns)
+
+
+def pyarrow_error() -> type[Exception]:
+    """What pyarrow raises."""
+    import pyarrow as pa
+
+    return pa.ArrowException  # type: ignore[no-any-return]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
+        if not found:
+            raise ValueError(f"{path} holds no *.parquet file; pass a folder that does.")
+        return found
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; pass a Parquet file or a folder of them.")
+    return [path]

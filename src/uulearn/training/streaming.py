@@ -1,0 +1,285 @@
+"""Sets that do not fit in memory: rows arrive in pieces, are mixed in a buffer, and leave as batches.
+
+The order of an epoch is a random order of the pieces, and within a window of several pieces a random order of the rows.
+Half of the window stays when the other half leaves, so that rows of pieces that are far apart in the order can meet.
+Every row is used once an epoch, and batches are those of `BatchPlan`, whatever the sizes of the two sets.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from uulearn.exceptions import PoorMixingWarning
+from uulearn.training.batches import BatchPlan
+from uulearn.training.rows import DenseRows, Rows, TwoSets
+
+BUFFER_BYTES = 128 * 2**20
+"""Of the rows of a set that are mixed with each other."""
+HELD_OUT_ROWS, HELD_OUT_BYTES = 50_000, 128 * 2**20
+"""Of each set at most so many rows, and so many bytes, judge every epoch."""
+FEW_PIECES = 8
+"""Where fewer share the buffer, they are poorly mixed."""
+LOOKED_AT = 20_000
+"""Rows of each set for a look at the data before training starts."""
+
+Numbers = NDArray[np.int64]
+
+
+class RowStream(ABC):
+    """A set of rows that is read piece by piece; `uulearn.streaming.ParquetSet` is one.
+
+    A piece should be small beside the memory, and large beside a row: some thousand rows.
+    """
+
+    row_shape: tuple[int, ...]
+    buffer_bytes: int = BUFFER_BYTES
+
+    @property
+    @abstractmethod
+    def piece_sizes(self) -> Sequence[int]:
+        """Rows of each piece, known without reading them."""
+
+    @abstractmethod
+    def read(self, piece: int) -> Tensor:
+        """The rows of a piece, float32 of shape (rows, …)."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What a checkpoint knows the set by: other sets should give another text."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all pieces."""
+        return int(sum(self.piece_sizes))
+
+    def pick(self, numbers: Numbers) -> Tensor:
+        """The rows with these numbers, which ascend, as one tensor."""
+        starts = np.concatenate([[0], np.cumsum(self.piece_sizes)])
+        parts = []
+        for piece in np.unique(np.searchsorted(starts, numbers, side="right") - 1):
+            own = numbers[(numbers >= starts[piece]) & (numbers < starts[piece + 1])] - starts[piece]
+            parts.append(self._checked(int(piece))[torch.from_numpy(own)])
+        return torch.cat(parts) if parts else torch.empty((0, *self.row_shape))
+
+    def _checked(self, piece: int) -> Tensor:
+        rows = self.read(piece)
+        if rows.shape != (self.piece_sizes[piece], *self.row_shape):
+            raise ValueError(
+                f"piece {piece} of {self.describe()} has rows of shape {tuple(rows.shape)} where "
+                f"{(self.piece_sizes[piece], *self.row_shape)} was announced; let nobody write to it and fit again."
+            )
+        return rows
+
+
+class StreamedSets:
+    """Two sets that are streamed, as `Trainer` takes them in place of `TwoSets`.
+
+    ``held_out`` are, for each set, the numbers of rows that are left out, ascending.
+    """
+
+    def __init__(self, streams: tuple[RowStream, RowStream], held_out: tuple[Numbers, Numbers] | None = None) -> None:
+        self.streams = streams
+        self.held_out = held_out or (np.empty(0, np.int64), np.empty(0, np.int64))
+        first, second = (stream.n_rows - len(out) for stream, out in zip(streams, self.held_out, strict=True))
+        self.sizes: tuple[int, int] = (first, second)
+        self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self.streams[0].row_shape
+
+    def warn_if_poorly_mixed(self) -> None:
+        """Warn where so few pieces share the buffer that the order of the rows in their files shows."""
+        for stream in self.streams:
+            rows = _window(stream)
+            largest = max(stream.piece_sizes)
+            if largest * FEW_PIECES > rows and stream.n_rows > rows:
+                warnings.warn(
+                    f"{stream.describe().partition(':')[0]} comes in pieces of up to {largest:,} rows, of which "
+                    f"{max(1, rows // largest)} are mixed at a time: where its files are sorted by something, a batch "
+                    f"is no random draw. Write pieces (row groups) of at most {max(1, rows // FEW_PIECES):,} rows, or "
+                    "raise buffer_bytes.",
+                    PoorMixingWarning,
+                    stacklevel=5,
+                )
+
+    def place(self, device: torch.device, placed: dict[int, Rows] | None = None) -> StreamedSets:
+        """The sets as they are: they come to the device batch by batch."""
+        return self
+
+    def identity(self) -> list[str]:
+        """What a checkpoint knows the sets by."""
+        return [stream.describe() for stream in self.streams]
+
+    def sample(self, which: int, n: int) -> Tensor:
+        """Up to ``n`` evenly spaced rows of those that are looked at."""
+        return self.some().sample(which, n)
+
+    def some(self) -> TwoSets:
+        """Rows of both sets in memory, for a look: from as many pieces as they fill, spread over the set."""
+        return self._some
+
+    @functools.cached_property
+    def _some(self) -> TwoSets:
+        first, second = (DenseRows(self._look(which)) for which in (0, 1))
+        return TwoSets((first, second))
+
+    def _look(self, which: int) -> Tensor:
+        stream, parts, missing = self.streams[which], list[Tensor](), min(LOOKED_AT, self.sizes[which])
+        for piece in np.random.default_rng(which).permutation(len(stream.piece_sizes)):
+            rows = self._kept(which, int(piece))
+            parts.append(rows[:missing].clone())
+            missing -= len(parts[-1])
+            if missing == 0:
+                break
+        return torch.cat(parts)
+
+    def epoch(
+        self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+        """The batches of an epoch, rows of set 0 first; the tensor of rows is overwritten by the next batch."""
+        buffer = torch.empty((plan.largest, *self.row_shape))
+        with ThreadPoolExecutor(2) as pool:
+            sides = [_Mixed(self, which, plan, [seed, epoch, which], pool) for which in (0, 1)]
+            try:
+                for batch in range(plan.n_batches):
+                    n0, n1 = counts = plan.counts(batch)
+                    sides[0].take(buffer[:n0])
+                    sides[1].take(buffer[n0 : n0 + n1])
+                    yield buffer[: n0 + n1].to(device, dtype, copy=device.type != "cpu"), counts
+            finally:
+                for side in sides:
+                    side.close()
+
+    def _kept(self, which: int, piece: int) -> Tensor:
+        """The rows of a piece that are not held out."""
+        start = int(self._edges[which][piece])
+        rows = self.streams[which]._checked(piece)
+        out = self.held_out[which]
+        mine = out[np.searchsorted(out, start) : np.searchsorted(out, start + len(rows))] - start
+        if not len(mine):
+            return rows
+        keep = torch.ones(len(rows), dtype=torch.bool)
+        keep[torch.from_numpy(mine)] = False
+        return rows[keep]
+
+    def kept_sizes(self, which: int) -> Numbers:
+        """Rows of each piece that are not held out."""
+        edges = self._edges[which]
+        return np.diff(edges) - np.diff(np.searchsorted(self.held_out[which], edges))
+
+
+class _Mixed:
+    """One worker's rows of one set in the order of an epoch; pieces are read ahead by a thread."""
+
+    def __init__(
+        self, data: StreamedSets, which: int, plan: BatchPlan, seed: list[int], pool: ThreadPoolExecutor
+    ) -> None:
+        self.data, self.which, self.pool = data, which, pool
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(data.streams[which].piece_sizes))
+        ends = np.cumsum(data.kept_sizes(which)[order])
+        start, stop = _own_rows(plan, which)
+        # Of the pieces in their order, those that hold this worker's rows, and the part of each that is its own.
+        self._todo = [
+            (int(piece), max(0, start - int(end - size)), min(int(size), stop - int(end - size)))
+            for piece, end, size in zip(order, ends, data.kept_sizes(which)[order], strict=True)
+            if end > start and end - size < stop
+        ]
+        self._todo.reverse()
+        self._rng = np.random.default_rng([*seed, plan.worker])
+        self._most = _window(data.streams[which])
+        self._pool_rows = torch.empty((0, *data.row_shape))
+        self._mixed = torch.empty((0, *data.row_shape))
+        self._next: Future[Tensor] | None = None
+        self._ask()
+
+    def take(self, out: Tensor) -> None:
+        """Fill ``out`` with the next rows."""
+        filled = 0
+        while filled < len(out):
+            if not len(self._mixed):
+                self._mix()
+            n = min(len(out) - filled, len(self._mixed))
+            out[filled : filled + n] = self._mixed[:n]
+            self._mixed = self._mixed[n:]
+            filled += n
+
+    def close(self) -> None:
+        """Wait for what is being read, and drop everything."""
+        self._todo.clear()
+        if self._next is not None:
+            self._next.cancel()
+
+    def _mix(self) -> None:
+        """Fill the window, shuffle it, and let half of it go; all of it at the end."""
+        parts, held = [self._pool_rows], len(self._pool_rows)
+        while self._next is not None and held < self._most:
+            parts.append(self._next.result())
+            held += len(parts[-1])
+            self._ask()
+        window = torch.cat(parts)
+        if not len(window):
+            raise RuntimeError("the stream has fewer rows than it announced; let nobody write to it and fit again.")
+        window = window[torch.from_numpy(self._rng.permutation(len(window)))]
+        go = len(window) if self._next is None else -(-len(window) // 2)
+        self._mixed, self._pool_rows = window[:go], window[go:].clone()
+
+    def _ask(self) -> None:
+        self._next = self.pool.submit(self._read, *self._todo.pop()) if self._todo else None
+
+    def _read(self, piece: int, start: int, stop: int) -> Tensor:
+        return self.data._kept(self.which, piece)[start:stop]
+
+
+def _window(stream: RowStream) -> int:
+    """How many rows are mixed with each other."""
+    return max(1, stream.buffer_bytes // _row_bytes(stream))
+
+
+def _row_bytes(stream: RowStream) -> int:
+    return 4 * max(1, math.prod(stream.row_shape))
+
+
+@functools.lru_cache(maxsize=8)
+def _own_rows(plan: BatchPlan, which: int) -> tuple[int, int]:
+    """Which of the rows of an epoch are this worker's: as many as its parts of all batches hold."""
+    held = [0] * plan.workers
+    for worker in range(plan.workers):
+        own = replace(plan, worker=worker)
+        held[worker] = sum(own.counts(batch)[which] for batch in range(plan.n_batches))
+    before = sum(held[: plan.worker])
+    return before, before + held[plan.worker]
+
+
+def streams_held_out(streams: tuple[RowStream, RowStream], fraction: float, seed: int) -> tuple[Numbers, Numbers]:
+    """Numbers of rows of each set to hold out, ascending: a share of it, but no more than memory has room for.
+
+    Examples
+    --------
+    >>> class Counted(RowStream):
+    ...     row_shape, piece_sizes = (1,), (50, 50)
+    ...     def read(self, piece): return torch.arange(50.0)[:, None] + 50 * piece
+    ...     def describe(self): return "counted"
+    >>> [len(numbers) for numbers in streams_held_out((Counted(), Counted()), 0.1, seed=0)]
+    [10, 10]
+    """
+    chosen = []
+    for which, stream in enumerate(streams):
+        room = HELD_OUT_BYTES // _row_bytes(stream)
+        n = max(1, min(HELD_OUT_ROWS, room, round(fraction * stream.n_rows)))
+        rng = np.random.default_rng([seed, which])
+        chosen.append(np.sort(rng.choice(stream.n_rows, size=n, replace=False, shuffle=False).astype(np.int64)))
+    return chosen[0], chosen[1]

@@ -1,0 +1,322 @@
+"""Sets that come in pieces: every row once an epoch, well mixed, over workers too, and trained on as from memory."""
+
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plain import plain_classifier
+from uulearn import UUClassifier
+from uulearn.exceptions import CheckpointError, PoorMixingWarning
+from uulearn.streaming import ParquetSet, RowStream
+from uulearn.training import BatchPlan
+from uulearn.training.streaming import StreamedSets, streams_held_out
+
+CPU = torch.device("cpu")
+
+
+class Counted(RowStream):
+    """Rows that are their own numbers, in pieces of the given sizes."""
+
+    def __init__(self, sizes, start=0, buffer_bytes=400, columns=1):
+        self.sizes, self.start, self.buffer_bytes, self.row_shape = list(sizes), start, buffer_bytes, (columns,)
+        self.reads = []
+
+    @property
+    def piece_sizes(self):
+        return self.sizes
+
+    def read(self, piece):
+        self.reads.append(piece)
+        first = self.start + sum(self.sizes[:piece])
+        return torch.arange(first, first + self.sizes[piece]).float()[:, None].expand(-1, *self.row_shape).clone()
+
+    def describe(self):
+        return f"counted: {self.sizes} {self.start}"
+
+
+def numbers(batches):
+    """The numbers of the rows of both sets, in the order they came."""
+    sides = ([], [])
+    for x, (n0, _) in batches:
+        sides[0].append(x[:n0, 0].clone())
+        sides[1].append(x[n0:, 0].clone())
+    return [torch.cat(side).long().numpy() for side in sides]
+
+
+pieces = st.lists(st.integers(1, 60), min_size=1, max_size=8)
+
+
+@given(pieces, pieces, st.integers(2, 90), st.integers(4, 2_000), st.floats(0, 0.5), st.integers(1, 3))
+def test_every_row_is_used_once_an_epoch_by_one_worker(sizes0, sizes1, batch_size, buffer_bytes, fraction, workers):
+    streams = (Counted(sizes0, buffer_bytes=buffer_bytes), Counted(sizes1, 10_000, buffer_bytes))
+    held_out = streams_held_out(streams, fraction, 3) if fraction and min(sum(sizes0), sum(sizes1)) > 3 else None
+    data = StreamedSets(streams, held_out)
+    plans = [BatchPlan(data.sizes, batch_size, worker, workers) for worker in range(workers)]
+    for epoch in (1, 2):
+        found = [numbers(data.epoch(plan, 7, epoch, CPU)) for plan in plans]
+        for which, (stream, start) in enumerate(zip(streams, (0, 10_000), strict=True)):
+            used = np.sort(np.concatenate([each[which] for each in found]))
+            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if held_out is None else held_out[which])
+            np.testing.assert_array_equal(used, left)
+
+
+def test_batches_have_the_composition_of_the_plan_with_very_unequal_sets():
+    data = StreamedSets((Counted([500] * 20), Counted([37])))
+    plan = BatchPlan(data.sizes, 1_000)
+    counts = [counts for _, counts in data.epoch(plan, 0, 1, CPU)]
+    assert counts == [plan.counts(batch) for batch in range(plan.n_batches)]
+    assert {n1 for _, n1 in counts} == {3, 4}
+
+
+def test_order_follows_from_the_seed_and_the_epoch():
+    data = StreamedSets((Counted([30] * 10), Counted([30] * 10)))
+    plan = BatchPlan(data.sizes, 50)
+
+    def order(seed, epoch):
+        return numbers(data.epoch(plan, seed, epoch, CPU))[0].tolist()
+
+    assert order(1, 1) == order(1, 1)
+    assert order(1, 1) != order(1, 2)
+    assert order(1, 1) != order(2, 1)
+
+
+def test_rows_are_mixed_across_pieces_that_are_far_apart():
+    """With a window of ten pieces of a hundred, a batch holds rows of many, and none holds neighbours only."""
+    data = StreamedSets((Counted([20] * 100, buffer_bytes=4 * 200), Counted([20] * 100, buffer_bytes=4 * 200)))
+    plan = BatchPlan(data.sizes, 80)
+    rows = numbers(data.epoch(plan, 0, 1, CPU))[0]
+    kinds = [len(np.unique(batch // 20)) for batch in np.split(rows, len(rows) // 40)]
+    assert np.mean(kinds) > 7
+    assert abs(np.corrcoef(np.arange(len(rows)), rows)[0, 1]) < 0.2  # nor is the order that of the files
+
+
+def test_one_piece_at_a_time_is_in_memory_beside_the_window():
+    stream = Counted([50] * 40, buffer_bytes=4 * 100)
+    data = StreamedSets((stream, Counted([50] * 40, buffer_bytes=4 * 100)))
+    batches = data.epoch(BatchPlan(data.sizes, 40), 0, 1, CPU)
+    for taken in range(1, 11):
+        next(batches)
+        assert len(stream.reads) * 50 <= taken * 20 + 100 + 3 * 50
+    batches.close()
+
+
+def test_held_out_rows_are_bounded_and_differ_by_seed(monkeypatch):
+    streams = (Counted([1000] * 5), Counted([300]))
+    first, second = streams_held_out(streams, 0.1, 0)
+    assert (len(first), len(second)) == (500, 30)
+    assert not np.array_equal(first, streams_held_out(streams, 0.1, 1)[0])
+    monkeypatch.setattr("uulearn.training.streaming.HELD_OUT_ROWS", 100)
+    assert len(streams_held_out(streams, 0.1, 0)[0]) == 100
+    monkeypatch.setattr("uulearn.training.streaming.HELD_OUT_BYTES", 40)
+    assert len(streams_held_out(streams, 0.1, 0)[0]) == 10
+    picked = streams[0].pick(np.array([0, 999, 1000, 4999]))
+    assert picked[:, 0].tolist() == [0, 999, 1000, 4999]
+
+
+# ------------------------------------------------------------------------------------------------------------- Parquet
+
+
+def write(folder, X, names=None, group=50, files=3):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = names or [f"x{i}" for i in range(X.shape[1])]
+    for number, part in enumerate(np.array_split(X, files)):
+        columns = {name: part[:, i] for i, name in enumerate(names)}
+        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=group)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sets():
+    rng = np.random.default_rng(0)
+    out = []
+    for n, share in ((900, 0.8), (500, 0.2)):
+        labels = rng.random(n) < share
+        order = np.argsort(labels, kind="stable")  # the worst that files can be: all negatives first
+        out.append((rng.normal(size=(n, 4)) + 1.5 * labels[:, None]).astype(np.float32)[order])
+    return out
+
+
+@pytest.fixture(scope="module")
+def folders(sets, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parquet")
+    return [write(folder / str(which), X) for which, X in enumerate(sets)]
+
+
+def streams(folders, **options):
+    return [ParquetSet(folder, **options) for folder in folders]
+
+
+def test_a_folder_is_read_as_written(sets, folders):
+    for X, stream in zip(sets, streams(folders), strict=True):
+        assert stream.n_rows == len(X)
+        rows = torch.cat([stream.read(piece) for piece in range(len(stream.piece_sizes))])
+        np.testing.assert_array_equal(rows.numpy(), X)
+    some = ParquetSet(folders[0], columns=["x2", "x0"])
+    np.testing.assert_array_equal(some.read(0).numpy(), sets[0][:50][:, [2, 0]])
+    one = ParquetSet(folders[0] / "part-1.parquet")
+    np.testing.assert_array_equal(one.read(0).numpy(), sets[0][300:350])
+
+
+def test_streamed_training_ends_like_training_from_memory(sets, folders):
+    rng = np.random.default_rng(9)
+    labels = rng.random(2000) < 0.5
+    X = (rng.normal(size=(2000, 4)) + 1.5 * labels[:, None]).astype(np.float32)
+    found = {"memory": [], "stream": []}
+    for seed, (kind, both) in itertools.product(range(3), {"memory": sets, "stream": streams(folders)}.items()):
+        clf = UUClassifier(
+            (0.8, 0.2), model="linear", epochs=40, lr=0.03, members=1, batch_size=200, random_state=seed,
+            validation_fraction=0.2,
+        )  # fmt: skip
+        clf.fit_sets(*both)
+        found[kind].append((clf.predict(X) == labels).mean())
+        assert clf.set_sizes_ == (720, 400)
+        assert clf.held_out_sizes_ == (180, 100)
+        assert clf.scaling_ is not None
+    assert min(found["stream"]) > np.mean(found["memory"]) - 0.015
+
+
+def test_what_is_auto_suits_streams(folders):
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=3, random_state=0).fit_sets(*streams(folders))
+    assert clf.settled_["members"] == 1
+    assert clf.settled_["keep"] == "best"
+    assert clf.held_out_sizes_ == (90, 50)
+    plain = UUClassifier((0.8, 0.2), model="linear", epochs=3, validation_fraction=0.0).fit_sets(*streams(folders))
+    assert plain.held_out_sizes_ == (0, 0)
+    assert plain.settled_["keep"] == "last"
+
+
+def test_a_stream_that_was_interrupted_goes_on(folders, tmp_path):
+    def fit(epochs, folder, given=folders):
+        clf = plain_classifier((0.8, 0.2), model="linear", epochs=epochs, random_state=0, checkpoint_dir=folder)
+        return clf.fit_sets(*streams(given))
+
+    fit(2, tmp_path)
+    resumed = fit(4, tmp_path)
+    assert resumed.history_.resumed_at == [2]
+    whole = fit(4, None)
+    assert [r["objective"] for r in resumed.history_] == [r["objective"] for r in whole.history_]
+    with pytest.raises(CheckpointError, match="different: data"):
+        fit(5, tmp_path, given=folders[::-1])
+
+
+def test_test_rows_and_callbacks_serve_as_ever(sets, folders):
+    records = []
+    clf = plain_classifier((0.8, 0.2), model="linear", epochs=3, random_state=0)
+    X = np.concatenate(sets)[::7]
+    clf.fit_sets(
+        *streams(folders), test_data=(X, np.arange(len(X)) % 2), callback=lambda record, model: records.append(record)
+    )
+    assert len(records) == 3
+    assert "test_accuracy" in records[0]
+
+
+@pytest.mark.parametrize("parameters", [{"members": 5}, {"rounds": 1}])
+def test_what_streams_cannot_do_is_refused(folders, parameters):
+    with pytest.raises(ValueError, match="sets that are streamed train one model"):
+        UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
+
+
+def test_two_kinds_of_sets_are_refused(sets, folders):
+    with pytest.raises(TypeError, match="X1 is ndarray while the other set is streamed"):
+        UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
+    with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
+        UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))
+
+
+def test_bad_folders_are_refused_in_a_sentence(sets, tmp_path):
+    with pytest.raises(ValueError, match="does not exist; pass a Parquet file"):
+        ParquetSet(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"holds no \*\.parquet file"):
+        ParquetSet(tmp_path / "empty")
+    write(tmp_path / "rowless", sets[0][:0], files=1)
+    with pytest.raises(ValueError, match="holds no row"):
+        ParquetSet(tmp_path / "rowless")
+    folder = write(tmp_path / "mixed", sets[0], files=1)
+    write(tmp_path / "other", sets[0], names=["a", "b", "c", "d"], files=1)
+    (tmp_path / "other" / "part-0.parquet").rename(folder / "zzz.parquet")
+    with pytest.raises(ValueError, match=r"zzz\.parquet has no column 'x0'"):
+        ParquetSet(folder)
+    (folder / "zzz.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(ValueError, match=r"zzz\.parquet cannot be read as Parquet"):
+        ParquetSet(folder)
+    holed = sets[0].copy()
+    holed[70, 1] = np.nan
+    stream = ParquetSet(write(tmp_path / "holed", holed, files=1))
+    with pytest.raises(ValueError, match="missing or infinite values in row group 1"):
+        stream.read(1)
+    words = tmp_path / "words.parquet"
+    pq.write_table(pa.table({"name": ["a", "b"]}), words)
+    with pytest.raises(ValueError, match="column 'name' of .* holds string, not numbers"):
+        ParquetSet(words)
+    with pytest.raises(ValueError, match=r"transform must give numbers of shape \(2, features\)"):
+        ParquetSet(words, transform=lambda table: table["name"].to_numpy())
+    with pytest.raises(ValueError, match="buffer_bytes must be at least 1, got 0"):
+        ParquetSet(words, buffer_bytes=0)
+
+
+def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
+    stream = ParquetSet(write(tmp_path / "a", sets[0], files=1))
+    write(tmp_path / "a", sets[0][:430], files=1, group=43)
+    data = StreamedSets((stream, stream))
+    with pytest.raises(ValueError, match="let nobody write to it and fit again|cannot be read"):
+        numbers(data.epoch(BatchPlan(data.sizes, 100), 0, 1, CPU))
+
+
+def test_large_row_groups_are_warned_of(sets, tmp_path):
+    folder = write(tmp_path / "large", sets[0], files=1, group=900)
+    data = StreamedSets((ParquetSet(folder, buffer_bytes=16 * 200), ParquetSet(folder)))
+    with pytest.warns(PoorMixingWarning, match="large comes in pieces of up to 900 rows, .* at most 25 rows") as heard:
+        data.warn_if_poorly_mixed()
+    assert len(heard) == 1  # the other fits in its buffer
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = write(tmp_path / "small", sets[0], files=1, group=25)
+        StreamedSets((ParquetSet(small, buffer_bytes=16 * 200),) * 2).warn_if_poorly_mixed()
+
+
+BOUNDED = """
+    import resource, sys
+    import numpy as np, torch
+    from uulearn import UUClassifier
+    from uulearn.streaming import ParquetSet
+
+    torch.set_num_threads(1)
+    few = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=1, members=1, batch_size=1000, device="cpu")
+    clf.fit_sets(few, few + 1)  # what training takes anyhow
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    streams = [ParquetSet(f"{sys.argv[1]}/{which}", buffer_bytes=4 * 2**20) for which in (0, 1)]
+    clf.set_params(validation_fraction=0.01).fit_sets(*streams)
+    print(sum(s.n_rows for s in streams) * 128, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_memory_stays_far_below_the_data(tmp_path):
+    rng = np.random.default_rng(0)
+    for which in (0, 1):
+        (tmp_path / str(which)).mkdir()
+        for part in range(6):
+            X = (rng.normal(size=(100_000, 32)) + which).astype(np.float32)
+            names = [f"x{i}" for i in range(32)]
+            table = pa.table(list(X.T.copy()), names=names)
+            pq.write_table(table, tmp_path / str(which) / f"{part}.parquet", row_group_size=4_000, compression="none")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(BOUNDED), str(tmp_path)],
+        capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    size, more = map(int, done.stdout.split())
+    assert size > 150e6
+    assert more < 0.5 * size
