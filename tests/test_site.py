@@ -17,7 +17,7 @@ import uulearn
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = [name for name in uulearn.__all__ if isinstance(getattr(uulearn, name), types.ModuleType)]
-MODULES += ["estimator", "export", "report", "training.augmentation", "training.stack"]
+MODULES += ["estimator", "export", "report", "streaming", "training.augmentation", "training.stack"]
 
 pytest.importorskip("mkdocs")
 

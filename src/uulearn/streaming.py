@@ -35,7 +35,7 @@ class ParquetSet(RowStream):
     transform : callable, optional
         From a pyarrow Table of some rows to an array of shape (rows, features): scaling, filling, coding.
     buffer_bytes : int
-        Memory for the rows that are mixed with each other; about three times as much is used. Row groups should be an
+        Memory for the rows that are mixed with each other. Row groups should be an
         eighth of it or smaller, unless the order of the rows in the files is random.
 
     Examples

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.tables.reading import CHUNK_ROWS, open_table
+from uulearn.tables.reading import CHUNK_ROWS, is_table_folder, open_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class ImageFolder:
 
 def open_rows(source: str | Path, *, images: bool = False, format: str | None = None) -> Any:
     """A reader of a file of rows, or of a folder of images; with ``images`` in chunks that their pixels fit in."""
-    if source != "-" and Path(source).is_dir():
+    if source != "-" and Path(source).is_dir() and not is_table_folder(source):
         return ImageFolder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format)
 

@@ -96,7 +96,8 @@ def open_table(source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str 
     Parameters
     ----------
     source : path, or "-" for standard input
-        Names ending in .gz or .zst are decompressed; so is text that is compressed though its name does not say it.
+        A folder with Parquet files is read as one table. Names ending in .gz or .zst are decompressed; so is text that
+        is compressed though its name does not say it.
     chunk_rows : int
         Most rows a frame may have. Frames of many columns or long texts have fewer, so that they fit into memory.
     format : {"csv", "tsv", "parquet", "feather", "jsonl", "npy", "npz"}, optional
@@ -127,12 +128,25 @@ def open_table(source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str 
     check_installed()
     if not isinstance(chunk_rows, Integral) or isinstance(chunk_rows, bool) or chunk_rows < 1:
         raise ValueError(f"chunk_rows must be a whole number of at least 1, got {chunk_rows!r}.")
+    if is_table_folder(source):
+        from uulearn.tables.reading_folder import open_folder
+
+        return TableReader(str(source), open_folder(Path(source), int(chunk_rows)), ExitStack())
     kind, compression = settle_format(source, format)
     name = "standard input" if str(source) == STANDARD else str(source)
     with ExitStack() as stack:
         opened = _open(source, name, kind, compression, int(chunk_rows), stack)
         return TableReader(name, opened, stack.pop_all())
     raise AssertionError("unreachable: nothing above is suppressed")
+
+
+def is_table_folder(source: str | Path) -> bool:
+    """Whether it is a folder with Parquet files in it, which make one table; any other folder is of images."""
+    if str(source) == STANDARD or not Path(source).is_dir():
+        return False
+    from uulearn.tables.reading_folder import parquet_files
+
+    return bool(parquet_files(Path(source)))
 
 
 def _open(

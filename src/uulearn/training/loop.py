@@ -334,7 +334,8 @@ class Trainer:
         else:
             self.scheduler.step()
 
-    def _batch_weights(self, counts: tuple[int, int], whole: tuple[int, int]) -> RowWeights:
+    def _batch_weights(self, counts: tuple[int, int], whole: tuple[int, int] | None = None) -> RowWeights:
+        whole = whole or counts
         if (counts, whole) not in self._weights:
             sets = torch.cat([torch.zeros(counts[0]), torch.ones(counts[1])]).to(self.device)
             self._weights[counts, whole] = row_weights(sets, self.risk.coefficients, counts=whole)

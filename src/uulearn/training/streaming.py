@@ -200,45 +200,52 @@ class _Mixed:
         ]
         self._todo.reverse()
         self._rng = np.random.default_rng([*seed, plan.worker])
-        self._most = _window(data.streams[which])
-        self._pool_rows = torch.empty((0, *data.row_shape))
-        self._mixed = torch.empty((0, *data.row_shape))
-        self._next: Future[Tensor] | None = None
+        largest = max((last - first for _, first, last in self._todo), default=1)
+        room = min(max(_window(data.streams[which]), 2 * largest), max(1, stop - start))
+        self._window = torch.empty((room, *data.row_shape))
+        self._free = [torch.arange(room)]  # places of the window without a row that is still to come
+        self._filled = torch.arange(0)
+        self._ready = torch.arange(0)  # places of the rows to come next
+        self._next: tuple[int, Future[Tensor]] | None = None
         self._ask()
 
     def take(self, out: Tensor) -> None:
         """Fill ``out`` with the next rows."""
         filled = 0
         while filled < len(out):
-            if not len(self._mixed):
+            if not len(self._ready):
                 self._mix()
-            n = min(len(out) - filled, len(self._mixed))
-            out[filled : filled + n] = self._mixed[:n]
-            self._mixed = self._mixed[n:]
-            filled += n
+            places = self._ready[: len(out) - filled]
+            torch.index_select(self._window, 0, places, out=out[filled : filled + len(places)])
+            self._free.append(places)
+            self._ready = self._ready[len(places) :]
+            filled += len(places)
 
     def close(self) -> None:
-        """Wait for what is being read, and drop everything."""
+        """Read no more."""
         self._todo.clear()
         if self._next is not None:
-            self._next.cancel()
+            self._next[1].cancel()
 
     def _mix(self) -> None:
-        """Fill the window, shuffle it, and let half of it go; all of it at the end."""
-        parts, held = [self._pool_rows], len(self._pool_rows)
-        while self._next is not None and held < self._most:
-            parts.append(self._next.result())
-            held += len(parts[-1])
+        """Put new rows in the places of those that went, shuffle, and let half go; at the end all."""
+        free = torch.cat(self._free)
+        while self._next is not None and self._next[0] <= len(free):
+            rows = self._next[1].result()
+            places, free = free[: len(rows)], free[len(rows) :]
+            self._window[places] = rows
+            self._filled = torch.cat([self._filled, places])
             self._ask()
-        window = torch.cat(parts)
-        if not len(window):
-            raise RuntimeError("the stream has fewer rows than it announced; let nobody write to it and fit again.")
-        window = window[torch.from_numpy(self._rng.permutation(len(window)))]
-        go = len(window) if self._next is None else -(-len(window) // 2)
-        self._mixed, self._pool_rows = window[:go], window[go:].clone()
+        order = self._filled[torch.from_numpy(self._rng.permutation(len(self._filled)))]
+        go = len(order) if self._next is None else -(-len(order) // 2)
+        self._free, self._ready, self._filled = [free], order[:go], order[go:]
 
     def _ask(self) -> None:
-        self._next = self.pool.submit(self._read, *self._todo.pop()) if self._todo else None
+        if not self._todo:
+            self._next = None
+            return
+        piece, first, last = self._todo.pop()
+        self._next = last - first, self.pool.submit(self._read, piece, first, last)
 
     def _read(self, piece: int, start: int, stop: int) -> Tensor:
         return self.data._kept(self.which, piece)[start:stop]
