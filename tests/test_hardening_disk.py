@@ -282,7 +282,7 @@ def test_pages_numbers_and_graphs_are_written_whole_or_not_at_all(
     alone = tmp_path_factory.mktemp("alone") / "model"
     UUClassifier.load(model).save(alone)
     np.savetxt(alone.parent / "rows.csv", np.zeros((900, 2)), delimiter=",")
-    out = tmp_path / "out"
+    out = tmp_path / "out.csv"  # of scores, which are written as the suffix says
     arguments = {
         "report": ("report", model),
         "numbers": ("predict", alone, alone.parent / "rows.csv"),

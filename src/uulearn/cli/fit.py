@@ -143,7 +143,8 @@ def told(facts: dict[str, Any], out: Path) -> str:
     )
     lines = [
         f"model      {out}",
-        f"accuracy   {_percent(accuracy['value'])}, 95% interval {_percent(low)} to {_percent(high)}, where "
+        f"taken as   {_shares(facts)}",
+        f"accuracy   {_possible(accuracy['value'])}, 95% interval {_percent(low)} to {_percent(high)}, where "
         f"{_percent(facts['target_prior'])} are positive",
         f"           estimated without any label, from {rows} rows{own}",
         f"AUC        {min(1.0, judgement['auc']['value']):.3f}",
@@ -190,7 +191,7 @@ def card(facts: dict[str, Any]) -> str:
             "",
             "## What it is worth",
             "",
-            f"Estimated accuracy {_percent(accuracy['value'])} (95% interval {_percent(low)} to {_percent(high)}), "
+            f"Estimated accuracy {_possible(accuracy['value'])} (95% interval {_percent(low)} to {_percent(high)}), "
             f"from {judged} rows of the two files that were not trained on. No label was used. The estimate holds if "
             "the shares are right and the files differ in nothing else.",
             "",
@@ -254,6 +255,20 @@ def _commands(out: Path) -> dict[str, str]:
 
 def _wrapped(label: str, text: str) -> str:
     return fill(text, WIDTH, initial_indent=label, subsequent_indent=" " * len(label))
+
+
+def _shares(facts: dict[str, Any]) -> str:
+    """Which file is the richer, since nothing else here would look otherwise if it were the other one."""
+    richer, poorer = sorted(facts["files"], key=lambda entry: -float(entry["prior"]))
+    return (
+        f"{_percent(richer['prior'])} positive in {richer['name']}, the richer, and {_percent(poorer['prior'])} in "
+        f"{poorer['name']}"
+    )
+
+
+def _possible(share: float) -> str:
+    """An estimate as near as a share can be: on few rows it may lie beyond."""
+    return _percent(min(max(share, 0.0), 1.0))
 
 
 def _percent(share: float) -> str:

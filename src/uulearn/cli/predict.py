@@ -6,16 +6,31 @@ import csv
 import io
 import math
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uulearn.cli.score_table import as_frame, predict_table, say_scored
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import read_attached
-from uulearn.tables.writing import explained
+from uulearn.exceptions import TableError
+from uulearn.tables.cells import BOOLEAN, NUMBER, read_cells, write
+from uulearn.tables.formats import STANDARD, check_installed, settle_format
+from uulearn.tables.model import Scored, TableModel
+from uulearn.tables.reading import CHUNK_ROWS, TableReader, open_table
+from uulearn.tables.schema import check_there, shown
+from uulearn.tables.writing import TableWriter, explained
 from uulearn.training.storage import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CHUNK_BYTES = 2**27
+"""Of an array of large rows fewer are scored at once."""
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def run_predict(
@@ -23,40 +38,149 @@ def run_predict(
 ) -> None:
     """Score the rows of a file and write score, probability and class of each.
 
-    A model that `uulearn fit` made reads tables, streamed; one that `UUClassifier.save` wrote reads numbers.
+    A model that `uulearn fit` made reads tables; one that `UUClassifier.save` wrote reads numbers, from the same files.
     """
-    if out != "-" and Path(out).is_dir():
+    if out != STANDARD and Path(out).is_dir():
         raise ValueError(f"{out} is a folder; pass the name of the file to write.")
     if read_attached(model):
-        from uulearn.cli.score_table import predict_table, say_scored
-        from uulearn.tables.model import TableModel
-
-        say_scored(predict_table(TableModel.load(model), rows, out, format=format, target_prior=target_prior), out)
+        count = predict_table(TableModel.load(model), rows, out, format=format, target_prior=target_prior)
     else:
-        _predict_numbers(model, Path(rows), out, target_prior)
+        count = predict_numbers(UUClassifier.load(model), rows, out, format=format, target_prior=target_prior)
+    say_scored(count, out)
 
 
-def _predict_numbers(model: Path, rows: Path, out: str, target_prior: float | None) -> None:
-    classifier = UUClassifier.load(model)
-    if target_prior is not None:
-        classifier = classifier.retarget(target_prior)
-    X = read_numbers(rows, getattr(classifier, "feature_names_in_", None))
-    if hasattr(classifier, "feature_names_in_"):
-        del classifier.feature_names_in_  # read_numbers has put the columns in order
+def predict_numbers(
+    classifier: UUClassifier, rows: str, out: str, *, format: str | None = None, target_prior: float | None = None
+) -> int:
+    """Score a file of numbers chunk by chunk, in the order of its rows; returns their number.
+
+    Columns are found by name where the classifier knows names and the file has some; others in the file are ignored.
+    The rows of a .npy file may have any shape. The core install does CSV and .npy to CSV, a CSV as a whole.
+    """
+    classifier = classifier if target_prior is None else classifier.retarget(target_prior)
+    kind, compression = settle_format(rows, format)
+    file = compression is None and rows != STANDARD
+    array = file and kind == "npy"
+    shape = classifier.row_shape_
+    if len(shape) > 1 and not array:
+        raise TableError(f"the model takes rows of shape {shape}, for which a table has no place; pass a .npy file.")
+    names = [str(name) for name in getattr(classifier, "feature_names_in_", ())]
+    if names:
+        del classifier.feature_names_in_  # the columns are put in order before it sees them
+    try:
+        check_installed()
+    except ImportError:
+        if not (file and kind in ("csv", "npy") and settle_format(out, None) == ("csv", None)):
+            raise
+        blocks = _array_blocks(Path(rows), shape) if array else iter([read_numbers(Path(rows), names or None)])
+        return _write_plainly((_score(classifier, block) for block in blocks), out)
+    count = 0
+    with TableWriter(out, float_format="%.6g") as writer:
+        for block in _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, names, shape[0]):
+            writer.write(as_frame(_score(classifier, block)))
+            count += len(block)
+    return count
+
+
+def _score(classifier: UUClassifier, X: NDArray[Any]) -> Scored:
     scores = classifier.decision_function(X)
-    probability = classifier.predict_proba(X)[:, 1]
-    text = io.StringIO()
+    return Scored(scores, classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
+
+
+def _write_plainly(parts: Iterable[Scored], out: str) -> int:
+    """Without pandas: CSV, to a file in one step; returns the number of rows."""
+    text, count = io.StringIO(), 0
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["score", "probability", "class"])
-    writer.writerows(
-        [f"{s:.6g}", f"{p:.6g}", int(s > 0)] for s, p in zip(scores.tolist(), probability.tolist(), strict=True)
-    )
-    if out == "-":
+    for part in parts:
+        writer.writerows([f"{s:.6g}", f"{p:.6g}", c] for s, p, c in zip(*(own.tolist() for own in part), strict=True))
+        count += len(part.score)
+    if out == STANDARD:
         sys.stdout.write(text.getvalue())
     else:
         with explained(out):
             write_atomically(Path(out), lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
-        print(f"{len(scores):,} rows scored, written to {out}")
+    return count
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def _table_blocks(rows: str, format: str | None, names: list[str], width: int) -> Iterator[NDArray[np.float64]]:
+    """The columns that a model takes, as numbers, chunk by chunk."""
+    count = 0
+    with open_table(rows, format=format) as reader:
+        columns = _columns(reader, names, width)
+        for frame in reader:
+            count += len(frame)
+            yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
+        if not count:
+            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+
+
+def _columns(reader: TableReader, names: list[str], width: int) -> list[str]:
+    """The columns by name; where the model, or the file, has no names, all in their order."""
+    nameless = reader.columns == [str(position) for position in range(len(reader.columns))]
+    if names and (not nameless or set(names) <= set(reader.columns)):
+        check_there(names, reader.columns, reader.name)
+        return names
+    if len(reader.columns) != width:
+        raise TableError(
+            f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass the columns that it "
+            "was trained on, and no others."
+        )
+    return reader.columns
+
+
+def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
+    """A column of numbers, or of true and false, which are 1 and 0, with nothing missing."""
+    cells = read_cells(column)
+    known = cells.kinds == NUMBER
+    known[cells.kinds == BOOLEAN] = [
+        write(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
+    ]  # yes and no may stand for any numbers
+    numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
+    odd = ~(np.abs(numbers) <= LARGEST)
+    if odd.any():
+        position = int(odd.argmax())
+        code = cells.codes[position]
+        value = "nothing" if code < 0 else shown(write(cells.raw[code]))
+        raise TableError(
+            f"{name} holds {value} in row {column.index[position] + 1:,}, column {str(column.name)!r}, which is not a "
+            "finite number; replace it, or leave the row out."
+        )
+    return numbers
+
+
+def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    """The rows of a .npy file, mapped, some at a time."""
+    if not path.is_file():
+        raise TableError(f"{path} is not a file; pass a file of rows.")
+    try:
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise TableError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
+    if array.dtype.kind not in "biuf":
+        raise TableError(f"{path} holds an array of {array.dtype}, not of numbers; save it as an array of floats.")
+    if array.shape[1:] != row_shape:
+        raise TableError(
+            f"{path} holds an array of shape {array.shape}, but the model takes rows of shape {row_shape}; pass the "
+            "columns that it was trained on."
+        )
+    if not len(array):
+        raise TableError(f"{path} holds no rows; pass a file with at least one.")
+    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, array[:1].nbytes)))
+    for start in range(0, len(array), step):
+        block = np.array(array[start : start + step])
+        with np.errstate(over="ignore"):  # what is too large for the model is infinite to it
+            odd = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "f" else block)
+        if odd.any():
+            row, *place = np.argwhere(odd)[0].tolist()
+            raise TableError(
+                f"{path} holds {block[odd][0]} in row {start + row + 1:,}, column {', '.join(map(str, place))}, which "
+                "is not a finite number; replace it, or leave the row out."
+            )
+        yield block
 
 
 def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:

@@ -37,13 +37,16 @@ def predict_table(
     names = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
     with TableWriter(out, float_format="%.6g") as writer:
         for frame, scored in score_chunks(model, rows, format=format):
-            writer.write(_scored(frame[[name for name in names if name in frame]], scored))
+            writer.write(as_frame(scored, frame[[name for name in names if name in frame]]))
             count += len(frame)
     return count
 
 
-def _scored(ids: pd.DataFrame, scored: Scored) -> pd.DataFrame:
-    out = ids.copy()
+def as_frame(scored: Scored, ids: pd.DataFrame | None = None) -> pd.DataFrame:
+    """What predict writes of some rows."""
+    import pandas as pd
+
+    out = pd.DataFrame(index=range(len(scored.score))) if ids is None else ids.copy()
     out["score"], out["probability"], out["class"] = scored
     return out
 
@@ -71,12 +74,21 @@ class LabelledResult:
 
 
 def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | None) -> LabelledResult:
-    """Judge a model on rows with labels."""
+    """Judge a model on rows that have a label each."""
     found: list[Scored] = []
     labels: list[Labels] = []
+    missing = 0
     for frame, scored in score_chunks(model, rows, also=column):
+        there = has_label(frame[column])
+        missing += int((~there).sum())
         found.append(scored)
-        labels.append(read_labels(frame[column], positive, column))
+        labels.append(read_labels(frame[column][there], positive, column))
+    if missing:
+        without = "1 row has" if missing == 1 else f"{missing:,} rows have"
+        raise TableError(
+            f"{without} no label in column {column!r} (nothing, or a mark such as NA); leave them out, or write there "
+            "what they are."
+        )
     y = np.concatenate(labels)
     score, probability, predicted = (np.concatenate([getattr(one, name) for one in found]) for name in Scored._fields)
     counts = {
@@ -108,8 +120,14 @@ def score_chunks(
             raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
 
 
+def has_label(values: pd.Series) -> NDArray[np.bool_]:
+    """Which cells of a column hold something."""
+    found = zip(values, values.notna(), strict=True)
+    return np.array([known and _word(value) != "" for value, known in found], dtype=np.bool_)
+
+
 def read_labels(values: Any, positive: str | None, column: str) -> Labels:
-    """Labels of one chunk: 1 for ``positive``, or for what is plainly so."""
+    """Labels of one chunk, none missing: 1 for ``positive``, or for what is plainly so."""
     words = [_word(value) for value in values]
     if positive is not None:
         return np.array([word == positive for word in words], dtype=np.int64)
@@ -118,7 +136,7 @@ def read_labels(values: Any, positive: str | None, column: str) -> Labels:
         odd = words[known.index(None)]
         raise TableError(
             f"column {column!r} holds {odd!r}, which is neither 1 nor 0, yes nor no; say which value is the positive "
-            "class with --positive VALUE, and leave rows without a label out."
+            "class with --positive VALUE."
         )
     return np.array(known, dtype=np.int64)
 
@@ -126,7 +144,7 @@ def read_labels(values: Any, positive: str | None, column: str) -> Labels:
 def _word(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return "" if value is None else str(value).strip()
+    return str(value).strip()
 
 
 def show_judgement(judgement: Judgement, as_json: bool) -> None:

@@ -52,6 +52,8 @@ FILE_NAME = re.compile(r"(weights|history|pipeline|schema|facts)-[0-9a-f]{16}\.(
 REMAINS = re.compile(r"\..+\.(json|safetensors|skops|toml|md|html)\..*tmp")
 """Temporary files that a killed process left in a model directory."""
 OWN = ("weights", "history")
+FOR_PEOPLE = ("README.md", "config.toml", "report.html")
+"""What the commands put beside a model that has facts; it is about that model and no other."""
 BEFORE = {"validation_fraction": 0.0, "keep": "last", "patience": None, "members": 1, "calibrated": False}
 """What it was to be without parameters that a directory, being older, does not have."""
 LARGEST_MANIFEST = 16 * 2**20
@@ -143,6 +145,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, besid
     for path in folder.iterdir():
         if REMAINS.fullmatch(path.name):
             path.unlink()
+    held_model = (folder / MANIFEST).exists()
     fresh = [path for name in files if not (path := folder / name).exists()]
     waiting = {name: folder / f".{name}.new.tmp" for name in (MANIFEST, *beside)}
     try:
@@ -161,9 +164,14 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, besid
     for name in beside:
         waiting[name].replace(folder / name)
     _sync_folder(folder)
-    for path in folder.iterdir():
-        if FILE_NAME.fullmatch(path.name) and path.name not in files:
-            path.unlink()
+    old = [path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name) and path.name not in files]
+    if held_model and any(path.name.startswith("facts-") for path in old):
+        # Before the facts, so that a process killed here leaves the next one to see what they belong to.
+        for name in FOR_PEOPLE:
+            if name not in beside and ((folder / name).is_file() or (folder / name).is_symlink()):
+                (folder / name).unlink()
+    for path in old:
+        path.unlink()
 
 
 def _holds(path: Path, content: bytes) -> bool:
@@ -408,12 +416,15 @@ def _rebuild(classifier: UUClassifier, row_shape: tuple[int, ...], weights: dict
     """The module with its weights; a named model is laid out without memory until the shapes are known to agree."""
     named = isinstance(classifier.model, str)
     members = classifier._trained_with()["members"]
+    if members > 1 and "scales" in weights:  # of one member alone, `member` has made a classifier with one
+        members = min(members, len(weights["scales"]))
+    several = classifier._trained_with()["members"] > 1
     layers = members * (1 + len((classifier.model_params or {}).get("hidden", ())))
     if named and layers > len(weights):
         raise ModelFormatError(f"the model claims {layers:,} layers but has {len(weights):,} weights; save it again.")
     with torch.device("meta" if named else "cpu"):
         model = build_model(classifier.model, row_shape, classifier.model_params)
-        if members > 1:
+        if several:
             copies = (build_model(classifier.model, row_shape, classifier.model_params) for _ in range(1, members))
             model = Ensemble([model, *copies], [1.0] * members)
     expected = {name: (tuple(value.shape), value.dtype) for name, value in model.state_dict().items()}

@@ -20,6 +20,7 @@ from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.refining import trainings_at_most
+from uulearn.estimator.settling import is_auto, mostly_copies
 from uulearn.exceptions import BeyondPriorsWarning, TableError
 from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
@@ -27,12 +28,14 @@ from uulearn.tables.facts import finite, importance_facts, judged_facts, sensiti
 from uulearn.tables.giveaways import compare_sets_beyond_priors
 from uulearn.tables.images import ImageSchema
 from uulearn.tables.judging import both, judge_by_members, judge_by_split
-from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images, read_once
+from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images, read_once, split_rows
 from uulearn.tables.model import TableModel
 from uulearn.tables.pipeline import feature_groups
+from uulearn.tables.reading import is_table_folder
 from uulearn.tables.schema import Schema
 from uulearn.tables.settings import AUTO, SET_HERE, FitSettings
 from uulearn.tables.storing import check_can_be_saved
+from uulearn.training import DenseRows, TwoSets
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
@@ -117,7 +120,7 @@ def fit_files(
 
 def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepared:
     paths = (settings.first, settings.second)
-    folders = [Path(path).is_dir() for path in paths]
+    folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of a kind.")
     if all(folders) or settings.images is not None:
@@ -156,7 +159,8 @@ def _fit_rows(
         tell("estimating the shares of positives")
         estimate = _estimate_priors(X, settings.seed)
         known = estimate.set_priors
-    classifier = _unfitted(settings, prepared, known, checkpoint).set_params(distributed=workers is not None)
+    copies = _of_few_kinds(X, settings.hold_out, settings.seed)
+    classifier = _unfitted(settings, prepared, copies, known, checkpoint).set_params(distributed=workers is not None)
     tell("training", classifier.members * trainings_at_most(classifier.rounds))
     began = time.perf_counter()
     crossed = classifier.members > 1 and not classifier.rounds  # refined, a row has been seen by way of its sorting
@@ -180,7 +184,7 @@ def _fit_rows(
         facts["importance"] = importance_facts(
             judged.score, judged.X, judged.sets, judged.folds, groups, priors, target, settings.seed
         )
-    facts["sensitivity"] = _sensitivity(settings, classifier, judged.trained, seconds, tell)
+    facts["sensitivity"] = _sensitivity(settings, classifier, judged.trained, copies, seconds, tell)
     facts |= {
         "files": [
             {"name": source.name, "rows": rows, "prior": prior}
@@ -209,25 +213,48 @@ def _few_threads(cells: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _of_few_kinds(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> bool:
+    """Whether the rows are copies of so few kinds that none can be left out, while equal rows can be held out."""
+    if not mostly_copies(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
+        return False
+    try:
+        _, torn_apart = split_rows(X, fraction, seed)
+    except TableError:  # too few rows for that; folds need fewer
+        return False
+    return torn_apart is not None
+
+
 def _unfitted(
-    settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
+    settings: FitSettings, prepared: Prepared, copies: bool, priors: Sequence[float], checkpoint: Path | None
 ) -> UUClassifier:
-    """The classifier as the settings have it; of few rows several members, so that all rows train and all judge."""
+    """The classifier as the settings have it; of few rows several members, so that all rows train and all judge.
+
+    Not so where rows are copies of a few kinds: a fold would be a kind or two that its member has never seen.
+    """
     images = isinstance(prepared.schema, ImageSchema)
     parameters = DEFAULTS | (FOR_IMAGES if images else {})
     convolved = isinstance(prepared.schema, ImageSchema) and not prepared.schema.flat
     parameters["members"] = FOLDS if not convolved and min(prepared.sizes) < FEW_ROWS else 1
     parameters |= {"random_state": settings.seed, "checkpoint_dir": checkpoint, **settings.classifier}
+    if copies and not parameters.get("rounds") and is_auto(settings.classifier.get("members", AUTO)):
+        parameters["members"] = 1
     classifier = UUClassifier(priors, settings.target_prior, **parameters)
     check_parameters(classifier.get_params(deep=False))
     return classifier._settled(prepared.sizes, held_out=parameters["members"] == 1)
 
 
 def _sensitivity(
-    settings: FitSettings, classifier: UUClassifier, trained: tuple[Matrix, Matrix], seconds: float, tell: Tell
+    settings: FitSettings,
+    classifier: UUClassifier,
+    trained: tuple[Matrix, Matrix],
+    copies: bool,
+    seconds: float,
+    tell: Tell,
 ) -> dict[str, Any]:
     if settings.sensitivity is False:
         return {"skipped": "It was not asked for (--no-sensitivity)."}
+    if copies:
+        return {"skipped": "The rows are copies of so few kinds that none can be left out to compare the models by."}
     if settings.sensitivity is None and seconds > QUICK_SECONDS:
         said = f"Training took {seconds:.0f} s and would be done twelve times more; --sensitivity asks for it."
         return {"skipped": said}

@@ -1,0 +1,156 @@
+"""How cost grows: rows, columns, workers, and rows scored a second.
+
+    python benchmarks/scaling.py rows columns workers scoring [--most-rows 100000000]
+
+Each part is measured in processes of its own and stored in ``benchmarks/results/scaling.json`` when it is done. Rows
+are generated as they are read, so that 1e8 of them take no disk: what a stream costs beyond training is in the figures.
+One thread for each process. `--quick` is to see that it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common import FORMAT, RESULTS, machine, versions, write_json
+from uulearn import UUClassifier
+from uulearn.streaming import RowStream
+
+OUT = RESULTS / "scaling.json"
+PIECE = 50_000
+MODELS: dict[str, dict[str, Any]] = {"linear": {"model": "linear"}, "mlp": {"model": "mlp"}}
+
+
+class Generated(RowStream):
+    """Rows made up as they are read, the same at every reading; one set is shifted against the other."""
+
+    def __init__(self, n_rows: int, columns: int, which: int) -> None:
+        self.which, self.row_shape = which, (columns,)
+        self._sizes = [min(PIECE, n_rows - start) for start in range(0, n_rows, PIECE)]
+
+    @property
+    def piece_sizes(self) -> list[int]:
+        """Rows of each piece."""
+        return self._sizes
+
+    def read(self, piece: int) -> torch.Tensor:
+        """Uniform numbers, which are quick to make."""
+        rng = np.random.default_rng([self.which, piece])
+        rows = rng.random((self._sizes[piece], *self.row_shape), dtype=np.float32)
+        rows[:, :2] += 0.2 * (1 - self.which)
+        return torch.from_numpy(rows)
+
+    def describe(self) -> str:
+        """Shape and side."""
+        return f"generated: {self.which} {sum(self._sizes)} {self.row_shape}"
+
+
+def classifier(model: str, **more: Any) -> UUClassifier:
+    """One model, one epoch, nothing held out: what is timed is the epoch."""
+    plain: dict[str, Any] = {
+        "epochs": 1, "members": 1, "validation_fraction": 0.0, "calibrated": False, "keep": "last", "patience": None,
+        "random_state": 0, "progress": False, "device": "cpu",
+    }  # fmt: skip
+    return UUClassifier((0.7, 0.3), **plain | MODELS[model] | more)
+
+
+def epoch(model: str, rows: int, columns: int, distributed: bool = False) -> dict[str, Any]:
+    """Seconds of an epoch over so many rows, half of them in each set, and the most memory held."""
+    torch.set_num_threads(1)
+    first, second = (Generated(rows // 2, columns, which) for which in (0, 1))
+    clf = classifier(model, distributed="auto" if distributed else False)
+    clf.fit_sets(first, second)
+    return {
+        "model": model,
+        "rows": rows,
+        "columns": columns,
+        "workers": int(os.environ.get("WORLD_SIZE", "1")),
+        "seconds": clf.history_[0]["seconds"],
+        "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "parameters": sum(p.numel() for p in clf.model_.parameters()),
+    }
+
+
+def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
+    """Rows scored a second by one thread."""
+    torch.set_num_threads(1)
+    X = np.random.default_rng(0).random((rows, columns), dtype=np.float32)
+    clf = classifier(model).fit_sets(X[:2_000], X[2_000:4_000] + 0.1)
+    clf.decision_function(X[:10_000])
+    started = time.perf_counter()
+    clf.decision_function(X)
+    seconds = time.perf_counter() - started
+    return {"model": model, "rows": rows, "columns": columns, "rows_a_second": rows / seconds}
+
+
+def apart(function: str, *arguments: Any, workers: int = 1) -> dict[str, Any]:
+    """What the function finds in a process of its own, or in several."""
+    command = [sys.executable, "-W", "ignore"]
+    if workers > 1:
+        command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
+    done = subprocess.run(
+        [*command, __file__, "--call", json.dumps([function, *arguments])],
+        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(found, flush=True)
+    return found
+
+
+def measured(part: str, most_rows: int, quick: bool) -> list[dict[str, Any]]:
+    """One of the parts."""
+    if part == "rows":
+        sizes = [10**power for power in range(4, 9) if 10**power <= most_rows]
+        return [apart("epoch", model, rows, 10) for model in MODELS for rows in sizes if _bearable(model, rows)]
+    if part == "columns":
+        rows = 10_000 if quick else 100_000
+        return [apart("epoch", model, rows, columns) for model in MODELS for columns in (10, 100, 1_000, 10_000)]
+    if part == "workers":
+        rows = 20_000 if quick else 300_000
+        found = []
+        for _ in range(1 if quick else 3):  # side by side, since the machine may have other work
+            for model in MODELS:
+                found += [apart("epoch", model, rows, 100, n > 1, workers=n) for n in (1, 2)]
+        return found
+    rows = 20_000 if quick else 500_000
+    return [apart("scoring", model, rows, columns) for model in MODELS for columns in (10, 100)]
+
+
+def _bearable(model: str, rows: int) -> bool:
+    return model == "linear" or rows <= 10**7
+
+
+def main() -> None:
+    """Measure and store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=["rows", "columns", "workers", "scoring", []])
+    parser.add_argument("--most-rows", type=int, default=10**8)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--call", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.call:
+        function, *arguments = json.loads(asked.call)
+        found = {"epoch": epoch, "scoring": scoring}[function](*arguments)
+        if os.environ.get("RANK", "0") == "0":
+            print(json.dumps(found))
+        return
+    stored = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+    for part in asked.parts:
+        stored[part] = measured(part, 10**5 if asked.quick else asked.most_rows, asked.quick)
+        write_json(asked.out, stored | {"format": FORMAT, "versions": versions(), "machine": machine()})
+
+
+if __name__ == "__main__":
+    main()
