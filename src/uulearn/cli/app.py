@@ -156,7 +156,8 @@ def fit(
     members: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of models averaged. Default: 5 below 5,000 rows a file, else 1; of convolutions 1."
+            min=1,
+            help="Number of models averaged. Default: 5 below 5,000 rows a file, else 1; convolutions 1.",
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default: auto.")] = None,
@@ -209,11 +210,14 @@ def predict(
     target_prior: Annotated[
         float | None, typer.Option(help="Share of positives among these rows, if not that of the fit.")
     ] = None,
+    keep_columns: Annotated[
+        bool, typer.Option("--keep-columns", help="Write the columns of the rows beside the results.")
+    ] = False,
 ) -> None:
     """Score rows with a saved model: score, probability and class of each."""
     from uulearn.cli.predict import run_predict
 
-    run_predict(model, rows, out, format=format_, target_prior=target_prior)
+    run_predict(model, rows, out, format=format_, target_prior=target_prior, keep_columns=keep_columns)
 
 
 @app.command()

@@ -34,7 +34,13 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def run_predict(
-    model: Path, rows: str, out: str = "-", *, format: str | None = None, target_prior: float | None = None
+    model: Path,
+    rows: str,
+    out: str = "-",
+    *,
+    format: str | None = None,
+    target_prior: float | None = None,
+    keep_columns: bool = False,
 ) -> None:
     """Score the rows of a file and write score, probability and class of each.
 
@@ -42,8 +48,13 @@ def run_predict(
     """
     if out != STANDARD and Path(out).is_dir():
         raise ValueError(f"{out} is a folder; pass the name of the file to write.")
+    if STANDARD not in (rows, out) and Path(rows).exists() and Path(out).exists() and Path(rows).samefile(out):
+        raise ValueError(f"{out} is the file of rows itself, which would be lost; write to another.")
     if read_attached(model):
-        count = predict_table(TableModel.load(model), rows, out, format=format, target_prior=target_prior)
+        loaded = TableModel.load(model)
+        count = predict_table(loaded, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns)
+    elif keep_columns:
+        raise ValueError(f"--keep-columns serves models that uulearn fit made, not {model}; leave it out.")
     else:
         count = predict_numbers(UUClassifier.load(model), rows, out, format=format, target_prior=target_prior)
     say_scored(count, out)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from uulearn.calibration import calibration_error
 from uulearn.exceptions import TableError
 from uulearn.metrics import Judgement, judge, judge_labelled
+from uulearn.risk import estimation_cost
 from uulearn.tables.images import ImageSchema, base_folder, open_rows
 from uulearn.tables.model import Scored, TableModel
 from uulearn.tables.writing import TableWriter
@@ -29,15 +30,28 @@ Labels = NDArray[np.int64]
 
 
 def predict_table(
-    model: TableModel, rows: str, out: str, *, format: str | None = None, target_prior: float | None = None
+    model: TableModel,
+    rows: str,
+    out: str,
+    *,
+    format: str | None = None,
+    target_prior: float | None = None,
+    keep_columns: bool = False,
 ) -> int:
-    """Score a file chunk by chunk, in the order of its rows, with the id columns it has; returns the number of rows."""
+    """Score a file chunk by chunk, in the order of its rows; returns the number of rows.
+
+    The id columns that it has are kept, or with ``keep_columns`` all of them.
+    """
     model = model if target_prior is None else model.retarget(target_prior)
     schema, count = model.schema, 0
     names = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
     with TableWriter(out, float_format="%.6g") as writer:
         for frame, scored in score_chunks(model, rows, format=format):
-            writer.write(as_frame(scored, frame[[name for name in names if name in frame]]))
+            kept = list(frame) if keep_columns else [name for name in names if name in frame]
+            taken = [name for name in kept if name in Scored._fields or name == "class"]
+            if taken:
+                raise TableError(f"{rows} has a column {taken[0]!r} already, as predict writes one; call it otherwise.")
+            writer.write(as_frame(scored, frame[kept]))
             count += len(frame)
     return count
 
@@ -60,7 +74,16 @@ def evaluate_sets(
     scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
     priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a fit always has some
     sets = np.repeat([0, 1], [len(own) for own in scores])
-    return judge(np.concatenate(scores), sets, priors, classifier.target_prior)
+    judged = judge(np.concatenate(scores), sets, priors, classifier.target_prior)
+    noise = 4 * estimation_cost(priors, classifier.target_prior, (len(scores[0]), len(scores[1]))).standard_error
+    if judged.accuracy.value < 0.5 - noise:
+        _warn("the estimate is far below chance: pass the two files in the order in which the model was fitted.")
+    if judged.accuracy.value > 1 or judged.auc.value > 1 + noise:
+        _warn(
+            "the estimate is beyond what is possible: by chance, if there are few rows; or the rows were trained on, "
+            "the files differ in more than their shares of positives, or the shares are further apart than stated."
+        )
+    return judged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +170,10 @@ def _word(value: Any) -> str:
     return str(value).strip()
 
 
+def _warn(sentence: str) -> None:
+    typer.echo(f"warning: {sentence}", err=True)
+
+
 def show_judgement(judgement: Judgement, as_json: bool) -> None:
     """The figures of a model, for people or for scripts."""
     typer.echo(json.dumps(dataclasses.asdict(judgement), indent=1) if as_json else str(judgement))
@@ -159,6 +186,11 @@ def show_labelled(result: LabelledResult, as_json: bool) -> None:
         return
     c = result.confusion
     typer.echo(str(result.judgement))
+    if result.judgement.auc.interval[1] < 0.5:
+        _warn(
+            "positives score lower than negatives: the shares of positives were probably given in the wrong order; fit "
+            "again with the two of --set-priors exchanged."
+        )
     typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")
     typer.echo(f"{'Brier score':<20}{result.brier:.3f}")
     typer.echo(f"{'':<20}{'predicted +':>12}{'predicted −':>13}")

@@ -274,7 +274,8 @@ def read_attached(folder: Path) -> dict[str, bytes]:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
-        raise ModelFormatError(f"{folder} holds no {MANIFEST}; pass a directory written by UUClassifier.save.")
+        what = f"holds no {MANIFEST}" if folder.exists() else "does not exist"
+        raise ModelFormatError(f"{folder} {what}; pass a directory that uulearn fit or UUClassifier.save wrote.")
     if path.is_symlink() or path.stat().st_size > LARGEST_MANIFEST:
         raise ModelFormatError(f"{path} is a link or too large to be a manifest; pass a directory written by save.")
     try:
