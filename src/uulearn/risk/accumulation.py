@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from uulearn.risk.criterion import UURisk
 from uulearn.risk.distributed import sum_over_workers, workers
@@ -31,8 +33,10 @@ def accumulate(
     correction's derivatives there. Dropout draws the same in both passes, and statistics of batch normalisation are
     updated in the second alone; but they are those of a micro-batch, as in any accumulation of gradients.
 
-    In a process group the brackets are those of all micro-batches of all workers, which may have different numbers of
-    them but at least one each; gradients of a DDP module are exchanged with the last.
+    In a process group the brackets are those of all micro-batches of all workers, each of which has at least one.
+    Gradients of a DDP module are exchanged with the last, so that workers may have different numbers of them. Where
+    forward passes exchange something, too (FSDP, batch normalisation over workers), the numbers must be equal; FSDP
+    exchanges gradients with every micro-batch, which keeps them sharded.
 
     Parameters
     ----------
@@ -63,6 +67,9 @@ def accumulate(
         raise ValueError("there is no micro-batch to accumulate; pass at least one pair (x, sets).")
     group = criterion.process_group
     together = workers(group) if criterion.distributed else 1
+    sharded = workers() > 1 and any(_is_sharded(module) for module in model.modules())
+    if together > 1:
+        _check_numbers(batches, model, group)
     states: list[list[Tensor]] = []
     with torch.no_grad(), _unchanged_buffers(model):
         sums = []
@@ -77,13 +84,40 @@ def accumulate(
     with torch.enable_grad():
         parts = risk_of_sums(total, criterion.coefficients, criterion.method)
         (direction,) = torch.autograd.grad(parts.objective, total)
+    wait = None if sharded else getattr(model, "no_sync", None)  # FSDP would hold whole gradients while it waits
     for number, ((x, sets), state) in enumerate(zip(batches, states, strict=True), start=1):
         _set_random_states(state)
-        wait = getattr(model, "no_sync", None) if number < len(batches) else None
-        with wait() if wait is not None else contextlib.nullcontext():
+        torch.clear_autocast_cache()  # weights cast in another pass have no gradient (torch 2.6) or lose it (FSDP2)
+        with wait() if wait is not None and number < len(batches) else contextlib.nullcontext():
             own = together * (direction * batch_sums(model(x), sets, criterion.loss)).sum()
             own.backward() if backward is None else backward(own)  # type: ignore[no-untyped-call]
     return UURiskParts(*(part.detach().to(scores.dtype) for part in parts))
+
+
+def _check_numbers(batches: list[MicroBatch], model: nn.Module, group: Any) -> None:
+    """Refuse, in every worker alike, numbers of micro-batches with which some would wait for the others forever."""
+    talking = next((module for module in model.modules() if _exchanges_forwards(module)), None)
+    if talking is None:
+        return
+    extremes = torch.tensor([len(batches), -len(batches)], device=batches[0][1].device)
+    dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
+    most, least = extremes[0].item(), -extremes[1].item()
+    if least < most:
+        raise ValueError(
+            f"workers have from {least} to {most} micro-batches, but {type(talking).__name__} exchanges something in "
+            "every forward pass; give each worker the same number."
+        )
+
+
+def _exchanges_forwards(module: nn.Module) -> bool:
+    joined = isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
+    return joined or _is_sharded(module)
+
+
+def _is_sharded(module: nn.Module) -> bool:
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+
+    return isinstance(module, FSDPModule | FullyShardedDataParallel)
 
 
 @contextlib.contextmanager
