@@ -567,7 +567,7 @@ def test_a_fit_of_files_settles_everything_before_it_trains(sizes, images, given
         schema = object.__new__(ImageSchema)
         object.__setattr__(schema, "flat", images == "flat")
     prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, False, (0.8, 0.2), None)
     parameters = classifier.get_params()
     assert "auto" not in [parameters[name] for name in SETTLED]
     assert {name: parameters[name] for name in expected} == expected

@@ -267,7 +267,7 @@ def test_everything_that_shapes_a_run_is_stored():
     given = sensitivity.planned(["mnist"])[0]["parameters"].keys()
     ignored = {"set_priors", "target_prior", "slope", "input_scale", "device", "progress", "random_state", "compile",
                "checkpoint_dir", "checkpoint_every", "optimizer_params", "scheduler", "scheduler_interval", "augment",
-               "smoothing"}  # fmt: skip
+               "smoothing", "distributed"}  # fmt: skip
     assert given | ignored == UUClassifier((0.8, 0.2)).get_params().keys()
 
 

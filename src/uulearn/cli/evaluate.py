@@ -21,7 +21,7 @@ def run_evaluate(
     as_json: bool,
 ) -> None:
     """Judge a model by labels, or without any by two unlabeled files."""
-    from uulearn.cli.score_table import evaluate_labels, evaluate_sets, show_judgement, show_labelled
+    from uulearn.cli.score_table import evaluate_labels, evaluate_sets, remark_on, show_judgement, show_labelled
 
     if (labels is None) == (second is None):
         raise ValueError(
@@ -36,7 +36,9 @@ def run_evaluate(
         show_labelled(evaluate_labels(chosen, first, labels, positive), as_json)
         return
     assert second is not None
-    show_judgement(evaluate_sets(loaded, first, second, set_priors, target_prior), as_json)
+    judged = evaluate_sets(loaded, first, second, set_priors, target_prior)
+    show_judgement(judged, as_json)
+    remark_on(judged)
 
 
 def run_report(model: Path, out: Path | None) -> None:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from uulearn.calibration import calibration_error
 from uulearn.exceptions import TableError
 from uulearn.metrics import Judgement, judge, judge_labelled
-from uulearn.risk import estimation_cost
 from uulearn.tables.images import ImageSchema, base_folder, open_rows
 from uulearn.tables.model import Scored, TableModel
 from uulearn.tables.writing import TableWriter
@@ -74,16 +73,19 @@ def evaluate_sets(
     scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
     priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a fit always has some
     sets = np.repeat([0, 1], [len(own) for own in scores])
-    judged = judge(np.concatenate(scores), sets, priors, classifier.target_prior)
-    noise = 4 * estimation_cost(priors, classifier.target_prior, (len(scores[0]), len(scores[1]))).standard_error
-    if judged.accuracy.value < 0.5 - noise:
+    return judge(np.concatenate(scores), sets, priors, classifier.target_prior)
+
+
+def remark_on(judged: Judgement) -> None:
+    """Say, on standard error, where an estimate cannot be right."""
+    accuracy = judged.accuracy
+    if accuracy.value < 0.5 - 4 * accuracy.standard_error:
         _warn("the estimate is far below chance: pass the two files in the order in which the model was fitted.")
-    if judged.accuracy.value > 1 or judged.auc.value > 1 + noise:
+    if accuracy.value > 1 or judged.auc.value > 1 + 4 * judged.auc.standard_error:
         _warn(
             "the estimate is beyond what is possible: by chance, if there are few rows; or the rows were trained on, "
             "the files differ in more than their shares of positives, or the shares are further apart than stated."
         )
-    return judged
 
 
 @dataclasses.dataclass(frozen=True)
