@@ -36,8 +36,13 @@ def found_by(n, folder, *names):
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory):
-    return found_by(2, tmp_path_factory.mktemp("two"), *FITS)
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def together(folder):
+    return found_by(2, folder, *FITS)
 
 
 def assert_like_one(found, name):
@@ -81,6 +86,13 @@ def test_workers_go_on_from_a_checkpoint(together):
     alone = described(fitted({"epochs": 4}))
     for found in together:
         torch.testing.assert_close(found["resumed"]["records"][:, 1:], alone["records"][:, 1:], rtol=1e-4, atol=1e-5)
+
+
+def test_one_process_goes_on_where_two_stopped(together, folder):
+    clf = fitted({"epochs": 5}, parameters={"checkpoint_dir": folder / "checkpoints", "checkpoint_every": 1})
+    assert clf.history_.resumed_at == [2, 4]
+    alone = described(fitted({"epochs": 5}))
+    torch.testing.assert_close(described(clf)["records"], alone["records"], rtol=1e-4, atol=1e-5)
 
 
 def test_what_fails_in_the_first_worker_fails_in_all(together):
