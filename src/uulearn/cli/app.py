@@ -16,6 +16,14 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+Engine = Annotated[str, typer.Option(help="local, or ray: the work goes to a Ray cluster.")]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST", help="With --engine ray: auto, or the cluster's head. Default: this machine alone."),
+]
+RayWorkers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="With --engine ray: how many processes work at once.")
+]
 ONE_OR_TWO = ("fit", "evaluate")
 """Commands whose ``--set-priors`` takes two numbers or one word, for which Click has no option."""
 
@@ -175,6 +183,9 @@ def fit(
     config: Annotated[Path | None, typer.Option(help="TOML file with any of these; the command line wins.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: RayWorkers = None,
 ) -> None:
     """Train a classifier from two files of unlabeled rows whose shares of positives differ."""
     from uulearn.cli.fit import run_fit
@@ -196,7 +207,16 @@ def fit(
         "seed": seed,
         "classifier": {name: value for name, value in chosen.items() if value is not None},
     }
-    run_fit(given, config=config, out=out, resume=resume, as_json=as_json)
+    run_fit(
+        given,
+        config=config,
+        out=out,
+        resume=resume,
+        as_json=as_json,
+        engine=engine,
+        address=address,
+        ray_workers=workers,
+    )
 
 
 @app.command()
@@ -213,11 +233,24 @@ def predict(
     keep_columns: Annotated[
         bool, typer.Option("--keep-columns", help="Write the columns of the rows beside the results.")
     ] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: RayWorkers = None,
 ) -> None:
     """Score rows with a saved model: score, probability and class of each."""
     from uulearn.cli.predict import run_predict
 
-    run_predict(model, rows, out, format=format_, target_prior=target_prior, keep_columns=keep_columns)
+    run_predict(
+        model,
+        rows,
+        out,
+        format=format_,
+        target_prior=target_prior,
+        keep_columns=keep_columns,
+        engine=engine,
+        address=address,
+        workers=workers,
+    )
 
 
 @app.command()
@@ -347,6 +380,9 @@ def reproduce_(
     no_selection: Annotated[
         bool, typer.Option("--no-selection", help="λ = −0.1 instead of a λ chosen without labels; fewer runs.")
     ] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: RayWorkers = None,
 ) -> None:
     """The paper's tables and figures: does the runs that are missing, keeps each, and sets them beside the paper's.
 
@@ -356,7 +392,18 @@ def reproduce_(
     from uulearn.paper.experiments import DATASETS, Request
 
     request = Request(dataset or DATASETS, trials, epochs, quick, not no_selection)
-    run_reproduce(target, request, out=out, data_dir=data_dir, device=device, render_only=render_only, pack=pack)
+    run_reproduce(
+        target,
+        request,
+        out=out,
+        data_dir=data_dir,
+        device=device,
+        render_only=render_only,
+        pack=pack,
+        engine=engine,
+        address=address,
+        workers=workers,
+    )
 
 
 def _in_one_line(error: Exception) -> str:

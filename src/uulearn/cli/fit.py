@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -17,10 +18,13 @@ from typing import Any
 import torch
 import typer
 
-from uulearn.cli.fit_progress import fit_progress
+from uulearn.cli.fit_progress import Silent, fit_progress
+from uulearn.engines.ray_cluster import check_engine
+from uulearn.engines.ray_training import train_on_ray
 from uulearn.estimator.persistence import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError
 from uulearn.tables.fitting import Fitted, fit_files
+from uulearn.tables.model import TableModel
 from uulearn.tables.settings import FitSettings, read_settings
 from uulearn.tables.writing import cannot_be_written, explained
 from uulearn.training.progress import watch_training
@@ -39,12 +43,18 @@ def run_fit(
     out: Path,
     resume: bool,
     as_json: bool,
+    engine: str = "local",
+    address: str | None = None,
+    ray_workers: int | None = None,
 ) -> None:
     """Fit, save, and say what there is.
 
     ``given`` holds what the command line says; the configuration file gives the rest.
     """
+    on_ray = check_engine(engine, address, ray_workers)
     settings = _settings(given, config)
+    if on_ray and ray_workers is None:
+        raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
     workers = join_workers("auto", _device(settings)) if started_by_torchrun() else None
     place = Path(os.path.realpath(out))  # a link stays one, and "." has a name
     unfinished = place.with_name(f".{place.name}.unfinished") if place.name else place
@@ -59,13 +69,44 @@ def run_fit(
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with _ended_in_a_sentence(out, unfinished, resume):
         with fit_progress(quiet=as_json) as progress, watch_training(progress):
-            fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=progress, workers=workers)
-        facts = fitted.model.facts
-        facts["commands"] = _commands(out)
-        save(fitted, place)
+            if ray_workers is not None:
+                progress(f"training by {ray_workers} processes on Ray")
+                work = functools.partial(_fit_on_worker, settings, command, out, place, unfinished)
+                scratch = place.with_name(f".{place.name}.ray")
+                train_on_ray(work, scratch, workers=ray_workers, device=_wanted_device(settings), address=address)
+                facts = TableModel.load(place).facts
+            else:
+                facts = _fit_and_save(settings, command, out, place, unfinished, progress, workers)
         shutil.rmtree(unfinished, ignore_errors=True)
     with explained(f"the model is in {out}, but standard output"):
         typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
+
+
+def _fit_and_save(
+    settings: FitSettings,
+    command: str,
+    out: Path,
+    place: Path,
+    unfinished: Path,
+    tell: Callable[..., None],
+    workers: Workers | None,
+) -> dict[str, Any]:
+    fitted = fit_files(settings, command=command, checkpoint=unfinished, tell=tell, workers=workers)
+    facts = fitted.model.facts
+    facts["commands"] = _commands(out)
+    save(fitted, place)
+    return facts
+
+
+def _fit_on_worker(settings: FitSettings, command: str, out: Path, place: Path, unfinished: Path) -> None:
+    """What each process of a Ray cluster does: all fit, and the first writes the model."""
+    workers = join_workers("auto", _device(settings))
+    if workers is None or workers.first:
+        with _ended_in_a_sentence(out, unfinished, resumed=True):  # the command that asked removes what is left
+            _fit_and_save(settings, command, out, place, unfinished, Silent(), workers)
+        return
+    with contextlib.suppress(FirstWorkerError):
+        fit_files(settings, checkpoint=unfinished, workers=workers)
 
 
 def _help_to_fit(settings: FitSettings, unfinished: Path, workers: Workers) -> None:
@@ -77,10 +118,14 @@ def _help_to_fit(settings: FitSettings, unfinished: Path, workers: Workers) -> N
 
 
 def _device(settings: FitSettings) -> str:
-    device = str(settings.classifier.get("device", "auto"))
+    device = _wanted_device(settings)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device
+
+
+def _wanted_device(settings: FitSettings) -> str:
+    return str(settings.classifier.get("device", "auto"))
 
 
 def save(fitted: Fitted, out: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import csv
+import functools
+import hashlib
 import io
 import math
 import sys
@@ -14,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.cli.score_table import as_frame, predict_table, say_scored
+from uulearn.engines.ray_cluster import check_engine
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.persistence import read_attached
+from uulearn.estimator.persistence import MANIFEST, read_attached
 from uulearn.exceptions import TableError
 from uulearn.tables.cells import BOOLEAN, NUMBER, read_cells, write
 from uulearn.tables.formats import STANDARD, check_installed, settle_format
+from uulearn.tables.images import ImageSchema
 from uulearn.tables.model import Scored, TableModel
 from uulearn.tables.reading import CHUNK_ROWS, TableReader, open_table
 from uulearn.tables.schema import check_there, shown
@@ -41,23 +46,87 @@ def run_predict(
     format: str | None = None,
     target_prior: float | None = None,
     keep_columns: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Score the rows of a file and write score, probability and class of each.
 
     A model that `uulearn fit` made reads tables; one that `UUClassifier.save` wrote reads numbers, from the same files.
     """
+    if check_engine(engine, address, workers):
+        if format is not None:
+            raise ValueError(f"--engine ray reads Parquet files, not --format {format}; leave one of them out.")
+        count = _predict_on_ray(model, rows, out, target_prior, keep_columns, address, workers)
+        say_scored(count, out)
+        return
     if out != STANDARD and Path(out).is_dir():
         raise ValueError(f"{out} is a folder; pass the name of the file to write.")
     if STANDARD not in (rows, out) and Path(rows).exists() and Path(out).exists() and Path(rows).samefile(out):
         raise ValueError(f"{out} is the file of rows itself, which would be lost; write to another.")
+    loaded = _load(model, keep_columns)
+    say_scored(_predict(loaded, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns), out)
+
+
+def _load(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
     if read_attached(model):
-        loaded = TableModel.load(model)
-        count = predict_table(loaded, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns)
-    elif keep_columns:
+        return TableModel.load(model)
+    if keep_columns:
         raise ValueError(f"--keep-columns serves models that uulearn fit made, not {model}; leave it out.")
-    else:
-        count = predict_numbers(UUClassifier.load(model), rows, out, format=format, target_prior=target_prior)
-    say_scored(count, out)
+    return UUClassifier.load(model)
+
+
+def _predict(
+    model: TableModel | UUClassifier,
+    rows: str,
+    out: str,
+    *,
+    format: str | None = None,
+    target_prior: float | None = None,
+    keep_columns: bool = False,
+) -> int:
+    if isinstance(model, TableModel):
+        return predict_table(model, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns)
+    return predict_numbers(model, rows, out, format=format, target_prior=target_prior)
+
+
+def _predict_on_ray(
+    model: Path,
+    rows: str,
+    out: str,
+    target_prior: float | None,
+    keep_columns: bool,
+    address: str | None,
+    workers: int | None,
+) -> int:
+    """Score a folder of Parquet files on a cluster; what is wrong with the model is found out here."""
+    from uulearn.engines.ray_scoring import score_folder
+
+    loaded = _load(model, keep_columns)
+    if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
+        raise ValueError(f"{model} is a model of images, and --engine ray scores tables; leave it out.")
+    if target_prior is not None:
+        loaded.retarget(target_prior)
+    place = model.resolve()
+    score = functools.partial(score_file, place, _digest(place), target_prior=target_prior, keep_columns=keep_columns)
+    return score_folder(score, rows, out, address=address, workers=workers)
+
+
+def score_file(model: Path, digest: str, rows: str, out: str, *, target_prior: float | None, keep_columns: bool) -> int:
+    """Score one file with a model that this process keeps for the next; ``digest`` says which it must be."""
+    return _predict(_keep(model, digest, keep_columns), rows, out, target_prior=target_prior, keep_columns=keep_columns)
+
+
+@functools.lru_cache(maxsize=1)
+def _keep(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
+    loaded = _load(model, keep_columns)
+    if _digest(model) != digest:
+        raise RuntimeError(f"{model} has changed while rows were being scored; score them again.")
+    return loaded
+
+
+def _digest(model: Path) -> str:
+    return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
 
 
 def predict_numbers(
@@ -77,6 +146,7 @@ def predict_numbers(
         raise TableError(f"the model takes rows of shape {shape}, for which a table has no place; pass a .npy file.")
     names = [str(name) for name in getattr(classifier, "feature_names_in_", ())]
     if names:
+        classifier = copy.copy(classifier)
         del classifier.feature_names_in_  # the columns are put in order before it sees them
     try:
         check_installed()

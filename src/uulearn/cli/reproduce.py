@@ -13,6 +13,7 @@ import torch
 import typer
 
 from uulearn.datasets import BinaryTask, load_task
+from uulearn.engines.ray_cluster import check_engine
 from uulearn.paper.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
 from uulearn.paper.pages import Page, check_drawing, render
 from uulearn.paper.runner import Job, Outcome, Record, Reporter, reproduce
@@ -34,8 +35,12 @@ def run_reproduce(
     device: str,
     render_only: bool,
     pack: bool,
+    engine: str = "local",
+    address: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Do the runs that are missing, write tables and figures, and say in a few lines what there is."""
+    on_ray = check_engine(engine, address, workers)
     targets = choose_targets(target, request)
     out = out or default_folder(request)
     check_folder(out)
@@ -49,7 +54,14 @@ def run_reproduce(
             torch.set_num_threads(1)  # small products gain nothing by threads, and lose much where cores are shared
         with Display() if sys.stderr.isatty() else Lines() as reporter:
             try:
-                outcome = reproduce(configurations, store, tasks, device=device, reporter=reporter)
+                if on_ray:
+                    from uulearn.engines.ray_runs import reproduce_on_ray
+
+                    outcome = reproduce_on_ray(
+                        configurations, store, tasks, device=device, reporter=reporter, address=address, workers=workers
+                    )
+                else:
+                    outcome = reproduce(configurations, store, tasks, device=device, reporter=reporter)
             except KeyboardInterrupt:
                 reporter.close()
                 kept = f"{reporter.found + reporter.done} of {reporter.total} runs are kept in {out}"

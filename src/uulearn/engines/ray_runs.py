@@ -1,0 +1,93 @@
+"""The paper's runs on a Ray cluster, one task a job; the store is written by the process that asks."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from uulearn.datasets import BinaryTask
+from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
+from uulearn.paper.bench import Bench
+from uulearn.paper.experiments import Configuration
+from uulearn.paper.jobs import MOST_RUNS, Job, Record, Reporter, frozen, halves, plan_jobs
+from uulearn.paper.runner import Outcome, choose_device
+from uulearn.paper.store import RunStore
+
+TASK = "uulearn-train"
+
+
+def reproduce_on_ray(
+    configurations: Iterable[Configuration],
+    store: RunStore,
+    tasks: Callable[[str], BinaryTask],
+    *,
+    device: str = "auto",
+    reporter: Reporter | None = None,
+    address: str | None = None,
+    workers: int | None = None,
+) -> Outcome:
+    """Train every configuration that the store lacks on a Ray cluster, and store what comes of it.
+
+    As `uulearn.paper.runner.reproduce`, with the same records. The data travel to the cluster and the records back, so
+    that its machines need to share no files. A job whose process dies is done again.
+
+    Parameters
+    ----------
+    configurations, store, tasks, reporter
+        As there.
+    device : str
+        ``"cuda"`` gives every job a GPU of the cluster; ``"auto"`` does so where it has some.
+    address, workers
+        As for `ray_cluster`; at most so many jobs are trained at once.
+    """
+    wanted = list(configurations)
+    missing = [dict(configuration) for configuration in store.missing(wanted)]
+    found = len({frozen(configuration) for configuration in wanted}) - len(missing)
+    reporter = reporter or Reporter()
+    if not missing:
+        reporter.begin([], found)
+        return Outcome(0, found, 0)
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}.")
+    done = not_finite = 0
+    with ray_cluster(address, workers) as ray:
+        there = bool(ray.cluster_resources().get("GPU"))
+        if device == "cuda" and not there:
+            raise ValueError("device 'cuda' is asked for but the Ray cluster has no GPU; use 'auto'.")
+        place = "cuda" if device == "cuda" or (device == "auto" and there) else "cpu"
+        jobs = plan_jobs(missing, MOST_RUNS if place == "cuda" else None)
+        reporter.begin(jobs, found)
+        data: dict[str, Any] = {}
+        for name in dict.fromkeys(job.first["dataset"] for job in jobs):
+            reporter.load(name)
+            data[name] = ray.put(tasks(name))  # once for all jobs, which read it where it lies
+        calls = [(job, data[job.first["dataset"]], place) for job in jobs]
+        gpus = int(place == "cuda")
+        for number, (records, seconds) in finished_tasks(ray, train_job, calls, at_once=workers, gpus=gpus, what=TASK):
+            done += sum(store.add_all(records))
+            not_finite += sum("not finite" in record["stop_reason"] for record in records)
+            reporter.finish(jobs[number], records, seconds)
+    return Outcome(done, found, not_finite)
+
+
+def train_job(job: Job, task: BinaryTask, device: str) -> tuple[list[Record], float]:
+    """The records of a job, and the seconds that it took."""
+    started = time.perf_counter()
+    records = _train(Bench(task, choose_device(device), Reporter()), job)
+    return records, time.perf_counter() - started
+
+
+def _train(bench: Bench, job: Job) -> list[Record]:
+    """Train a stack, or where it does not fit the memory of a GPU its halves."""
+    try:
+        return bench.train(job)
+    except torch.cuda.OutOfMemoryError:
+        if len(job.configurations) == 1:
+            raise
+    gc.collect()  # only now, without the error, its memory is free
+    torch.cuda.empty_cache()
+    return [record for half in halves(job) for record in _train(bench, half)]

@@ -1,0 +1,125 @@
+"""A folder of Parquet files scored on a Ray cluster, one task a file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
+from uulearn.exceptions import TableError
+from uulearn.tables.formats import STANDARD, check_installed, quote_some, settle_format
+from uulearn.tables.reading import is_table_folder
+
+TASK = "uulearn-score"
+ScoreFile = Callable[[str, str], int]
+"""Scores the rows of one file into another, which appears when it is complete; returns their number."""
+
+
+def score_folder(
+    score: ScoreFile, rows: str, out: str, *, address: str | None = None, workers: int | None = None
+) -> int:
+    """Score every Parquet file of a folder, or one such file, into a new folder; returns the number of rows.
+
+    The new folder has a file of the same name for each that was read, with its rows in their order. It appears when
+    all are complete.
+
+    Parameters
+    ----------
+    score : callable
+        Called as ``score(file, output)`` in processes of the cluster, perhaps more than once for a file; it must be
+        importable there.
+    rows, out : str
+        Folders, or for ``rows`` a file, that all machines of the cluster see under the same path.
+    address : str, optional
+        As for `ray_cluster`.
+    workers : int, optional
+        Most files that are scored at once.
+    """
+    check_installed()
+    files = _files(rows)
+    counts = _count_rows(list(files.values()))
+    place = _check_out(out, rows)
+    unfinished = place.with_name(f".{place.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    filled = {name: path for name, path in files.items() if counts[path]}
+    try:
+        for name in files:
+            (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
+        with ray_cluster(address, workers) as ray:
+            calls = [(str(path), str(unfinished / name)) for name, path in filled.items()]
+            total: int = sum(count for _, count in finished_tasks(ray, score, calls, at_once=workers, what=TASK))
+        _write_empty([unfinished / name for name in files if name not in filled], unfinished / next(iter(filled)))
+        _keep_only(files, unfinished)
+        unfinished.rename(place)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return total
+
+
+def _files(rows: str) -> dict[Path, Path]:
+    """The files to read, each by its name in the folder."""
+    from uulearn.tables.reading_folder import parquet_files
+
+    if is_table_folder(rows):
+        top = Path(os.path.realpath(rows))
+        return {path.relative_to(top): path for path in parquet_files(top)}
+    if rows == STANDARD or not Path(rows).is_file() or settle_format(rows, None) != ("parquet", None):
+        raise TableError(f"{rows} is neither a Parquet file nor a folder of such, which --engine ray reads; pass one.")
+    path = Path(os.path.realpath(rows))
+    return {Path(path.name): path}
+
+
+def _count_rows(files: list[Path]) -> dict[Path, int]:
+    """The number of rows of each file, all of which must have the same columns, and one at least some rows."""
+    import pyarrow.parquet as pq
+
+    from uulearn.tables.reading_arrow import refusing_damage
+
+    counts: dict[Path, int] = {}
+    columns: set[str] = set()
+    for file in files:
+        with refusing_damage(str(file), "Parquet"):
+            about = pq.read_metadata(file)
+        found = set(about.schema.to_arrow_schema().names)
+        if odd := sorted(found ^ columns) if counts else []:
+            raise TableError(
+                f"{file} has other columns than {files[0]}: {quote_some(odd)}; write files of the same columns."
+            )
+        counts[file], columns = about.num_rows, found
+    if not any(counts.values()):
+        raise TableError(f"{files[0].parent if len(files) > 1 else files[0]} holds no rows; pass at least one.")
+    return counts
+
+
+def _check_out(out: str, rows: str) -> Path:
+    if out == STANDARD:
+        raise ValueError("--engine ray writes a folder of Parquet files; name a new one with --out.")
+    place = Path(os.path.realpath(out))
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise ValueError(f"{out} exists already; pass a new folder as --out, or remove it.")
+    if Path(os.path.realpath(rows)) in place.parents:
+        raise ValueError(f"{out} lies in {rows}, and would be read as rows the next time; write to another place.")
+    return place
+
+
+def _write_empty(missing: list[Path], like: Path) -> None:
+    """Files without rows have no task of their own; they get the columns of the others."""
+    import pyarrow.parquet as pq
+
+    for path in missing:
+        pq.write_table(pq.read_schema(like).empty_table(), path)
+
+
+def _keep_only(files: dict[Path, Path], unfinished: Path) -> None:
+    """Remove what processes left that died, and make sure that every file is there."""
+    for path in [path for path in unfinished.rglob("*") if path.is_file()]:
+        if path.relative_to(unfinished) not in files:
+            path.unlink()
+    if lost := [name for name in files if not (unfinished / name).is_file()]:
+        raise RuntimeError(
+            f"{lost[0]} was scored but is not in {unfinished}; is that folder one that all machines share, and used by "
+            "no other command?"
+        )
