@@ -9,26 +9,51 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from uulearn.risk.distributed import workers
 
 
-class _Total(torch.autograd.Function):
-    """A sum over workers whose result every worker uses: backwards, what all of them make of it comes together."""
+class _Normalise(torch.autograd.Function):
+    """Normalise by the mean and variance of the rows of all workers: one exchange forwards, one backwards.
+
+    Each worker sends its number of values and, of each channel, their sum and the sum of their squares, in float64, in
+    which the difference of the two loses nothing. Backwards, what all make of the mean and the variance comes together.
+    """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Any) -> Tensor:
-        ctx.group = group
-        total = values.detach().clone()
-        dist.all_reduce(total, group=group)
-        return total
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, group: Any
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        inner = [place for place in range(x.ndim) if place != 1]
+        variance, mean = torch.var_mean(x.float(), inner, correction=0)
+        mean, variance = mean.double(), variance.double()
+        own = x.numel() // x.shape[1]
+        sums = torch.cat([mean.new_tensor([own]), own * mean, own * (variance + mean.square())])
+        dist.all_reduce(sums, group=group)
+        n, (mean, squares) = sums[0], (sums[1:] / sums[0]).chunk(2)
+        variance = (squares - mean.square()).clamp(min=0)
+        ctx.save_for_backward(x, weight, mean.float(), torch.rsqrt(variance + eps).float(), n)
+        ctx.group, ctx.inner, ctx.shape = group, inner, [1, -1, *([1] * (x.ndim - 2))]
+        mean, variance = mean.float(), variance.float()
+        out = F.batch_norm(x, mean, variance, weight, bias, training=False, eps=eps)
+        ctx.mark_non_differentiable(mean, variance, n)
+        return out, mean, variance, n
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        total = gradient.clone()
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        x, weight, mean, scale, n = ctx.saved_tensors
+        gradient = gradient.float()
+        normal = (x.float() - mean.view(ctx.shape)).mul_(scale.view(ctx.shape))
+        own = torch.cat([gradient.sum(ctx.inner), (gradient * normal).sum(ctx.inner)])
+        total = own.double()
         dist.all_reduce(total, group=ctx.group)
-        return total, None
+        of_mean, of_scale = (total / n).float().chunk(2)
+        back = gradient - of_mean.view(ctx.shape) - normal.mul_(of_scale.view(ctx.shape))
+        back *= (scale if weight is None else scale * weight.float()).view(ctx.shape)
+        bias, slope = own.chunk(2)
+        return back.to(x.dtype), *((slope, bias) if weight is not None else (None, None)), None, None
 
 
 def _forward(self: Any, x: Tensor) -> Tensor:
@@ -37,25 +62,15 @@ def _forward(self: Any, x: Tensor) -> Tensor:
     if not self.training or workers(self.group) == 1:
         plain: Tensor = super(type(self), self).forward(x)
         return plain
-    exact = x.float()
-    inner = [place for place in range(x.ndim) if place != 1]
-    shape = [1, -1, *([1] * (x.ndim - 2))]
-    ones = exact.new_full((1,), exact.numel() / exact.shape[1])
-    sums: Tensor = _Total.apply(torch.cat([exact.sum(inner), ones]), self.group)  # type: ignore[no-untyped-call]
-    n = sums[-1].detach()
-    mean = sums[:-1] / n
-    centred = exact - mean.view(shape)
-    variance: Tensor = _Total.apply(centred.square().sum(inner), self.group) / n  # type: ignore[no-untyped-call]
+    out: Tensor
+    out, mean, variance, n = _Normalise.apply(x, self.weight, self.bias, self.eps, self.group)  # type: ignore[no-untyped-call]
     if self.track_running_stats:
         with torch.no_grad():
             self.num_batches_tracked += 1
             share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
             self.running_var.lerp_((variance * n / (n - 1)).to(self.running_var.dtype), share)
-    out = centred * torch.rsqrt(variance + self.eps).view(shape)
-    if self.affine:
-        out = out * self.weight.view(shape) + self.bias.view(shape)
-    return out.to(x.dtype)
+    return out
 
 
 _SYNCHRONISED: dict[type[nn.Module], type[nn.Module]] = {
