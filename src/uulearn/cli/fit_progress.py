@@ -155,6 +155,11 @@ class Display(Silent):
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def __call__(self, what: str, models: int = 0, /) -> None:
+        """Show at once that a stage begins; a short one would be over before the next look."""
+        super().__call__(what, models)
+        self._bar.refresh()
+
     def show(self) -> None:
         """Bring the bar up to date; it runs to and fro where nobody knows how long a stage will take."""
         share = self.share
