@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from test_command_mends import run
+from test_command_regressions import run
 from uulearn.cli.fit import told
 
 LINEAR = ["--model", "linear", "--epochs", "60", "--no-sensitivity"]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from test_reproduce import curves, data, expect_small_files, pages_in  # noqa: F401  (a fixture)
+from test_reproduce import curves, expect_small_files, pages_in, write_small_files
 from uulearn.cli import main
 from uulearn.engines import ray_training
 from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_address, import_ray, ray_cluster
@@ -226,7 +226,12 @@ def test_what_cannot_be_scored(uulearn, tables, monkeypatch, tmp_path):
 ASKED = ("reproduce", "table2", "--quick", "--dataset", "mnist", "--epochs", 20)
 
 
-def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp_path):  # noqa: F811
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_small_files(tmp_path_factory.mktemp("data"))
+
+
+def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp_path):
     expect_small_files(monkeypatch.setitem)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UULEARN_DATA", str(data))
@@ -252,7 +257,7 @@ def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp
     assert "0 done now; 54 were there" in out
 
 
-def test_runs_that_cannot_be_done(uulearn, monkeypatch, data, tmp_path):  # noqa: F811
+def test_runs_that_cannot_be_done(uulearn, monkeypatch, data, tmp_path):
     expect_small_files(monkeypatch.setitem)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UULEARN_DATA", str(data))
@@ -278,7 +283,10 @@ def test_a_fit_goes_on_when_a_worker_is_killed(uulearn, tables, monkeypatch):
     code, alone, _ = uulearn(*FIT, "--epochs", 150, "--out", "alone")
     assert code == 0
     checkpoint = tables / ".several.unfinished" / "checkpoint.safetensors"
-    begun = lambda: checkpoint.exists() and len(load_tree(checkpoint)["history"]["epochs"]) >= 10  # noqa: E731
+
+    def begun():
+        return checkpoint.exists() and len(load_tree(checkpoint)["history"]["epochs"]) >= 10
+
     with Killer("RayTrainWorker", begun) as killer:
         code, several, err = uulearn(*FIT, "--epochs", 150, "--out", "several", *ON_RAY)
     assert killer.killed

@@ -63,10 +63,8 @@ def expect_small_files(set_item=dict.__setitem__):
     set_item(TARGET_PRIORS, "mnist", 0.5)  # as many even digits as odd ones; the other shares are as published
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
+def write_small_files(folder):
     """A data folder with the small files."""
-    folder = tmp_path_factory.mktemp("data")
     contents, records = small_files()
     for name in NAMES:
         place = folder / SOURCES[name].folders[0]
@@ -77,6 +75,11 @@ def data(tmp_path_factory):
     for file, rows in records.items():
         (folder / "cifar-10-batches-bin" / file).write_bytes(rows.tobytes())
     return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_small_files(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture

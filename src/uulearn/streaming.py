@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uulearn.tables.formats import parquet_files
 from uulearn.training.streaming import BUFFER_BYTES, RowStream
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ParquetSet(RowStream):
         transform: Callable[[pyarrow.Table], Any] | None = None,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if buffer_bytes < 1:
@@ -73,7 +75,7 @@ class ParquetSet(RowStream):
         for number, file in enumerate(self.files):
             try:
                 metadata = pq.read_metadata(file)
-            except (OSError, pyarrow_error()) as error:
+            except (OSError, pa.ArrowException) as error:
                 raise ValueError(f"{file} cannot be read as Parquet ({error}); mend or remove it.") from error
             names = metadata.schema.to_arrow_schema().names
             if number == 0:
@@ -101,6 +103,7 @@ class ParquetSet(RowStream):
 
     def read(self, piece: int) -> Tensor:
         """The rows of a row group."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         number, group = self._groups[piece]
@@ -108,7 +111,7 @@ class ParquetSet(RowStream):
         try:
             with pq.ParquetFile(file) as opened:
                 table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
-        except (OSError, pyarrow_error()) as error:
+        except (OSError, pa.ArrowException) as error:
             raise ValueError(f"row group {group} of {file} cannot be read ({error}); mend or remove it.") from error
         rows = np.asarray(self.transform(table.select(self.columns)) if self.transform else self._numbers(table, file))
         if rows.ndim < 2 or len(rows) != table.num_rows or rows.dtype.kind not in "fiub":
@@ -143,16 +146,9 @@ class ParquetSet(RowStream):
         return np.column_stack(columns)
 
 
-def pyarrow_error() -> type[Exception]:
-    """What pyarrow raises."""
-    import pyarrow as pa
-
-    return pa.ArrowException  # type: ignore[no-any-return]
-
-
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
+        found = parquet_files(path)
         if not found:
             raise ValueError(f"{path} holds no *.parquet file; pass a folder that does.")
         return found

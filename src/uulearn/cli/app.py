@@ -126,7 +126,7 @@ def demo(
 def fit(
     first: Annotated[
         str | None,
-        typer.Argument(metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, NumPy; or images."),
+        typer.Argument(metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, NumPy; or a folder."),
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="B", help="Rows of set 1, the same columns.")] = None,
     set_priors: Annotated[
@@ -222,7 +222,7 @@ def fit(
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="Directory written by fit, or by UUClassifier.save.")],
-    rows: Annotated[str, typer.Argument(help="File of rows to score; - for standard input.")],
+    rows: Annotated[str, typer.Argument(help="File of rows, or folder of Parquet files; - for standard input.")],
     out: Annotated[str, typer.Option(help="File to write; standard output if not given.")] = "-",
     format_: Annotated[
         str | None, typer.Option("--format", help="Of the rows, where the name does not tell: csv, tsv, jsonl, …")

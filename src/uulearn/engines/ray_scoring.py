@@ -61,7 +61,7 @@ def score_folder(
 
 def _files(rows: str) -> dict[Path, Path]:
     """The files to read, each by its name in the folder."""
-    from uulearn.tables.reading_folder import parquet_files
+    from uulearn.tables.formats import parquet_files
 
     if is_table_folder(rows):
         top = Path(os.path.realpath(rows))

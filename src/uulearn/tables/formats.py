@@ -56,6 +56,11 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     return known, compression
 
 
+def parquet_files(folder: Path) -> list[Path]:
+    """The Parquet files in a folder and its subfolders, in the order of their names; not what is hidden or a marker."""
+    return sorted(path for path in folder.rglob("*.parquet") if path.is_file() and path.name[0] not in "._")
+
+
 def compression_of(path: str | Path) -> str | None:
     """The compression that the last suffix of a name stands for, if any."""
     return COMPRESSIONS.get(Path(path).suffix.lower())

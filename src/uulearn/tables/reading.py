@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from uulearn.exceptions import TableError
-from uulearn.tables.formats import STANDARD, check_installed, format_of, settle_format
+from uulearn.tables.formats import STANDARD, check_installed, format_of, parquet_files, settle_format
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,11 +142,7 @@ def open_table(source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str 
 
 def is_table_folder(source: str | Path) -> bool:
     """Whether it is a folder with Parquet files in it, which make one table; any other folder is of images."""
-    if str(source) == STANDARD or not Path(source).is_dir():
-        return False
-    from uulearn.tables.reading_folder import parquet_files
-
-    return bool(parquet_files(Path(source)))
+    return str(source) != STANDARD and Path(source).is_dir() and bool(parquet_files(Path(source)))
 
 
 def _open(

@@ -8,13 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from uulearn.exceptions import TableError
-from uulearn.tables.formats import quote_some
+from uulearn.tables.formats import parquet_files, quote_some
 from uulearn.tables.reading_arrow import Opened, open_parquet
-
-
-def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files in a folder and its subfolders, in the order of their names; not what is hidden or a marker."""
-    return sorted(path for path in folder.rglob("*.parquet") if path.is_file() and path.name[0] not in "._")
 
 
 def open_folder(folder: Path, chunk_rows: int) -> Opened:

@@ -42,13 +42,11 @@ class Workers:
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its mean over all workers, in one exchange for each type of number."""
-        trained = [p for p in parameters if p.requires_grad]
-        for p in trained:
-            if p.grad is None:  # every worker must send the same numbers of values
-                p.grad = torch.zeros_like(p)
         by_type: dict[torch.dtype, list[Tensor]] = {}
-        for p in trained:
-            by_type.setdefault(p.dtype, []).append(p.grad)  # type: ignore[arg-type]
+        for p in parameters:
+            if p.requires_grad:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad  # all must send the same numbers of values
+                by_type.setdefault(p.dtype, []).append(p.grad)
         for gradients in by_type.values():
             together = torch.cat([gradient.flatten() for gradient in gradients])
             dist.all_reduce(together)
