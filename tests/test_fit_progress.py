@@ -1,8 +1,5 @@
 """How far `uulearn fit` is and how long it will take: counted right, shown as a bar, said now and then elsewhere."""
 
-import os
-import pty
-import subprocess
 import sys
 
 import numpy as np
@@ -12,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from test_progress import run_on_terminal
 from uulearn import UUClassifier
 from uulearn.cli import fit_progress, main
 from uulearn.cli.fit_progress import Display, Lines, Silent
@@ -274,26 +272,10 @@ def test_with_json_fit_says_nothing_else(command, monkeypatch, capsys, tmp_path)
 
 
 def test_on_a_terminal_fit_shows_a_bar_and_leaves_nothing_of_it(command, tmp_path):
-    terminal, other_end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command, str(tmp_path / "m"), "--no-sensitivity", "--epochs", "60"],
-        stderr=other_end,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
-    )
-    os.close(other_end)
-    shown = b""
-    try:
-        while chunk := os.read(terminal, 65536):
-            shown += chunk
-    except OSError:  # Linux reports the end of a terminal so
-        pass
-    os.close(terminal)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    text = shown.decode()
+    options = [str(tmp_path / "m"), "--no-sensitivity", "--epochs", "60"]
+    text, out = run_on_terminal("-m", *command, *options, columns=120)
     assert "reading both files" in text
     assert "of 180 epochs, model " in text
     assert " left" in text
     assert text.rstrip().endswith("\x1b[2K")  # the line is cleared
-    assert b"estimated without any label" in out
+    assert "estimated without any label" in out

@@ -22,11 +22,14 @@ RUN = """
 """
 
 
-def run_on_terminal(script, *arguments):
-    """What the script writes to standard error when that is a terminal."""
+def run_on_terminal(*arguments, columns=100):
+    """What Python, called with these, writes to standard error when that is a terminal, and to standard output."""
     terminal, other_end = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, script, *arguments], stderr=other_end, env=os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+        [sys.executable, *arguments],
+        stderr=other_end,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": str(columns)},
     )
     os.close(other_end)
     shown = b""
@@ -36,8 +39,9 @@ def run_on_terminal(script, *arguments):
     except OSError:  # Linux reports the end of a terminal so
         pass
     os.close(terminal)
-    assert process.wait(timeout=120) == 0
-    return shown.decode()
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return shown.decode(), out.decode()
 
 
 @pytest.fixture
@@ -48,15 +52,15 @@ def script(tmp_path):
 
 
 def test_on_a_terminal_it_shows_epochs_time_left_and_risk(script):
-    shown = run_on_terminal(script, "on", "0")
+    shown = run_on_terminal(script, "on", "0")[0]
     assert "training" in shown
     assert "5/5" in shown
     assert "risk +0." in shown
 
 
 def test_short_work_and_progress_false_are_silent(script):
-    assert run_on_terminal(script, "on", "60") == ""
-    assert run_on_terminal(script, "off", "0") == ""
+    assert run_on_terminal(script, "on", "60")[0] == ""
+    assert run_on_terminal(script, "off", "0")[0] == ""
 
 
 def test_away_from_a_terminal_it_is_silent(script):
