@@ -421,7 +421,7 @@ def test_a_search_compares_augmentations():
 
 def test_a_search_refuses_a_bad_one_before_any_work(monkeypatch):
     X, sets, arguments = images_of_two_sets()
-    monkeypatch.setattr("uulearn.selection.search._cross_fit_all", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("uulearn.selection.search.cross_fit_all", lambda *_, **__: pytest.fail("work was begun"))
     search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
     with pytest.raises(ValueError, match="must give a batch like the one it gets"):
         search.fit(X, sets)

@@ -13,13 +13,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch import nn
 
 from test_reproduce import curves, expect_small_files, pages_in, write_small_files
+from uulearn import UUClassifier
 from uulearn.cli import main
 from uulearn.engines import ray_training
 from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_address, import_ray, ray_cluster
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.paper.experiments import TARGET_PRIORS
+from uulearn.selection import UUClassifierCV
 from uulearn.tables.model import TableModel
 from uulearn.training.storage import load_tree
 
@@ -170,8 +174,6 @@ def test_one_file_by_another_process_at_an_address(cluster, tables, tmp_path):
 
 
 def test_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
-    from uulearn import UUClassifier
-
     rng = np.random.default_rng(0)
     sets = np.arange(200) % 2
     frame = pd.DataFrame(rng.normal(size=(200, 2)) + sets[:, None], columns=["u", "v"])
@@ -270,6 +272,56 @@ def test_runs_that_cannot_be_done(uulearn, monkeypatch, data, tmp_path):
     code, _, err = uulearn(*ASKED, "--engine", "ray")  # found by a process of the cluster
     assert code == 2
     assert "mnist has a share of 0.5 positives in its test part" in err.splitlines()[-1]
+
+
+# --- Searches --------------------------------------------------------------------------------------------------------
+
+
+def search(**options):
+    base = UUClassifier((0.8, 0.2), method="leaky_relu", epochs=8, members=3, random_state=0)
+    return UUClassifierCV(base, {"loss": ["logistic", "sigmoid"], "slope": [0.0, -1.0]}, **options)
+
+
+def test_a_search_goes_on_though_a_worker_is_killed(cluster, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    sets = [rng.normal(size=(600, 5)) + np.sign(share - rng.random((600, 1))) for share in (0.8, 0.2)]
+    alone = search().fit_sets(*sets)
+    with Killer("uulearn-search", lambda: any(tmp_path.glob("*.safetensors"))) as killer:
+        several = search(engine="ray", store=tmp_path).fit_sets(*sets)
+    assert killer.killed
+    assert len(list(tmp_path.glob("*.safetensors"))) == 12
+    assert several.best_params_ == alone.best_params_
+    np.testing.assert_allclose(several.decision_function(sets[0]), alone.decision_function(sets[0]), atol=1e-4)
+    monkeypatch.setattr("uulearn.engines.ray_search.ray_cluster", lambda *_: pytest.fail("nothing was left to train"))
+    again = search(engine="ray", workers=1, store=tmp_path).fit_sets(*sets)
+    np.testing.assert_array_equal(again.decision_function(sets[0]), several.decision_function(sets[0]))
+
+
+def test_what_a_search_meets_on_the_cluster_is_said_here(cluster):
+    sets = np.split(np.random.default_rng(0).normal(size=(40, 2)), 2)
+
+    class Unwilling(nn.Linear):
+        def __init__(self, n_features):
+            super().__init__(n_features, 1)
+
+        def forward(self, x):
+            if self.training and torch.is_grad_enabled():
+                raise ValueError("enough of this")
+            return super().forward(x)
+
+    base = UUClassifier((0.8, 0.2), model=Unwilling, epochs=1, members=2, random_state=0)
+    with pytest.raises(ValueError, match="^enough of this$"):
+        UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
+    base.set_params(model=Elsewhere)
+    with pytest.raises(RuntimeError, match="cannot read what it was sent .*'test_ray'.* must be importable on all of"):
+        UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
+
+
+class Elsewhere(nn.Linear):
+    """Of a module that the cluster does not find."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features, 1)
 
 
 # --- Training --------------------------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ from uulearn.estimator import fitting
 from uulearn.estimator.settling import SETTLED
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError, UUWarning
 from uulearn.metrics import uu_accuracy
-from uulearn.selection import UUClassifierCV
+from uulearn.selection import UUClassifierCV, trials
 from uulearn.selection import search as module
 from uulearn.selection.search import SLOPES, default_grid
 from uulearn.training import History
 from uulearn.training.checkpoint import SEED_NAME
-from uulearn.training.crossfit import CrossFit
+from uulearn.training.crossfit import FoldFit
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +96,13 @@ def test_one_table_or_two(data):
 def test_a_path_of_slopes_is_one_stack_a_fold_on_the_cpu(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
-    original = module.cross_fit_stacked
+    original = trials.fit_folds_stacked
 
-    def spy(model, params, sets, folds, variants, options, **others):
+    def spy(chosen, model, params, sets, folds, variants, options):
         seen.append((len(variants), {variant.lr for variant in variants}))
-        return original(model, params, sets, folds, variants, options, **others)
+        return original(chosen, model, params, sets, folds, variants, options)
 
-    monkeypatch.setattr(module, "cross_fit_stacked", spy)
+    monkeypatch.setattr(trials, "fit_folds_stacked", spy)
     UUClassifierCV(base(epochs=1), {"slope": [0.0, -0.1, -1.0], "lr": [0.01, 0.02]}).fit_sets(X0, X1)
     assert seen == [(6, {0.01, 0.02})]
     seen.clear()
@@ -199,20 +199,19 @@ def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
 
 
 @pytest.mark.parametrize(
-    ("scale", "score", "reason", "finite"),
+    ("scores", "reason", "finite"),
     [
-        (2.0, 1.0, "all 3 epochs done", True),
-        (2.0, 1.0, None, True),
-        (math.inf, 0.0, "all 3 epochs done", False),  # finite scores whose mean is not
-        (2.0, math.nan, "all 3 epochs done", False),
-        (2.0, 1.0, "the risk was not finite in epoch 3", False),
+        ([1.0, 1.0], "all 3 epochs done", True),
+        ([1.0, 1.0], None, True),
+        ([3e38, 3e38], "all 3 epochs done", False),  # finite scores whose mean is not
+        ([1.0, math.nan], "all 3 epochs done", False),
+        ([1.0, 1.0], "the risk was not finite in epoch 3", False),
     ],
 )
-def test_what_is_taken_as_diverged(scale, score, reason, finite):
-    histories = [History(stop_reason="all 3 epochs done"), History(stop_reason=reason)]
-    scores = (torch.ones(3), torch.tensor([1.0, score]))
-    fitted = CrossFit([nn.Identity(), nn.Identity()], histories, [1.0, scale], scores, torch.float32)
-    assert (module._if_finite(fitted) is fitted) == finite
+def test_what_is_taken_as_diverged(scores, reason, finite):
+    pair = (torch.ones(3), torch.tensor(scores))
+    fitted = FoldFit(nn.Identity(), History(stop_reason=reason), pair, torch.float32)
+    assert (trials._if_finite(fitted) is fitted) == finite
 
 
 class Silent(Own):
@@ -426,7 +425,7 @@ def test_what_is_auto_is_settled_for_every_setting(data):
     ],
 )
 def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch):
-    monkeypatch.setattr(module, "_cross_fit_all", lambda *_: pytest.fail("work was done"))
+    monkeypatch.setattr(module, "cross_fit_all", lambda *_, **__: pytest.fail("work was done"))
     for estimator in base(), UUClassifier((0.8, 0.3)):
         with pytest.raises(ValueError, match=message):
             UUClassifierCV(estimator, grid).fit_sets(*data[:2])

@@ -170,6 +170,12 @@ def result_of(ray: Any, reference: Any) -> Any:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ray.exceptions.RaySystemError):
+            reason = str(error.cause).strip().splitlines()[-1]
+            raise RuntimeError(
+                f"a process of the Ray cluster cannot read what it was sent ({reason}); modules of your own must be "
+                "importable on all of its machines, in the same versions."
+            ) from error
         if isinstance(error.cause, Exception):
             raise error.cause from None
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import itertools
 import math
 import warnings
@@ -19,23 +19,21 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.fitting import Work
 from uulearn.estimator.inputs import check_set_sizes, read_sets
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.settling import is_auto
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Judgement, judge, uu_gain
+from uulearn.selection.store import FoldStore
+from uulearn.selection.trials import Trials, cross_fit_all
 from uulearn.training import TwoSets
 from uulearn.training.augmentation import build_augmentation
 from uulearn.training.crossfit import CrossFit
 from uulearn.training.folds import assign_folds
-from uulearn.training.holding import Positions
-from uulearn.training.stack.crossfit import Variant, can_be_stacked, cross_fit_stacked
 from uulearn.training.workers import heard_once, join_workers
 
 FOLDS = 5
-PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
-"""What the runs of one stack may differ in."""
+ENGINES = ("local", "ray")
 FIXED = {"set_priors", "target_prior", "members", "random_state", "device", "checkpoint_dir", "progress"}
 """What is not searched: what is known, and what says how to work."""
 SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
@@ -94,6 +92,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     setting. A setting whose training diverges is not chosen. It ranks last, with the reason, a `FailedSettingWarning`
     names it, and only where all settings fail is `uulearn.exceptions.NonFiniteRiskError` raised.
 
+    A search with a ``store`` that was interrupted goes on where it was, and one that asks for more settings trains only
+    these. With ``engine="ray"`` the models are trained side by side on a cluster, and what a process did that dies is
+    done again.
+
     Parameters
     ----------
     estimator : UUClassifier
@@ -103,6 +105,16 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         path of λ from the ReLU to the absolute value (where the method is ``"leaky_relu"`` or ``"abs"``) and three
         learning rates, a tenth, three tenths and the whole of the estimator's. λ is ``slope``, of
         ``method="leaky_relu"`` alone: a grid with slopes needs that method.
+    store : str or Path, optional
+        A folder in which every model is kept as soon as it is trained, and looked for before. The estimator needs a
+        ``random_state`` that is a whole number, without which no model is the same twice.
+    engine : {"local", "ray"}
+        Where models are trained: in this process, one stack after another, or as tasks of a Ray cluster.
+    address : str, optional
+        With ``engine="ray"``: ``"auto"`` for the cluster that this machine is part of, or host and port of its head. By
+        default a cluster of this machine alone is started, and ended with the search.
+    workers : int, optional
+        With ``engine="ray"``: how many tasks are trained at once, by default one for each core (or GPU).
 
     Attributes
     ----------
@@ -129,9 +141,22 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     best_params_: dict[str, Any]
     candidates_: list[Candidate]
 
-    def __init__(self, estimator: UUClassifier, param_grid: Mapping[str, Sequence[Any]] | None = None) -> None:
+    def __init__(
+        self,
+        estimator: UUClassifier,
+        param_grid: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        store: str | Path | None = None,
+        engine: str = "local",
+        address: str | None = None,
+        workers: int | None = None,
+    ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
+        self.store = store
+        self.engine = engine
+        self.address = address
+        self.workers = workers
 
     def fit(self, X: Any, sets: Any) -> Self:
         """Search on rows of both sets; ``sets`` says which set each row came from, 0 or 1."""
@@ -151,11 +176,26 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"estimator must be a UUClassifier, got {type(self.estimator).__name__}.")
         base = clone(self.estimator)
         assert isinstance(base, UUClassifier)
+        self._check_engine(base)
         if base.set_priors is None:
             raise ValueError(
                 "a search compares accuracies, which take set_priors; got None, pass for example (0.8, 0.2)."
             )
         return base.set_params(members=FOLDS) if is_auto(base.members) or base.members == 1 else base
+
+    def _check_engine(self, base: UUClassifier) -> None:
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine must be {' or '.join(map(repr, ENGINES))}, got {self.engine!r}.")
+        for name, value in (("address", self.address), ("workers", self.workers)):
+            if value is not None and self.engine != "ray":
+                raise ValueError(f"{name}={value!r} is for engine='ray'; set that, or leave {name} out.")
+        if self.workers is not None and not (isinstance(self.workers, int) and self.workers > 0):
+            raise ValueError(f"workers must be a whole number above 0, got {self.workers!r}.")
+        if self.store is not None and not isinstance(base.random_state, int | np.integer):
+            raise ValueError(
+                "a search with a store needs an estimator whose random_state is a whole number, so that its models are "
+                f"known again; got {base.random_state!r}."
+            )
 
     def _settings(self, base: UUClassifier) -> list[dict[str, Any]]:
         grid = default_grid(base) if self.param_grid is None else dict(self.param_grid)
@@ -179,13 +219,18 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_parameters(classifier.get_params(deep=False))
         base, *tried = (classifier._settled(data.sizes) for classifier in (base, *tried))
         workers = join_workers(base.distributed, base._device)
+        if workers is not None and (self.store is not None or self.engine != "local"):
+            raise ValueError(
+                "a search by several processes of one group trains one model after another, and takes neither a store "
+                "nor engine='ray'; start one process, or set distributed=False."
+            )
         work = base._prepare(workers, data, columns, None, None, None)
         few = data.sample(0, 2).to(work.options.device)
         for classifier in tried:
             build_augmentation(classifier.augment, few * classifier.input_scale)
         pooled = data.joined()
         folds = assign_folds(pooled, base.members, work.options.seed)
-        fitted = _cross_fit_all(tried, work, pooled, folds)
+        fitted = self._cross_fitted(Trials(tried, pooled, folds, work.options.seed))
         sets = np.repeat([0, 1], pooled.sizes)
         decided = [_decisions(classifier, one, sets) for classifier, one in zip(tried, fitted, strict=True)]
         candidates = _compare(settings, decided, sets, base._priors, base.target_prior)
@@ -199,6 +244,15 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # All at once and at the end, so that a search that is broken off leaves what an earlier one found.
         self.best_estimator_, self.best_params_, self.candidates_ = chosen, settings[best], candidates
         return self
+
+    def _cross_fitted(self, trials: Trials) -> list[CrossFit | NonFiniteRiskError]:
+        store = None if self.store is None else FoldStore(self.store)
+        if self.engine == "local":
+            return cross_fit_all(trials, store=store)
+        from uulearn.engines.ray_search import train_on_ray
+
+        train = functools.partial(train_on_ray, address=self.address, workers=self.workers)
+        return cross_fit_all(trials, store=store, train=train)
 
     def summary(self) -> str:
         """The settings in the order of their estimated accuracy, and the best one in words."""
@@ -254,55 +308,6 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Accuracy of the best setting, estimated without labels from rows of both sets."""
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.score(X, sets)
-
-
-def _cross_fit_all(
-    tried: Sequence[UUClassifier], work: Work, data: TwoSets, folds: tuple[Positions, Positions]
-) -> list[CrossFit | NonFiniteRiskError]:
-    """Every setting cross-fitted; those that differ only in what the runs of a stack may differ in, together."""
-    alike: dict[str, list[int]] = {}
-    for place, classifier in enumerate(tried):
-        alike.setdefault(repr(sorted(_shared(classifier).items(), key=str)), []).append(place)
-    found: dict[int, CrossFit | NonFiniteRiskError] = {}
-    for places in alike.values():
-        first = tried[places[0]]
-        options = first._options(work.options.seed)
-        if isinstance(first.model, str) and can_be_stacked(first.model, data, options):
-            variants = [
-                Variant(one._risk(one._priors), lr=one.lr, l2=one.l2, weight_decay=one.weight_decay)
-                for one in (tried[place] for place in places)
-            ]
-            together = cross_fit_stacked(first.model, first.model_params, data, folds, variants, options)
-            found |= dict(zip(places, together, strict=True))
-        else:
-            for place in places:
-                one = tried[place]
-                own = one._options(work.options.seed)
-                if own.checkpoint_dir is not None:
-                    own = dataclasses.replace(own, checkpoint_dir=Path(own.checkpoint_dir) / f"setting-{place}")
-                try:
-                    found[place] = one._train_members(work, data, folds, one._priors, own)
-                except NonFiniteRiskError as error:
-                    found[place] = NonFiniteRiskError(str(error).partition(":")[0])  # without figures and advice
-    return [_if_finite(found[place]) for place in range(len(tried))]
-
-
-def _if_finite(fitted: CrossFit | NonFiniteRiskError) -> CrossFit | NonFiniteRiskError:
-    """What was trained, or the error that a stack does not raise: the other runs go on, and the history says why."""
-    if isinstance(fitted, NonFiniteRiskError):
-        return fitted
-    for history in fitted.histories:
-        if history.stop_reason is not None and "not finite" in history.stop_reason:
-            return NonFiniteRiskError(history.stop_reason)
-    # The last step may have gone so far that no risk was taken after it; scales are means, which overflow earlier.
-    if not (np.isfinite(fitted.scales).all() and torch.cat(fitted.scores).isfinite().all()):
-        return NonFiniteRiskError("scores of rows that were not trained on are not finite")
-    return fitted
-
-
-def _shared(classifier: UUClassifier) -> dict[str, Any]:
-    """What all runs of a stack have in common."""
-    return {name: value for name, value in classifier.get_params(deep=False).items() if name not in PER_RUN}
 
 
 # ---------------------------------------------------------------------------------------------------------- comparing

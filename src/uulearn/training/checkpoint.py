@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
+from uulearn.training.identity import describe, digest
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import TwoSets
 from uulearn.training.storage import load_tree, remove_leftovers, save_tree, write_atomically
@@ -132,68 +127,15 @@ def fingerprint(
     """What must agree for a run to be continued; the number of epochs may grow."""
     free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
     described = {
-        field.name: _describe(getattr(options, field.name))
+        field.name: describe(getattr(options, field.name))
         for field in dataclasses.fields(options)
         if field.name not in free
     }
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
     return described | {
-        "risk": _describe((risk.set_priors, risk.target_prior, risk.loss.name, risk.loss.function))
-        + _describe((risk.method.name, *risk.method.corrections)),
+        "risk": describe((risk.set_priors, risk.target_prior, risk.loss.name, risk.loss.function))
+        + describe((risk.method.name, *risk.method.corrections)),
         "device": torch.device(options.device).type,
-        "model": _digest([repr(model), *weights]),
-        "data": f"{data.sizes} " + _digest(data.identity()),
+        "model": digest([repr(model), *weights]),
+        "data": f"{data.sizes} " + digest(data.identity()),
     }
-
-
-def _describe(value: Any, inside: tuple[int, ...] = ()) -> str:
-    """Values as they print, in any process alike.
-
-    Functions are known by name, code, defaults and what they close over, objects by their class and attributes, so that
-    two lambdas are two, and so are two calls of one factory.
-    """
-    if id(value) in inside:
-        return "itself"
-    describe = functools.partial(_describe, inside=(*inside, id(value)))
-    if isinstance(value, Tensor | np.ndarray):
-        return f"{type(value).__name__} {_digest([torch.as_tensor(value)])}"
-    if isinstance(value, functools.partial):
-        return f"partial({describe(value.func)}, {describe(value.args)}, {describe(value.keywords)})"
-    if isinstance(value, tuple | list):
-        return f"({', '.join(map(describe, value))})"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {describe(item)}' for key, item in value.items())}}}"
-    code = getattr(value, "__code__", None)
-    if code is not None:
-        cells = [_contents(cell) for cell in getattr(value, "__closure__", None) or ()]
-        more = (cells, getattr(value, "__defaults__", None), getattr(value, "__kwdefaults__", None))
-        return f"{value.__module__}.{value.__qualname__} {_digest([_code(code), describe(more)])}"
-    if isinstance(value, type) or (callable(value) and not hasattr(value, "__dict__")):
-        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    if hasattr(value, "__dict__"):
-        kind = type(value)
-        return f"{kind.__module__}.{kind.__qualname__} {_digest([describe(vars(value))])}"
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def _code(code: CodeType) -> str:
-    constants = (_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
-    return f"{code.co_code.hex()} {code.co_names} ({', '.join(constants)})"
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # nothing is in it yet
-        return None
-
-
-def _digest(parts: Iterable[Tensor | str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, str):
-            digest.update(part.encode())
-        else:
-            digest.update(f"{tuple(part.shape)}{part.dtype}".encode())
-            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

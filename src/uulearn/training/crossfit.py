@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,24 @@ class CrossFit:
         return Ensemble(self.models, self.scales).eval()
 
 
+@dataclass(frozen=True)
+class FoldFit:
+    """The model that does not know one fold, what happened while it was trained, and its scores of the fold's rows.
+
+    ``scores`` are those of the fold's rows of set 0 and of set 1, in their order.
+    """
+
+    model: nn.Module
+    history: History
+    scores: tuple[Tensor, Tensor]
+    dtype: torch.dtype
+
+
+def count_folds(folds: tuple[Positions, Positions]) -> int:
+    """The number of folds."""
+    return 1 + max(int(part.max()) for part in folds)
+
+
 def cross_fit(
     build: Callable[[int], nn.Module],
     data: TwoSets,
@@ -65,34 +83,55 @@ def cross_fit(
         As for `Trainer`. Each model has a seed of its own, made from that of the options, and its checkpoints in a
         folder of its own.
     """
-    n_folds = 1 + max(int(part.max()) for part in folds)
-    models, histories, scales = [], [], []
-    scores = [torch.empty(size) for size in data.sizes]
-    for fold in range(n_folds):
-        inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
-        own = member_options(options, fold)
-        held_out = data.pick(*inside)
-        trainer = Trainer(
-            build(own.seed), data.pick(*outside), risk, own, validation=held_out, test=test, callback=callback
+    parts = [
+        fit_fold(fold, build, data, folds, risk, options, test=test, callback=callback)
+        for fold in range(count_folds(folds))
+    ]
+    return put_together(parts, folds)
+
+
+def fit_fold(
+    fold: int,
+    build: Callable[[int], nn.Module],
+    data: TwoSets,
+    folds: tuple[Positions, Positions],
+    risk: UURisk,
+    options: TrainingOptions,
+    *,
+    test: tuple[Rows, Tensor] | None = None,
+    callback: Callback | None = None,
+) -> FoldFit:
+    """The model of one fold, of those that `cross_fit` trains; the parameters are those there."""
+    inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
+    own = member_options(options, fold)
+    held_out = data.pick(*inside)
+    trainer = Trainer(
+        build(own.seed), data.pick(*outside), risk, own, validation=held_out, test=test, callback=callback
+    )
+    trainer.run()
+    first, second = (
+        score_rows(
+            trainer.final_model,
+            held_out.side(which),
+            device=trainer.device,
+            dtype=trainer.dtype,
+            scale=options.input_scale,
         )
-        trainer.run()
-        found = [
-            score_rows(
-                trainer.final_model,
-                held_out.side(which),
-                device=trainer.device,
-                dtype=trainer.dtype,
-                scale=options.input_scale,
-            )
-            for which in (0, 1)
-        ]
-        scale = float(torch.cat(found).abs().mean()) or 1.0
-        for which in (0, 1):
-            scores[which][torch.from_numpy(inside[which])] = found[which] / scale
-        models.append(trainer.final_model.cpu())
-        histories.append(trainer.history)
+        for which in (0, 1)
+    )
+    return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
+
+
+def put_together(parts: Sequence[FoldFit], folds: tuple[Positions, Positions]) -> CrossFit:
+    """The models of all folds, in their order."""
+    scores, scales = [torch.empty(len(part)) for part in folds], []
+    for fold, part in enumerate(parts):
+        scale = float(torch.cat(part.scores).abs().mean()) or 1.0
         scales.append(scale)
-    return CrossFit(models, histories, scales, (scores[0], scores[1]), trainer.dtype)
+        for which, values in enumerate(part.scores):
+            scores[which][torch.from_numpy(folds[which] == fold)] = values / scale
+    models, histories = [part.model for part in parts], [part.history for part in parts]
+    return CrossFit(models, histories, scales, (scores[0], scores[1]), parts[-1].dtype)
 
 
 def member_options(options: TrainingOptions, member: int) -> TrainingOptions:

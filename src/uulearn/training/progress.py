@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 PATIENCE = 2.0
+EPOCHS = "epochs"
 
 
 class Watcher(Protocol):
@@ -69,15 +70,17 @@ def watch_training(watcher: Watcher) -> Iterator[None]:
 class ProgressBar:
     """Shows epochs done, time left and the current risk on standard error, or tells them to the watcher.
 
-    ``done`` epochs are there already, and ``models`` are trained together.
+    ``done`` epochs are there already, and ``models`` are trained together. Where something else than epochs is
+    counted, the watcher hears nothing.
     """
 
-    def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1) -> None:
+    def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = EPOCHS) -> None:
         self.total = total
         self.done = done
         self.models = models
-        self.watcher = _WATCHER.get() if enabled else None
-        self.enabled = enabled and self.watcher is None and sys.stderr.isatty()
+        self.unit = unit
+        self.watcher = _WATCHER.get() if enabled and unit == EPOCHS else None
+        self.enabled = enabled and _WATCHER.get() is None and sys.stderr.isatty()
         self.started = time.monotonic()
         self._bar: Progress | None = None
         self._task: Any = None
@@ -93,7 +96,7 @@ class ProgressBar:
             self.watcher.epoch(done)
         if not self.enabled or time.monotonic() - self.started < PATIENCE:
             return
-        text = f"risk {record['unbiased']:+.4f}"
+        text = f"risk {record['unbiased']:+.4f}" if "unbiased" in record else ""
         if "test_accuracy" in record:
             text += f"  test accuracy {record['test_accuracy']:.4f}"
         if self._bar is None:
@@ -109,7 +112,7 @@ class ProgressBar:
             TextColumn("training"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("epochs"),
+            TextColumn(self.unit),
             TimeRemainingColumn(),
             TextColumn("{task.fields[figures]}"),
             console=Console(stderr=True),

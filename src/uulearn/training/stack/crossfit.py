@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from uulearn.risk import UURisk
-from uulearn.training.crossfit import CrossFit, member_options
-from uulearn.training.history import History
+from uulearn.training.crossfit import CrossFit, FoldFit, count_folds, member_options, put_together
 from uulearn.training.holding import Positions
 from uulearn.training.options import TrainingOptions
 from uulearn.training.rows import DenseRows, JoinedRows, Rows, TwoSets
@@ -60,23 +59,39 @@ def cross_fit_stacked(
     their batches. Runs of a stack have sets of the same sizes, so that a few rows at random are left out of the larger
     folds' training and judging; all rows are scored.
     """
+    n_folds = count_folds(folds)
+    found = fit_folds_stacked(range(n_folds), model, model_params, data, folds, variants, options, test=test)
+    return [put_together(parts, folds) for parts in found]
+
+
+def fit_folds_stacked(
+    chosen: Sequence[int],
+    model: str,
+    model_params: Mapping[str, Any] | None,
+    data: TwoSets,
+    folds: tuple[Positions, Positions],
+    variants: Sequence[Variant],
+    options: TrainingOptions,
+    *,
+    test: tuple[Rows, Tensor] | None = None,
+) -> list[list[FoldFit]]:
+    """The models of some folds, of those that `cross_fit_stacked` trains; for every variant one for each."""
     joined = data.joined()
     table, index = _tensor(joined.rows[0]), [part for part in joined.index if part is not None]
-    n_folds = 1 + max(int(part.max()) for part in folds)
     rng = np.random.default_rng([options.seed, 3])
     sides = [
-        [[np.flatnonzero((part == fold) == side) for part in folds] for fold in range(n_folds)]
+        [[np.flatnonzero((part == fold) == side) for part in folds] for fold in range(count_folds(folds))]
         for side in (False, True)
     ]
     trained, held_out = ([_rows(index, positions) for positions in _of_one_size(parts, rng)] for parts in sides)
     labelled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
-    tasks = [(fold, place) for fold in range(n_folds) for place in range(len(variants))]
+    tasks = [(fold, place) for fold in chosen for place in range(len(variants))]
     step = MOST_RUNS if torch.device(options.device).type == "cuda" else len(variants)
-    found: dict[tuple[int, int], tuple[nn.Module, History, list[Tensor]]] = {}
-    for chosen in (tasks[start : start + step] for start in range(0, len(tasks), step)):
+    found: dict[tuple[int, int], FoldFit] = {}
+    for together in (tasks[start : start + step] for start in range(0, len(tasks), step)):
         runs = [
             _run(variants[place], member_options(options, fold).seed, trained[fold], held_out[fold])
-            for fold, place in chosen
+            for fold, place in together
         ]
         stack = StackTrainer(
             table,
@@ -88,13 +103,12 @@ def cross_fit_stacked(
             test=labelled,
         )
         histories, models, scores = stack.run(), stack.models(), stack.scores(table)
-        for (fold, place), module, history, mine in zip(chosen, models, histories, scores, strict=True):
-            own = [mine[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)]
-            found[fold, place] = module, history, own
-    return [
-        _put_together([found[fold, place] for fold in range(n_folds)], folds, stack.dtype)
-        for place in range(len(variants))
-    ]
+        for (fold, place), module, history, mine in zip(together, models, histories, scores, strict=True):
+            first, second = (
+                mine[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)
+            )
+            found[fold, place] = FoldFit(module, history, (first, second), stack.dtype)
+    return [[found[fold, place] for fold in chosen] for place in range(len(variants))]
 
 
 def _run(variant: Variant, seed: int, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]) -> Run:
@@ -110,19 +124,6 @@ def _run(variant: Variant, seed: int, rows: tuple[Tensor, Tensor], held_out: tup
         weight_decay=variant.weight_decay,
         held_out=held_out,
     )
-
-
-def _put_together(
-    parts: Sequence[tuple[nn.Module, History, list[Tensor]]], folds: tuple[Positions, Positions], dtype: torch.dtype
-) -> CrossFit:
-    scores, scales = [torch.empty(len(part)) for part in folds], []
-    for fold, (_, _, own) in enumerate(parts):
-        scale = float(torch.cat(own).abs().mean()) or 1.0
-        scales.append(scale)
-        for which, values in enumerate(own):
-            scores[which][torch.from_numpy(folds[which] == fold)] = values / scale
-    models, histories = [module for module, _, _ in parts], [history for _, history, _ in parts]
-    return CrossFit(models, histories, scales, (scores[0], scores[1]), dtype)
 
 
 def _rows(index: list[Tensor], positions: list[Positions]) -> tuple[Tensor, Tensor]:
