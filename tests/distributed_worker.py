@@ -62,7 +62,7 @@ def main():
     local = UURisk((0.8, 0.2), 0.5, distributed=False)(torch.tensor([1.0 + rank, -1.0]), torch.tensor([0, 1]))
     alone = UURisk((0.8, 0.2), 0.5, process_group=dist.new_group([rank], use_local_synchronization=True))
     assert torch.equal(local, alone(torch.tensor([1.0 + rank, -1.0]), torch.tensor([0, 1])))
-    torch.save(found, sys.argv[1])
+    torch.save(found, f"{sys.argv[1]}/{rank}.pt")
     dist.destroy_process_group()
 
 

@@ -3,10 +3,7 @@
 import errno
 import functools
 import json
-import os
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
@@ -18,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from plain import plain_classifier
+from processes import Program
 from uulearn.exceptions import CheckpointError
 from uulearn.training.checkpoint import FILE_NAME, SEED_NAME, stored_seed
 from uulearn.training.storage import load_tree, save_tree, write_atomically
@@ -54,14 +52,11 @@ RUN = """
 
 
 def start(script, folder, out, pause):
-    return subprocess.Popen(
-        [sys.executable, script, str(folder), str(out), str(pause)], stdout=subprocess.PIPE, text=True
-    )
+    return Program(script, folder, out, pause)
 
 
-def finish(process):
-    process.communicate(timeout=120)
-    return process.returncode
+def finish(program):
+    return program.read()[0]
 
 
 def test_sigkill_and_resume_end_bit_identical(tmp_path):
@@ -73,13 +68,13 @@ def test_sigkill_and_resume_end_bit_identical(tmp_path):
     folder, out = tmp_path / "checkpoints", tmp_path / "resumed"
     kills = 0
     for _ in range(4):  # each time killed at another moment, once in the middle of whatever it does then
-        process = start(script, folder, out, 0.02)
-        assert process.stdout.readline()  # it is past its start
+        program = start(script, folder, out, 0.02)
+        program.wait_for(program.out.read_text)  # it is past its start
         time.sleep(float(rng.uniform(0.02, 0.12)))
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
+        if program.running():
+            program.kill()
             kills += 1
-        finish(process)
+        finish(program)
     assert kills >= 3
     assert finish(start(script, folder, out, 0)) == 0
 

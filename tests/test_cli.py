@@ -1,6 +1,5 @@
-"""The command line as a user meets it: a subprocess, its output and its exit code."""
+"""The command line as a user meets it: a process, its output and its exit code."""
 
-import os
 import subprocess
 import sys
 
@@ -9,18 +8,13 @@ import pandas as pd
 import pytest
 
 from plain import plain_classifier
+from processes import python
 from uulearn import UUClassifier, __version__
 
 
 def uulearn(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "uulearn", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ | {"COLUMNS": "120", "OMP_NUM_THREADS": "1"},
-        timeout=300,
-    )
+    code, out, err = python("-m", "uulearn", *arguments, cwd=cwd, env={"COLUMNS": "120"})
+    return subprocess.CompletedProcess(arguments, code, out, err)
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,6 @@
 
 import copy
 import itertools
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from processes import several
 from uulearn import UURisk
 from uulearn.risk import LOSSES, accumulate
 from uulearn.risk.corrections import METHODS
@@ -53,23 +50,8 @@ def close(ours, theirs, size=1.0):
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_workers_with_parts_equal_one_with_the_whole(workers, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(workers), "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(tmp_path / f"{rank}.pt")],
-            env=environment | {"RANK": str(rank)},
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(workers)
-    ]
-    for process in started:
-        _, said = process.communicate(timeout=240)
-        assert process.returncode == 0, said.decode()[-2000:]
+    for code, _, said in several(workers, WORKER, tmp_path):
+        assert code == 0, said[-2000:]
     found = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(workers)]
     checked = 0
     for (name, ours), *others in zip(*(one.items() for one in found), strict=True):

@@ -2,11 +2,12 @@
 
 import os
 import pty
-import subprocess
-import sys
+import select
 import textwrap
 
 import pytest
+
+from processes import Program, python
 
 RUN = """
     import sys, time, numpy as np
@@ -25,23 +26,16 @@ RUN = """
 def run_on_terminal(*arguments, columns=100):
     """What Python, called with these, writes to standard error when that is a terminal, and to standard output."""
     terminal, other_end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        stderr=other_end,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": str(columns)},
-    )
-    os.close(other_end)
+    program = Program(*arguments, env={"TERM": "xterm", "COLUMNS": str(columns)}, err=os.ttyname(other_end))
     shown = b""
-    try:
-        while chunk := os.read(terminal, 65536):
-            shown += chunk
-    except OSError:  # Linux reports the end of a terminal so
-        pass
-    os.close(terminal)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    return shown.decode(), out.decode()
+    while program.running() or select.select([terminal], [], [], 0)[0]:
+        if select.select([terminal], [], [], 0.05)[0]:
+            shown += os.read(terminal, 65536)
+    for end in (terminal, other_end):
+        os.close(end)
+    code, out, _ = program.read()
+    assert code == 0
+    return shown.decode(), out
 
 
 @pytest.fixture
@@ -64,5 +58,4 @@ def test_short_work_and_progress_false_are_silent(script):
 
 
 def test_away_from_a_terminal_it_is_silent(script):
-    done = subprocess.run([sys.executable, script, "on", "0"], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert python(script, "on", "0") == (0, "", "")

@@ -1,7 +1,5 @@
 """Things that broke unnoticed once, each in the way it broke."""
 
-import subprocess
-import sys
 import textwrap
 import warnings
 
@@ -11,6 +9,7 @@ import torch
 from torch import nn
 
 from plain import plain_classifier
+from processes import python
 from uulearn import UUClassifier
 from uulearn.exceptions import CheckpointError, OneSidedPredictionsWarning
 from uulearn.risk import pn_risk
@@ -55,19 +54,19 @@ RUN = """
 
 
 def run(*arguments):
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(RUN), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    """What a process of its own prints, and what it complains of."""
+    return python("-c", textwrap.dedent(RUN), *arguments)[1:]
 
 
 @pytest.mark.parametrize("scheduler", ["nested", "object"])
 def test_a_run_with_functions_in_functions_goes_on_in_another_process(tmp_path, scheduler):
-    assert run(tmp_path, 2, scheduler).stdout == "[]\n"
-    assert run(tmp_path, 4, scheduler).stdout == "[2]\n"
+    assert run(tmp_path, 2, scheduler)[0] == "[]\n"
+    assert run(tmp_path, 4, scheduler)[0] == "[2]\n"
 
 
 def test_an_object_with_other_attributes_is_another_run(tmp_path):
     run(tmp_path, 2, "object")
-    assert "belongs to another run (different: scheduler)" in run(tmp_path, 4, "other object").stderr
+    assert "belongs to another run (different: scheduler)" in run(tmp_path, 4, "other object")[1]
 
 
 def scaled(factor):

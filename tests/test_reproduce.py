@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from conftest import data_folder
+from processes import Program
 from uulearn.cli import main
 from uulearn.cli.reproduce import Display, Lines, choose_targets, default_folder, describe, duration
 from uulearn.datasets.catalog import CIFAR_FILES, IDX_FILES, SOURCES
@@ -106,10 +106,7 @@ def start(folder, data, *arguments):
         f"import sys; sys.path.insert(0, {str(tests)!r}); import test_reproduce; test_reproduce.expect_small_files(); "
         "from uulearn.cli import main; main()"
     )
-    return subprocess.Popen(
-        [sys.executable, "-c", script, "reproduce", *map(str, arguments), "--data-dir", str(data)],
-        cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    return Program("-c", script, "reproduce", *arguments, "--data-dir", data, cwd=folder, env=ENVIRONMENT)
 
 
 def curves(folder):
@@ -200,14 +197,10 @@ ASKED = ("table2", "--quick", "--dataset", "mnist", "--epochs", 20)
 def test_killed_in_the_middle_and_started_again(reproduce, data, tmp_path):
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     assert reproduce(*ASKED, "--out", unbroken)[0] == 0
-    process = start(tmp_path, data, *ASKED, "--out", broken)
-    until = time.monotonic() + 60
-    while len(kept := list(broken.glob("runs/*.json"))) < 6:  # a whole stack
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    program = start(tmp_path, data, *ASKED, "--out", broken)
+    program.wait_for(lambda: len(list(broken.glob("runs/*.json"))) >= 6)  # a whole stack
+    program.kill()
+    assert program.read()[0] == -signal.SIGKILL
     kept = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in broken.glob("runs/*.json")}
     assert 6 <= len(kept) < 54
     assert not list(broken.glob("*.md"))
@@ -222,8 +215,8 @@ def test_killed_in_the_middle_and_started_again(reproduce, data, tmp_path):
 def test_two_processes_at_once(data, tmp_path):
     arguments = ("table2", "--quick", "--dataset", "mnist", "--trials", 1, "--out", "shared")
     both = [start(tmp_path, data, *arguments) for _ in range(2)]
-    said = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    said = [program.read() for program in both]
+    assert [code for code, _, _ in said] == [0, 0], said
     assert len(RunStore(tmp_path / "shared")) == 27
     assert not list((tmp_path / "shared").glob("runs/.*"))
     assert "not run" not in (tmp_path / "shared" / "table2.md").read_text()

@@ -1,15 +1,13 @@
 """A search whose models are kept: it goes on where it was, and trains no model twice."""
 
-import os
-import subprocess
-import sys
-import time
+import signal
 
 import numpy as np
 import pytest
 from torch import nn
 
 from plain import plain_classifier
+from processes import Program
 from uulearn import UUClassifier
 from uulearn.exceptions import CheckpointError, FailedSettingWarning
 from uulearn.selection import UUClassifierCV, trials
@@ -202,11 +200,10 @@ UUClassifierCV(estimator, {"loss": ["logistic", "sigmoid", "ramp"]}, store=sys.a
 
 
 def test_a_killed_search_leaves_whole_files(tmp_path, trained):
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ | {"OMP_NUM_THREADS": "1"})
-    while process.poll() is None and len(list(tmp_path.glob("*.safetensors"))) < 2:
-        time.sleep(0.005)
-    process.kill()
-    assert process.wait() != 0
+    program = Program("-c", KILLED, tmp_path)
+    program.wait_for(lambda: len(list(tmp_path.glob("*.safetensors"))) >= 2)
+    program.kill()
+    assert program.read()[0] == -signal.SIGKILL
     kept = len(list(tmp_path.glob("*.safetensors")))
     assert 2 <= kept < 9
     rng = np.random.default_rng(0)

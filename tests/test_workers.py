@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from processes import python, several
 from training_worker import FITS, described, fitted, normalised
 from uulearn.models.normalisation import synchronised
 from uulearn.training import BatchPlan
@@ -30,8 +31,8 @@ def torchrun(n, *command, **options):
 
 
 def found_by(n, folder, *names):
-    done = torchrun(n, WORKER, folder / "found", *names)
-    assert done.returncode == 0, done.stderr[-3000:]
+    for code, _, said in several(n, WORKER, folder / "found", *names):
+        assert code == 0, said[-3000:]
     return [torch.load(folder / f"found{rank}", weights_only=True) for rank in range(n)]
 
 
@@ -176,24 +177,22 @@ FIT = ["-m", "uulearn", "fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--m
 
 
 def test_fit_under_torchrun_writes_one_model_like_that_of_one_process(files):
-    several = torchrun(2, *FIT, "--no-sensitivity", "--out", "several", cwd=files)
-    assert several.returncode == 0, several.stderr[-2000:]
-    assert several.stdout.count("accuracy") == 1
-    one = subprocess.run([sys.executable, *FIT, "--no-sensitivity", "--out", "one"], cwd=files, capture_output=True)
-    assert one.returncode == 0
+    done = torchrun(2, *FIT, "--no-sensitivity", "--out", "several", cwd=files)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("accuracy") == 1
+    assert python(*FIT, "--no-sensitivity", "--out", "one", cwd=files)[0] == 0
     assert (files / "several/config.toml").read_text() == (files / "one/config.toml").read_text()
     for model in ("several", "one"):
-        command = [sys.executable, "-m", "uulearn", "predict", model, "a.csv", "--out", f"{model}.csv"]
-        subprocess.run(command, cwd=files, check=True, capture_output=True)
+        assert python("-m", "uulearn", "predict", model, "a.csv", "--out", f"{model}.csv", cwd=files)[0] == 0
     ours, theirs = (pd.read_csv(files / f"{model}.csv") for model in ("several", "one"))
     np.testing.assert_allclose(ours["score"], theirs["score"], rtol=1e-3, atol=1e-4)
     assert not list(files.glob(".several*"))
 
 
 def test_a_mistake_is_told_once_and_every_process_ends(files):
-    done = torchrun(2, *[part.replace("b.csv", "none.csv") for part in FIT], "--out", "never", cwd=files)
-    assert done.returncode != 0
-    assert done.stderr.count("error: none.csv does not exist") == 1
+    ended = several(2, *[part.replace("b.csv", "none.csv") for part in FIT], "--out", "never", cwd=files)
+    assert all(code != 0 for code, _, _ in ended)
+    assert "".join(said for _, _, said in ended).count("error: none.csv does not exist") == 1
     assert not (files / "never").exists()
 
 

@@ -1,14 +1,12 @@
 """Models wrapped for several processes (DDP, FSDP, Accelerate, Lightning) train what one process trains."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from processes import several
 from uulearn import UURisk, uu_risk
 from wrapper_worker import CASES, CLOSE, LR, SETTINGS, STEPS, accelerate_page, at_once, batches, flat, network, trained
 
@@ -30,11 +28,8 @@ def skip_unless_installed(name):
 def together(tmp_path_factory):
     """What two processes have found, by one start of them."""
     out = tmp_path_factory.mktemp("wrapped") / "found"
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launcher, str(WORKER), str(out), *filter(installed, CASES)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
+    for code, _, said in several(2, WORKER, out, *filter(installed, CASES)):
+        assert code == 0, said[-3000:]
     return [torch.load(f"{out}{rank}", weights_only=True) for rank in (0, 1)]
 
 

@@ -1,0 +1,117 @@
+"""Python programs in processes of their own, which begin at once: torch and uulearn are loaded already.
+
+Each is forked from a server that has imported them and done nothing else, so that a test which kills or counts
+processes need not wait seconds for each. What is tested about starting itself starts Python instead.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import runpy
+import signal
+import socket
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+LOADED = [
+    "torch._dynamo",  # which the first optimizer imports
+    "pandas",
+    "pyarrow.parquet",
+    "uulearn.cli.fit",
+    "uulearn.cli.predict",
+    "uulearn.cli.reproduce",
+    "uulearn.engines.ray_cluster",
+    "uulearn.estimator.classifier",
+]
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+class Program:
+    """``python ARGUMENTS``, where these are ``-m MODULE …``, ``-c CODE …`` or ``SCRIPT …``; it runs from the start.
+
+    Standard output and standard error go to files, the latter or to one that is given. `read` waits for the end, and
+    comes last.
+    """
+
+    def __init__(self, *arguments, cwd=None, env=None, err=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = Path(self.folder.name) / "out"
+        self.err = Path(self.folder.name) / "err" if err is None else Path(err)
+        for path in (self.out, *[self.err][: err is None]):
+            path.touch()
+        CONTEXT.set_forkserver_preload(LOADED)
+        call = (list(map(str, arguments)), str(cwd or Path.cwd()), {**os.environ, **(env or {})})
+        self.process = CONTEXT.Process(target=_run, args=(*call, str(self.out), str(self.err)), daemon=True)
+        self.process.start()
+        self.pid = self.process.pid
+
+    def running(self):
+        return self.process.is_alive()
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait_for(self, condition):
+        """Wait until there is what is looked for, as long as the program runs."""
+        while self.running() and not condition():
+            time.sleep(0.002)
+
+    def read(self, timeout=240):
+        """Exit code, standard output and standard error at the end."""
+        self.process.join(timeout)
+        if self.running():
+            self.kill()
+            raise TimeoutError(f"still running after {timeout} s; it wrote {self.err.read_text()[-2000:]}")
+        found = self.process.exitcode, self.out.read_text(), self.err.read_text() if self.err.is_file() else ""
+        self.process.close()
+        self.folder.cleanup()
+        return found
+
+
+def python(*arguments, **options):
+    """Exit code, standard output and standard error of a program."""
+    return Program(*arguments, **options).read()
+
+
+def several(n, *arguments, **options):
+    """The same program in n processes, which find each other as under torchrun; what became of each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n)}
+    env |= {"OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "none"}
+    programs = [
+        Program(*arguments, env=env | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, **options) for rank in range(n)
+    ]
+    return [program.read() for program in programs]
+
+
+def _run(arguments, cwd, env, out, err):
+    for number, path in ((1, out), (2, err)):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        os.dup2(handle, number)
+        os.close(handle)
+    # sys.stdout and sys.stderr write to these numbers already
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    warnings.resetwarnings()
+    import torch
+
+    torch.set_num_threads(int(env.get("OMP_NUM_THREADS", "1")))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    how, *rest = arguments
+    if how == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif how == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(how).resolve().parent))
+        runpy.run_path(how, run_name="__main__")
