@@ -153,7 +153,7 @@ def test_a_killed_worker_changes_nothing(uulearn, tables, monkeypatch, tmp_path)
     asked = ("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--target-prior", "0.4", "--out")
     assert uulearn(*asked, tmp_path / "unbroken")[0] == 0
     unfinished = tmp_path / ".broken.unfinished"
-    with Killer("uulearn-score", lambda: any(unfinished.rglob("*.parquet"))) as killer:
+    with Killer("Map(", lambda: any(unfinished.rglob("*.parquet"))) as killer:
         code, out, _ = uulearn(*asked, tmp_path / "broken")
     assert killer.killed
     assert (code, out) == (0, "")

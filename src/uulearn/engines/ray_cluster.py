@@ -154,7 +154,9 @@ def finished_tasks(
                 running[task.remote(function, *arguments)] = number
             ready, _ = ray.wait(list(running), num_returns=1)
             for done in ready:
-                yield running.pop(done), result_of(ray, done)
+                with plain_errors(ray):
+                    result = ray.get(done)
+                yield running.pop(done), result
     finally:
         for unfinished in running:
             ray.cancel(unfinished, force=True)
@@ -165,10 +167,11 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def result_of(ray: Any, reference: Any) -> Any:
-    """What a task gave; what it raised is raised as it was there, and what Ray says in a sentence."""
+@contextlib.contextmanager
+def plain_errors(ray: Any) -> Iterator[None]:
+    """What a task raised is raised as it was there, and what Ray says, in a sentence."""
     try:
-        return ray.get(reference)
+        yield
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ray.exceptions.RaySystemError):
             reason = str(error.cause).strip().splitlines()[-1]

@@ -1,18 +1,22 @@
-"""A folder of Parquet files scored on a Ray cluster, one task a file."""
+"""A folder of Parquet files scored by Ray Data, one task a file."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
+import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
+from uulearn.engines.ray_cluster import plain_errors, ray_cluster
 from uulearn.exceptions import TableError
 from uulearn.tables.formats import STANDARD, check_installed, quote_some, settle_format
 from uulearn.tables.reading import is_table_folder
 
-TASK = "uulearn-score"
 ScoreFile = Callable[[str, str], int]
 """Scores the rows of one file into another, which appears when it is complete; returns their number."""
 
@@ -48,8 +52,8 @@ def score_folder(
         for name in files:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
         with ray_cluster(address, workers) as ray:
-            calls = [(str(path), str(unfinished / name)) for name, path in filled.items()]
-            total: int = sum(count for _, count in finished_tasks(ray, score, calls, at_once=workers, what=TASK))
+            calls = [{"rows": str(path), "out": str(unfinished / name)} for name, path in filled.items()]
+            total = _score_all(ray, score, calls, workers)
         _write_empty([unfinished / name for name in files if name not in filled], unfinished / next(iter(filled)))
         _keep_only(files, unfinished)
         unfinished.rename(place)
@@ -57,6 +61,42 @@ def score_folder(
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     return total
+
+
+def _score_all(ray: Any, score: ScoreFile, calls: list[dict[str, str]], workers: int | None) -> int:
+    """Score the files of a dataset that has one row, in a block of its own, for each; returns the number of rows."""
+    data = importlib.import_module("ray.data")
+    total = 0
+    with _silent(data), plain_errors(ray):
+        # Blocks of the files' own rows would give names and order to the output that depend on the cluster.
+        files = data.from_items(calls, override_num_blocks=len(calls))
+        for done in files.map(functools.partial(_score_one, score), num_cpus=1, concurrency=workers).iter_rows():
+            if done["mistake"]:
+                raise TableError(done["mistake"])
+            total += done["n_rows"]
+    return total
+
+
+def _score_one(score: ScoreFile, file: dict[str, str]) -> dict[str, Any]:
+    """Score one file; what is wrong with it is told, since Ray Data hides what is raised."""
+    try:
+        return {"n_rows": score(file["rows"], file["out"]), "mistake": ""}
+    except (ValueError, OSError, ImportError) as error:
+        return {"n_rows": 0, "mistake": str(error)}
+
+
+@contextlib.contextmanager
+def _silent(data: Any) -> Iterator[None]:
+    """Ray Data draws bars and tells of each plan, on whatever the process writes."""
+    context, log = data.DataContext.get_current(), logging.getLogger("ray.data")
+    before = context.enable_progress_bars, log.level
+    context.enable_progress_bars = False
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        context.enable_progress_bars = before[0]
+        log.setLevel(before[1])
 
 
 def _files(rows: str) -> dict[Path, Path]:
