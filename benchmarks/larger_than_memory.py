@@ -3,10 +3,11 @@
     python benchmarks/larger_than_memory.py accuracy [--data-dir DIR] [--seeds 3]
     python benchmarks/larger_than_memory.py size [--gigabytes 20] [--memory-gib 2] [--folder DIR]
 
-``accuracy`` trains on Fashion-MNIST at (0.7, 0.3) with sets of 24,000 and 6,000 rows, from memory and from folders
-whose rows are sorted by class, the worst order there can be, in row groups of 250 rows, with windows of several sizes.
-``size`` writes a pair of sets of very unequal size, 100 columns of numbers, and trains a linear model for one epoch in
-a process whose private memory may not grow beyond the cap (RLIMIT_DATA). Both store what they find in
+``accuracy`` trains on Fashion-MNIST at (0.7, 0.3) with sets of 24,000 and 6,000 rows: from memory; from folders whose
+rows are in random order; from folders whose rows are sorted by class, the worst order there can be; and from the latter
+shuffled. Row groups have 250 rows, windows several sizes. ``size`` writes a pair of sets of very unequal size, 100
+columns of numbers, and trains a linear model for one epoch, on the sets as they are and shuffled, in processes whose
+private memory may not grow beyond the cap (RLIMIT_DATA). Both store what they find in
 ``benchmarks/results/larger_than_memory.json``.
 """
 
@@ -33,7 +34,7 @@ from scipy.stats import norm
 from common import FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
 from uulearn.exceptions import PoorMixingWarning
-from uulearn.streaming import ParquetSet
+from uulearn.streaming import ParquetSet, RowStream, shuffled
 
 OUT = RESULTS / "larger_than_memory.json"
 COLUMNS, GROUP, FILE = 100, 20_000, 1_000_000
@@ -45,30 +46,46 @@ SHIFT = 0.2
 # ----------------------------------------------------------------------------------------------------------- accuracy
 
 
-def write_sorted(folder: Path, X: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Path:
-    """A set as one file, negatives first."""
+def write_rows(folder: Path, rows: np.ndarray[Any, Any]) -> Path:
+    """A set as one file."""
     folder.mkdir()
-    rows = X[np.argsort(labels, kind="stable")]
-    table = pa.table(list(rows.T.copy()), names=[f"p{i}" for i in range(rows.shape[1])])
+    pixels = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+    table = pa.table({"pixels": pixels})
     pq.write_table(table, folder / "rows.parquet", row_group_size=250)
     return folder
 
 
-def accuracy(data_dir: Path | None, seeds: int) -> dict[str, Any]:
+def pixels_of(table: pa.Table) -> np.ndarray[Any, Any]:
+    """The rows of a table as written above."""
+    return np.asarray(table["pixels"].combine_chunks().flatten()).reshape(table.num_rows, -1)
+
+
+def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
     """Test accuracy from memory and from streams, by seed."""
     from uulearn.datasets import load_task, make_sets
 
     task = load_task("fashion_mnist", data_dir=data_dir).flat()
     found: dict[str, list[float]] = {}
-    for seed in range(seeds):
+    for seed in seeds:
         drawn = make_sets(task.X_train, task.y_train, PRIORS, (24_000, 6_000), random_state=seed)
         with tempfile.TemporaryDirectory() as place:
             labels = [task.y_train[index] for index in drawn.indices]
-            folders = [write_sorted(Path(place) / str(i), X, labels[i]) for i, X in enumerate(drawn)]
-            ways: dict[str, tuple[Any, Any]] = {"memory": (drawn.X0, drawn.X1)}
-            for mib in (4, 16, 64):
-                first, second = (ParquetSet(folder, buffer_bytes=mib * 2**20) for folder in folders)
-                ways[f"window of {mib} MiB"] = first, second
+            ways: dict[str, tuple[Any, ...]] = {"memory": (drawn.X0, drawn.X1)}
+            for order in ("random", "sorted"):
+                # negatives first where they are sorted; the sets are drawn in random order
+                rows = [
+                    X[np.argsort(y, kind="stable")] if order == "sorted" else X
+                    for X, y in zip(drawn, labels, strict=True)
+                ]
+                folders = [write_rows(Path(place) / f"{order}{i}", X) for i, X in enumerate(rows)]
+                for mib in (4, 16):
+                    first, second = (ParquetSet(folder, None, pixels_of, mib * 2**20) for folder in folders)
+                    ways[f"{order}, window of {mib} MiB"] = first, second
+            for mib in (4, 16):
+                ways[f"sorted and shuffled, window of {mib} MiB"] = tuple(
+                    shuffled(rows, Path(place) / f"shuffled{mib}-{i}", seed=seed)
+                    for i, rows in enumerate(ParquetSet(folder, None, pixels_of, mib * 2**20) for folder in folders)
+                )
             for name, sets in ways.items():
                 clf = UUClassifier(
                     PRIORS, task.prior, epochs=15, members=1, validation_fraction=0.1, patience=None,
@@ -79,7 +96,9 @@ def accuracy(data_dir: Path | None, seeds: int) -> dict[str, Any]:
                     clf.fit_sets(*sets)
                 found.setdefault(name, []).append(float((clf.predict(task.X_test) == task.y_test).mean()))
                 print(f"seed {seed}, {name}: {100 * found[name][-1]:.2f}%", flush=True)
-    return {"dataset": "fashion_mnist", "set_priors": PRIORS, "sizes": [24_000, 6_000], "epochs": 15, "found": found}
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    about = {"dataset": "fashion_mnist", "set_priors": PRIORS, "sizes": [24_000, 6_000], "epochs": 15}
+    return about | {"device": device, "found": found}
 
 
 # --------------------------------------------------------------------------------------------------------------- size
@@ -113,24 +132,31 @@ def write_sets(folder: Path, gigabytes: float) -> list[int]:
     return sizes
 
 
-def train_capped(folder: Path, memory_gib: float) -> dict[str, Any]:
+def train_capped(folder: Path, memory_gib: float, shuffle: bool) -> dict[str, Any]:
     """One epoch in this process, under the cap."""
     torch.set_num_threads(2)
     cap = int(memory_gib * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
+    first: RowStream
+    second: RowStream
     first, second = (ParquetSet(folder / str(which)) for which in (0, 1))
+    started = time.perf_counter()
+    if shuffle:
+        first, second = (shuffled(rows, folder / f"shuffled{i}") for i, rows in enumerate((first, second)))
+    seconds_of_shuffling = time.perf_counter() - started
     started = time.perf_counter()
     clf = UUClassifier(PRIORS, 0.5, model="linear", epochs=1, batch_size=3000, random_state=0, progress=False)
     clf.fit_sets(first, second)
     seconds = time.perf_counter() - started
     X, labels = rows_of(np.random.default_rng(99), 20_000, 0.5)
     return {
+        "seconds_of_shuffling": round(seconds_of_shuffling, 1),
         "seconds": round(seconds, 1),
         "seconds_of_the_epoch": round(clf.history_[0]["seconds"], 1),
         "most_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "accuracy": float((clf.predict(X) == labels).mean()),
         "rows": [first.n_rows, second.n_rows],
-        "row_groups": [len(first.piece_sizes), len(second.piece_sizes)],
+        "pieces": [len(first.piece_sizes), len(second.piece_sizes)],
     }
 
 
@@ -143,8 +169,11 @@ def size(gigabytes: float, memory_gib: float, folder: Path) -> dict[str, Any]:
         command = [sys.executable, __file__, "capped", "--folder", place, "--memory-gib", str(memory_gib)]
         # Arrow's own pool takes a gigabyte of addresses, not of memory, which the cap would count all the same.
         environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = {}
+        for name, how in (("as they are", []), ("shuffled", ["--shuffle"])):
+            done = subprocess.run([*command, *how], check=True, stdout=subprocess.PIPE, text=True, env=environment)
+            found[name] = json.loads(done.stdout.splitlines()[-1])
+            print(name, found[name], flush=True)
     best = float(norm.cdf(10 * SHIFT / 2))
     return {"gigabytes": gigabytes, "cap_gib": memory_gib, "best_accuracy": best, **found}
 
@@ -155,20 +184,24 @@ def main() -> None:
     parser.add_argument("what", choices=["accuracy", "size", "capped"])
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--gigabytes", type=float, default=20)
     parser.add_argument("--memory-gib", type=float, default=2)
+    parser.add_argument("--shuffle", action="store_true")
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     asked = parser.parse_args()
     if asked.what == "capped":
-        print(json.dumps(train_capped(asked.folder, asked.memory_gib)))
+        print(json.dumps(train_capped(asked.folder, asked.memory_gib, asked.shuffle)))
         return
-    stored = json.loads(OUT.read_text()) if OUT.exists() else {}
+    stored = json.loads(asked.out.read_text()) if asked.out.exists() else {}
     if asked.what == "accuracy":
-        stored["accuracy"] = accuracy(asked.data_dir, asked.seeds)
+        found = accuracy(asked.data_dir, range(asked.first_seed, asked.first_seed + asked.seeds))
     else:
-        stored["size"] = size(asked.gigabytes, asked.memory_gib, asked.folder)
-    print(stored[asked.what])
-    write_json(OUT, stored | {"format": FORMAT, "versions": versions(), "machine": machine()})
+        found = size(asked.gigabytes, asked.memory_gib, asked.folder)
+    print(found)
+    stored[asked.what] = found | {"versions": versions(), "machine": machine()}
+    write_json(asked.out, stored | {"format": FORMAT})
 
 
 if __name__ == "__main__":

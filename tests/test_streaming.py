@@ -4,8 +4,10 @@ import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +20,9 @@ from hypothesis import strategies as st
 from plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.exceptions import CheckpointError, PoorMixingWarning
-from uulearn.streaming import ParquetSet, RowStream
-from uulearn.training import BatchPlan
-from uulearn.training.streaming import StreamedSets, streams_held_out
+from uulearn.streaming import ParquetSet, RowStream, shuffled
+from uulearn.training import BatchPlan, shuffling
+from uulearn.training.streaming import StreamedSets, likeness, streams_held_out
 
 CPU = torch.device("cpu")
 
@@ -277,13 +279,132 @@ def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
 def test_large_row_groups_are_warned_of(sets, tmp_path):
     folder = write(tmp_path / "large", sets[0], files=1, group=900)
     data = StreamedSets((ParquetSet(folder, buffer_bytes=16 * 200), ParquetSet(folder)))
-    with pytest.warns(PoorMixingWarning, match="large comes in pieces of up to 900 rows, .* at most 25 rows") as heard:
+    with pytest.warns(
+        PoorMixingWarning, match="large comes in pieces of up to 900 rows, .* where its files are"
+    ) as heard:
         data.warn_if_poorly_mixed()
     assert len(heard) == 1  # the other fits in its buffer
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = write(tmp_path / "small", sets[0], files=1, group=25)
         StreamedSets((ParquetSet(small, buffer_bytes=16 * 200),) * 2).warn_if_poorly_mixed()
+
+
+def fit_streamed(folders, **changes):
+    streams = [ParquetSet(folder, buffer_bytes=16 * 200) for folder in folders]
+    return UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0, **changes).fit_sets(*streams)
+
+
+def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
+    """Whether they are sorted is seen in the rows held out."""
+    in_order = [X[np.argsort(X[:, 0])] for X in sets]
+    folders = [write(tmp_path / f"sorted{i}", X, files=1, group=20) for i, X in enumerate(in_order)]
+    with pytest.warns(
+        PoorMixingWarning, match="10 are mixed at a time: since the rows of one resemble each other"
+    ) as heard:
+        fit_streamed(folders)
+    assert len(heard) == 2
+    assert heard[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_streamed([write(tmp_path / f"mixed{i}", X, files=1, group=100) for i, X in enumerate(sets)])
+        rows = [
+            shuffled(ParquetSet(folder, buffer_bytes=16 * 200), tmp_path / f"new{i}")
+            for i, folder in enumerate(folders)
+        ]
+        UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(*rows)
+
+
+@given(st.integers(2, 40), st.integers(2, 30), st.floats(0.0, 3.0), st.integers(0, 100))
+def test_likeness_is_the_share_of_variance_between_pieces(n_pieces, size, spread, seed):
+    rng = np.random.default_rng(seed)
+    pieces = np.repeat(np.arange(n_pieces), 20 * size)
+    centres = rng.permutation(np.linspace(-1, 1, n_pieces)) * spread
+    rows = torch.from_numpy(
+        np.column_stack([rng.normal(size=len(pieces)), centres[pieces] + rng.normal(size=len(pieces))])
+    )
+    found = likeness(pieces, n_pieces, rows)
+    variance = centres.var(ddof=1)
+    if variance > 0.5:
+        assert found == pytest.approx(variance / (1 + variance), rel=0.25)
+    if spread == 0:
+        assert found == 0
+    assert 0 <= found < 1
+    assert likeness(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
+
+
+# ---------------------------------------------------------------------------------------------------- written at random
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.sampled_from([16, 400, 4000]), st.integers(1, 3))
+def test_a_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
+    source = Counted(sizes, buffer_bytes=buffer_bytes, columns=columns)
+    with tempfile.TemporaryDirectory() as place:
+        mixed = shuffled(source, place)
+        rows = torch.cat([mixed.read(piece) for piece in range(len(mixed.piece_sizes))])
+        again = shuffled(source, place, seed=0)
+        assert all(torch.equal(again.read(i), mixed.read(i)) for i in range(len(mixed.piece_sizes)))
+    assert mixed.row_shape == (columns,)
+    assert mixed.n_rows == sum(sizes)
+    assert 0 not in mixed.piece_sizes
+    assert torch.equal(rows[:, 0].sort().values, torch.cat([source.read(i)[:, 0] for i in range(len(sizes))]))
+    assert mixed.describe() != source.describe()
+
+
+def test_every_piece_of_a_shuffled_set_is_a_random_draw(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffling, "WAITING_BYTES", 1000)  # written in many rounds
+    mixed = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path)
+    means = np.array([float(mixed.read(piece).mean()) for piece in range(len(mixed.piece_sizes))])
+    sizes = np.array(mixed.piece_sizes)
+    assert len(sizes) == 10
+    deviations = (means - 4999.5) / (10_000 / np.sqrt(12 * sizes))
+    assert np.abs(deviations).max() < 4
+    assert deviations.std() > 0.3
+    other = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path / "other", seed=1)
+    assert not torch.equal(other.read(0)[:50], mixed.read(0)[:50])
+
+
+def test_what_is_in_the_folder_is_checked(tmp_path):
+    rows = Counted([10, 10])
+    shuffled(rows, tmp_path / "a")
+    with pytest.raises(ValueError, match=r"a holds the rows of another set \(different: rows\); pass another folder"):
+        shuffled(Counted([10, 11]), tmp_path / "a")
+    with pytest.raises(ValueError, match=r"different: seed"):
+        shuffled(rows, tmp_path / "a", seed=3)
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -1"):
+        shuffled(rows, tmp_path / "b", seed=-1)
+    content = (tmp_path / "a" / "rows.bin").read_bytes()
+    (tmp_path / "a" / "rows.bin").write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="has 79 bytes and should have 80; delete its folder"):
+        shuffled(rows, tmp_path / "a")
+    (tmp_path / "a" / "index.json").write_text("{}")
+    with pytest.raises(ValueError, match="index.json is damaged or was not written by uulearn"):
+        shuffled(rows, tmp_path / "a")
+    with pytest.raises(ValueError, match="folder must be a folder, and .* is a file"):
+        shuffled(rows, tmp_path / "a" / "rows.bin")
+    with pytest.raises(ValueError, match="below cannot be written"):
+        shuffled(rows, tmp_path / "a" / "rows.bin" / "below")
+
+
+def test_without_room_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
+    with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):
+        shuffled(Counted([10, 10]), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
+    rows = Counted([10, 10])
+
+    def stops(piece):
+        if piece:
+            raise KeyboardInterrupt
+        return Counted.read(rows, piece)
+
+    monkeypatch.setattr(rows, "read", stops)
+    with pytest.raises(KeyboardInterrupt):
+        shuffled(rows, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 BOUNDED = """

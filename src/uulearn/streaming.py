@@ -1,6 +1,7 @@
 """Sets larger than memory: folders of Parquet files that `UUClassifier.fit_sets` takes in place of arrays.
 
 `ParquetSet`     a folder of Parquet files, or one, as a set of rows
+`shuffled`       the same rows in random order, written once; where files are sorted by something
 `RowStream`      what to write for another source of rows
 """
 
@@ -15,12 +16,17 @@ import torch
 from torch import Tensor
 
 from uulearn.tables.formats import parquet_files
+from uulearn.training.shuffling import shuffled
 from uulearn.training.streaming import BUFFER_BYTES, RowStream
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["ParquetSet", "RowStream"]
+__all__ = ["ParquetSet", "RowStream", "shuffled"]
+
+
+FOOTER_CHUNKS = 100_000
+"""Columns of row groups whose places are remembered, at about 700 bytes each."""
 
 
 class ParquetSet(RowStream):
@@ -36,8 +42,8 @@ class ParquetSet(RowStream):
     transform : callable, optional
         From a pyarrow Table of some rows to an array of shape (rows, features): scaling, filling, coding.
     buffer_bytes : int
-        Memory for the rows that are mixed with each other. Row groups should be an
-        eighth of it or smaller, unless the order of the rows in the files is random.
+        Memory for the rows that are mixed with each other. Where files are sorted by something, some hundred row
+        groups should fit, or the set be `shuffled`.
 
     Examples
     --------
@@ -69,6 +75,7 @@ class ParquetSet(RowStream):
         self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
         self.columns: tuple[str, ...] = ()
         self.files = _files(self.path)
+        self._footers = _Footers()
         self._groups: list[tuple[int, int]] = []
         self._sizes: list[int] = []
         described: list[str] = []
@@ -86,6 +93,7 @@ class ParquetSet(RowStream):
                     f"{file} has no column {missing[0]!r}; it has {', '.join(map(repr, names[:20]))}. Write files of "
                     "the same columns, or name those to use in columns."
                 )
+            self._footers.keep(number, metadata)
             described.append(f"{file.name} {metadata.num_rows} {file.stat().st_size}")
             for group in range(metadata.num_row_groups):
                 if metadata.row_group(group).num_rows:
@@ -109,7 +117,8 @@ class ParquetSet(RowStream):
         number, group = self._groups[piece]
         file = self.files[number]
         try:
-            with pq.ParquetFile(file) as opened:
+            with pq.ParquetFile(file, metadata=self._footers.get(number)) as opened:
+                self._footers.keep(number, opened.metadata)
                 table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise ValueError(f"row group {group} of {file} cannot be read ({error}); mend or remove it.") from error
@@ -144,6 +153,24 @@ class ParquetSet(RowStream):
                 )
             columns.append(column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False))
         return np.column_stack(columns)
+
+
+class _Footers:
+    """The footers of the files that were opened last, which take long to read where columns and row groups are many."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, pyarrow.parquet.FileMetaData] = {}
+
+    def get(self, number: int) -> pyarrow.parquet.FileMetaData | None:
+        """That of a file, if it is kept."""
+        return self._kept.get(number)
+
+    def keep(self, number: int, footer: pyarrow.parquet.FileMetaData) -> None:
+        """Keep one, and let go of those that were used least lately where they are too many for memory."""
+        kept = {key: value for key, value in self._kept.items() if key != number} | {number: footer}
+        while len(kept) > 1 and sum(one.num_columns * one.num_row_groups for one in kept.values()) > FOOTER_CHUNKS:
+            del kept[next(iter(kept))]
+        self._kept = kept  # at once, since several threads may read
 
 
 def _files(path: Path) -> list[Path]:

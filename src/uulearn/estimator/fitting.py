@@ -107,14 +107,14 @@ class TrainableClassifier(TrainedClassifier):
                 "members=1 and rounds=0."
             )
         fraction = HELD_OUT if is_auto(self.validation_fraction) else self.validation_fraction
-        held_out = None
+        held_out = parts = None
         if validation_data is None and fraction:
             seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
             held_out = streams_held_out(streams, fraction, seed)
             parts = [stream.pick(numbers) for stream, numbers in zip(streams, held_out, strict=True)]
             validation_data = torch.cat(parts), np.repeat([0, 1], [len(part) for part in parts])
         data = StreamedSets(streams, held_out)
-        data.warn_if_poorly_mixed()
+        data.warn_if_poorly_mixed(parts)
         columns._read(data.sample(0, 2), "X0", reset=True)
         return self._fit(data, columns, validation_data, test_data, callback)
 

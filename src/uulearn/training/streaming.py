@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import f as f_distribution
 from torch import Tensor
 
 from uulearn.exceptions import PoorMixingWarning
@@ -29,7 +30,11 @@ BUFFER_BYTES = 128 * 2**20
 HELD_OUT_ROWS, HELD_OUT_BYTES = 50_000, 128 * 2**20
 """Of each set at most so many rows, and so many bytes, judge every epoch."""
 FEW_PIECES = 8
-"""Where fewer share the buffer, they are poorly mixed."""
+"""Where fewer share the buffer, they are poorly mixed if they are sorted."""
+LARGEST_SWING = 0.002
+"""Of the mean of a column over the buffer, as a variance, in those of the column: as of 500 rows drawn at random."""
+LOOKED_AT_COLUMNS, ROWS_A_GROUP, CHANCE = 200, 20, 1e-6
+"""How the likeness of the rows of a piece is found out."""
 LOOKED_AT = 20_000
 """Rows of each set for a look at the data before training starts."""
 
@@ -44,6 +49,8 @@ class RowStream(ABC):
 
     row_shape: tuple[int, ...]
     buffer_bytes: int = BUFFER_BYTES
+    in_random_order: bool = False
+    """Is every piece a random draw of the set?"""
 
     @property
     @abstractmethod
@@ -100,17 +107,28 @@ class StreamedSets:
         """Shape of one row."""
         return self.streams[0].row_shape
 
-    def warn_if_poorly_mixed(self) -> None:
-        """Warn where so few pieces share the buffer that the order of the rows in their files shows."""
-        for stream in self.streams:
-            rows = _window(stream)
-            largest = max(stream.piece_sizes)
-            if largest * FEW_PIECES > rows and stream.n_rows > rows:
+    def warn_if_poorly_mixed(self, rows: Sequence[Tensor] | None = None) -> None:
+        """Warn where so few pieces share the buffer that the order of the rows in their files shows.
+
+        ``rows`` are those held out of each set. Without them it is not known whether there is an order.
+        """
+        for which, stream in enumerate(self.streams):
+            window, largest = _window(stream), max(stream.piece_sizes)
+            if stream.in_random_order or stream.n_rows <= window:
+                continue
+            mixed = max(1, window // largest)
+            if rows is None:
+                poor, order = mixed < FEW_PIECES, "where its files are sorted by something"
+            else:
+                pieces = np.searchsorted(self._edges[which], self.held_out[which], side="right") - 1
+                alike = likeness(pieces, len(stream.piece_sizes), rows[which])
+                poor, order = alike / mixed > LARGEST_SWING, "since the rows of one resemble each other"
+            if poor:
                 warnings.warn(
                     f"{stream.describe().partition(':')[0]} comes in pieces of up to {largest:,} rows, of which "
-                    f"{max(1, rows // largest)} are mixed at a time: where its files are sorted by something, a batch "
-                    f"is no random draw. Write pieces (row groups) of at most {max(1, rows // FEW_PIECES):,} rows, or "
-                    "raise buffer_bytes.",
+                    f"{mixed} are mixed at a time: {order}, a batch is no random draw of the set. Write it once in "
+                    "random order with uulearn.streaming.shuffled, make the pieces (row groups) smaller, or raise "
+                    "buffer_bytes.",
                     PoorMixingWarning,
                     stacklevel=5,
                 )
@@ -249,6 +267,44 @@ class _Mixed:
 
     def _read(self, piece: int, start: int, stop: int) -> Tensor:
         return self.data._kept(self.which, piece)[start:stop]
+
+
+def likeness(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
+    """How much the rows of a piece resemble each other: the share of a column's variance that lies between pieces.
+
+    Of the column that says most; 0 where no column says more than rows in random order would, by an F test.
+
+    Examples
+    --------
+    >>> rows = torch.arange(2000.0)[:, None]
+    >>> likeness(np.arange(2000) // 100, 20, rows) > 0.99
+    True
+    >>> likeness(np.arange(2000) // 100, 20, rows[torch.randperm(2000, generator=torch.Generator().manual_seed(0))])
+    0.0
+    """
+    flat = rows.flatten(1).numpy()
+    chosen = np.random.default_rng(0).permutation(flat.shape[1])[:LOOKED_AT_COLUMNS]
+    columns = flat[:, np.sort(chosen)].astype(np.float64)
+    # Neighbours are taken together until every group has some rows; what is sorted is alike beyond one piece.
+    n = len(columns)
+    _, group = np.unique(pieces * max(1, min(n_pieces, n // ROWS_A_GROUP)) // n_pieces, return_inverse=True)
+    sizes = np.bincount(group)
+    k = len(sizes)
+    if k < 2 or n <= k:
+        return 0.0
+    sums = np.zeros((k, columns.shape[1]))
+    columns = columns - columns.mean(0)
+    np.add.at(sums, group, columns)
+    between = (sums**2 / sizes[:, None]).sum(0)
+    within = (columns**2).sum(0) - between
+    varies = within > 0
+    if not varies.any():
+        return 0.0
+    ratios = (between[varies] / (k - 1)) / (within[varies] / (n - k))
+    if ratios.max() <= f_distribution.isf(CHANCE / len(ratios), k - 1, n - k):
+        return 0.0
+    usual = (n - (sizes**2).sum() / n) / (k - 1)
+    return float((ratios.max() - 1) / (ratios.max() - 1 + usual))
 
 
 def _window(stream: RowStream) -> int:
