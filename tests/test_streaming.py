@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plain import plain_classifier
-from uulearn import UUClassifier
+from uulearn import UUClassifier, streaming
 from uulearn.exceptions import CheckpointError, PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
 from uulearn.training import BatchPlan, shuffling
@@ -274,6 +274,24 @@ def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
     data = StreamedSets((stream, stream))
     with pytest.raises(ValueError, match="let nobody write to it and fit again|cannot be read"):
         numbers(data.epoch(BatchPlan(data.sizes, 100), 0, 1, CPU))
+
+
+def test_footers_are_read_once_where_memory_allows(sets, tmp_path, monkeypatch):
+    folder = write(tmp_path / "a", sets[0], files=2)
+    original, read = pq.ParquetFile, []
+
+    def spy(file, metadata=None):
+        read.append(metadata is None)
+        return original(file, metadata=metadata)
+
+    monkeypatch.setattr(pq, "ParquetFile", spy)
+    ours = ParquetSet(folder)
+    monkeypatch.setattr(streaming, "FOOTER_CHUNKS", 5)
+    theirs = ParquetSet(folder)
+    read.clear()
+    for piece in range(len(ours.piece_sizes)):
+        assert torch.equal(ours.read(piece), theirs.read(piece))
+    assert read == [False, True] * len(ours.piece_sizes)
 
 
 def test_large_row_groups_are_warned_of(sets, tmp_path):

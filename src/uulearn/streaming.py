@@ -75,7 +75,7 @@ class ParquetSet(RowStream):
         self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
         self.columns: tuple[str, ...] = ()
         self.files = _files(self.path)
-        self._footers = _Footers()
+        self._footers: list[pyarrow.parquet.FileMetaData] | None = []
         self._groups: list[tuple[int, int]] = []
         self._sizes: list[int] = []
         described: list[str] = []
@@ -93,7 +93,7 @@ class ParquetSet(RowStream):
                     f"{file} has no column {missing[0]!r}; it has {', '.join(map(repr, names[:20]))}. Write files of "
                     "the same columns, or name those to use in columns."
                 )
-            self._footers.keep(number, metadata)
+            self._keep(metadata)
             described.append(f"{file.name} {metadata.num_rows} {file.stat().st_size}")
             for group in range(metadata.num_row_groups):
                 if metadata.row_group(group).num_rows:
@@ -103,6 +103,14 @@ class ParquetSet(RowStream):
             raise ValueError(f"{self.path} holds no row; pass a folder with Parquet files that do.")
         self._described = f"{self.path.name}: {'; '.join(described)}; {self.columns}"
         self.row_shape = tuple(self.read(0).shape[1:])
+
+    def _keep(self, footer: pyarrow.parquet.FileMetaData) -> None:
+        """Keep the footers, which take long to read where columns and row groups are many, unless all are too large."""
+        if self._footers is None:
+            return
+        self._footers.append(footer)
+        if sum(one.num_columns * one.num_row_groups for one in self._footers) > FOOTER_CHUNKS:
+            self._footers = None
 
     @property
     def piece_sizes(self) -> Sequence[int]:
@@ -117,8 +125,7 @@ class ParquetSet(RowStream):
         number, group = self._groups[piece]
         file = self.files[number]
         try:
-            with pq.ParquetFile(file, metadata=self._footers.get(number)) as opened:
-                self._footers.keep(number, opened.metadata)
+            with pq.ParquetFile(file, metadata=self._footers and self._footers[number]) as opened:
                 table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise ValueError(f"row group {group} of {file} cannot be read ({error}); mend or remove it.") from error
@@ -153,24 +160,6 @@ class ParquetSet(RowStream):
                 )
             columns.append(column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False))
         return np.column_stack(columns)
-
-
-class _Footers:
-    """The footers of the files that were opened last, which take long to read where columns and row groups are many."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, pyarrow.parquet.FileMetaData] = {}
-
-    def get(self, number: int) -> pyarrow.parquet.FileMetaData | None:
-        """That of a file, if it is kept."""
-        return self._kept.get(number)
-
-    def keep(self, number: int, footer: pyarrow.parquet.FileMetaData) -> None:
-        """Keep one, and let go of those that were used least lately where they are too many for memory."""
-        kept = {key: value for key, value in self._kept.items() if key != number} | {number: footer}
-        while len(kept) > 1 and sum(one.num_columns * one.num_row_groups for one in kept.values()) > FOOTER_CHUNKS:
-            del kept[next(iter(kept))]
-        self._kept = kept  # at once, since several threads may read
 
 
 def _files(path: Path) -> list[Path]:

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from uulearn.engines.ray_cluster import ENGINES
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.inputs import check_set_sizes, read_sets
 from uulearn.estimator.parameters import check_parameters
@@ -33,7 +34,6 @@ from uulearn.training.folds import assign_folds
 from uulearn.training.workers import heard_once, join_workers
 
 FOLDS = 5
-ENGINES = ("local", "ray")
 FIXED = {"set_priors", "target_prior", "members", "random_state", "device", "checkpoint_dir", "progress"}
 """What is not searched: what is known, and what says how to work."""
 SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]

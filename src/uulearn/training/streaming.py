@@ -122,7 +122,8 @@ class StreamedSets:
             else:
                 pieces = np.searchsorted(self._edges[which], self.held_out[which], side="right") - 1
                 alike = likeness(pieces, len(stream.piece_sizes), rows[which])
-                poor, order = alike / mixed > LARGEST_SWING, "since the rows of one resemble each other"
+                swing = (1 - window / stream.n_rows) * alike / mixed
+                poor, order = swing > LARGEST_SWING, "since the rows of one resemble each other"
             if poor:
                 warnings.warn(
                     f"{stream.describe().partition(':')[0]} comes in pieces of up to {largest:,} rows, of which "
