@@ -1,8 +1,8 @@
 """Sets larger than memory: folders of Parquet files that `UUClassifier.fit_sets` takes in place of arrays.
 
-`ParquetSet`     a folder of Parquet files, or one, as a set of rows
-`shuffled`       the same rows in random order, written once; where files are sorted by something
-`RowStream`      what to write for another source of rows
+- `ParquetSet`: a folder of Parquet files, or one, as a set of rows
+- `shuffled`: the same rows in random order, written once; for files that are sorted by something
+- `RowStream`: what to write for another source of rows
 """
 
 from __future__ import annotations
