@@ -22,7 +22,8 @@ from uulearn import UUClassifier, streaming
 from uulearn.exceptions import CheckpointError, PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
 from uulearn.training import BatchPlan, shuffling
-from uulearn.training.streaming import StreamedSets, likeness, streams_held_out
+from uulearn.training.stream_holding import hold_out_streams
+from uulearn.training.streaming import StreamedSets, likeness
 
 CPU = torch.device("cpu")
 
@@ -62,14 +63,15 @@ pieces = st.lists(st.integers(1, 60), min_size=1, max_size=8)
 @given(pieces, pieces, st.integers(2, 90), st.integers(4, 2_000), st.floats(0, 0.5), st.integers(1, 3))
 def test_every_row_is_used_once_an_epoch_by_one_worker(sizes0, sizes1, batch_size, buffer_bytes, fraction, workers):
     streams = (Counted(sizes0, buffer_bytes=buffer_bytes), Counted(sizes1, 10_000, buffer_bytes))
-    held_out = streams_held_out(streams, fraction, 3) if fraction and min(sum(sizes0), sum(sizes1)) > 3 else None
-    data = StreamedSets(streams, held_out)
+    enough = fraction and min(sum(sizes0), sum(sizes1)) > 3
+    left_out = hold_out_streams(streams, fraction, 3).left_out if enough else None
+    data = StreamedSets(streams, left_out)
     plans = [BatchPlan(data.sizes, batch_size, worker, workers) for worker in range(workers)]
     for epoch in (1, 2):
         found = [numbers(data.epoch(plan, 7, epoch, CPU)) for plan in plans]
         for which, (stream, start) in enumerate(zip(streams, (0, 10_000), strict=True)):
             used = np.sort(np.concatenate([each[which] for each in found]))
-            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if held_out is None else held_out[which])
+            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if left_out is None else left_out[which])
             np.testing.assert_array_equal(used, left)
 
 
@@ -111,19 +113,6 @@ def test_one_piece_at_a_time_is_in_memory_beside_the_window():
         next(batches)
         assert len(stream.reads) * 50 <= taken * 20 + 100 + 3 * 50
     batches.close()
-
-
-def test_held_out_rows_are_bounded_and_differ_by_seed(monkeypatch):
-    streams = (Counted([1000] * 5), Counted([300]))
-    first, second = streams_held_out(streams, 0.1, 0)
-    assert (len(first), len(second)) == (500, 30)
-    assert not np.array_equal(first, streams_held_out(streams, 0.1, 1)[0])
-    monkeypatch.setattr("uulearn.training.streaming.HELD_OUT_ROWS", 100)
-    assert len(streams_held_out(streams, 0.1, 0)[0]) == 100
-    monkeypatch.setattr("uulearn.training.streaming.HELD_OUT_BYTES", 40)
-    assert len(streams_held_out(streams, 0.1, 0)[0]) == 10
-    picked = streams[0].pick(np.array([0, 999, 1000, 4999]))
-    assert picked[:, 0].tolist() == [0, 999, 1000, 4999]
 
 
 # ------------------------------------------------------------------------------------------------------------- Parquet
@@ -349,6 +338,8 @@ def test_likeness_is_the_share_of_variance_between_pieces(n_pieces, size, spread
         assert found == 0
     assert 0 <= found < 1
     assert likeness(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
+    sites = np.eye(n_pieces)[pieces]  # the same for all rows of a piece
+    assert likeness(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
 
 
 # ---------------------------------------------------------------------------------------------------- written at random
@@ -408,7 +399,7 @@ def test_without_room_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
     with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):
         shuffled(Counted([10, 10]), tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
@@ -422,7 +413,7 @@ def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "read", stops)
     with pytest.raises(KeyboardInterrupt):
         shuffled(rows, tmp_path)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 BOUNDED = """

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from uulearn.tables.formats import parquet_files
+from uulearn.training.identity import describe
 from uulearn.training.shuffling import shuffled
 from uulearn.training.streaming import BUFFER_BYTES, RowStream
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
+SAMPLED_BLOCKS, BLOCK_BYTES = 1024, 2**12
+"""Of all files together, by which a set is known again."""
 FOOTER_CHUNKS = 100_000
 """Columns of row groups whose places are remembered, at about 700 bytes each."""
 
@@ -76,6 +80,7 @@ class ParquetSet(RowStream):
         self.columns: tuple[str, ...] = ()
         self.files = _files(self.path)
         self._footers: list[pyarrow.parquet.FileMetaData] | None = []
+        self._n_chunks = 0
         self._groups: list[tuple[int, int]] = []
         self._sizes: list[int] = []
         described: list[str] = []
@@ -94,23 +99,28 @@ class ParquetSet(RowStream):
                     "the same columns, or name those to use in columns."
                 )
             self._keep(metadata)
-            described.append(f"{file.name} {metadata.num_rows} {file.stat().st_size}")
+            described.append(f"{self._name(file)} {metadata.num_rows}")
             for group in range(metadata.num_row_groups):
                 if metadata.row_group(group).num_rows:
                     self._groups.append((number, group))
                     self._sizes.append(metadata.row_group(group).num_rows)
         if not self._sizes:
             raise ValueError(f"{self.path} holds no row; pass a folder with Parquet files that do.")
-        self._described = f"{self.path.name}: {'; '.join(described)}; {self.columns}"
+        content = _content_digest(self.files)
+        about = f"{content}; {self.columns}; {describe(transform)}"
+        self._described = f"{self.path.name}: {'; '.join(described)}; {about}"
         self.row_shape = tuple(self.read(0).shape[1:])
 
     def _keep(self, footer: pyarrow.parquet.FileMetaData) -> None:
         """Keep the footers, which take long to read where columns and row groups are many, unless all are too large."""
-        if self._footers is None:
-            return
-        self._footers.append(footer)
-        if sum(one.num_columns * one.num_row_groups for one in self._footers) > FOOTER_CHUNKS:
+        self._n_chunks += footer.num_columns * footer.num_row_groups
+        if self._n_chunks > FOOTER_CHUNKS:
             self._footers = None
+        if self._footers is not None:
+            self._footers.append(footer)
+
+    def _name(self, file: Path) -> str:
+        return file.name if file == self.path else str(file.relative_to(self.path))
 
     @property
     def piece_sizes(self) -> Sequence[int]:
@@ -143,7 +153,7 @@ class ParquetSet(RowStream):
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Names, sizes and columns of the files."""
+        """Names, sizes and columns of the files, something of what they hold, and the transform."""
         return self._described
 
     def _numbers(self, table: pyarrow.Table, file: Path) -> np.ndarray[Any, Any]:
@@ -160,6 +170,23 @@ class ParquetSet(RowStream):
                 )
             columns.append(column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False))
         return np.column_stack(columns)
+
+
+def _content_digest(files: Sequence[Path]) -> str:
+    """Of the footers, with the ranges of all columns, and of blocks here and there: not of all that the files hold."""
+    found = hashlib.blake2b(digest_size=16)
+    blocks = max(1, SAMPLED_BLOCKS // len(files))
+    for path in files:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.seek(max(0, size - 8))
+            footer = int.from_bytes(file.read(4), "little")
+            file.seek(max(0, size - 8 - footer))
+            found.update(file.read())
+            for place in np.linspace(0, max(0, size - BLOCK_BYTES), blocks, dtype=np.int64):
+                file.seek(int(place))
+                found.update(file.read(BLOCK_BYTES))
+    return found.hexdigest()
 
 
 def _files(path: Path) -> list[Path]:

@@ -33,7 +33,8 @@ from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
 from uulearn.training.randomness import own_randomness
-from uulearn.training.streaming import StreamedSets, streams_held_out
+from uulearn.training.stream_holding import hold_out_streams
+from uulearn.training.streaming import StreamedSets
 from uulearn.training.workers import Workers, heard_once, join_workers, own_device
 
 PURE = (1.0, 0.0)
@@ -107,14 +108,17 @@ class TrainableClassifier(TrainedClassifier):
                 "members=1 and rounds=0."
             )
         fraction = HELD_OUT if is_auto(self.validation_fraction) else self.validation_fraction
-        held_out = parts = None
+        workers = join_workers(self.distributed, self._device)
+        data = StreamedSets(streams)
+        numbers = None
         if validation_data is None and fraction:
             seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
-            held_out = streams_held_out(streams, fraction, seed)
-            parts = [stream.pick(numbers) for stream, numbers in zip(streams, held_out, strict=True)]
-            validation_data = torch.cat(parts), np.repeat([0, 1], [len(part) for part in parts])
-        data = StreamedSets(streams, held_out)
-        data.warn_if_poorly_mixed(parts)
+            held_out = hold_out_streams(streams, fraction, seed, workers)
+            numbers = held_out.numbers
+            data = StreamedSets(streams, held_out.left_out, held_out.rows)
+            validation_data = torch.cat(held_out.rows), np.repeat([0, 1], [len(rows) for rows in held_out.rows])
+        with heard_once(workers):
+            data.warn_if_poorly_mixed(numbers)
         columns._read(data.sample(0, 2), "X0", reset=True)
         return self._fit(data, columns, validation_data, test_data, callback)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.selection.store import FoldStore
@@ -178,7 +179,7 @@ def names_of(trials: Trials) -> dict[Place, str]:
         weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
         own = {name: value for name, value in sorted(one.get_params(deep=False).items()) if name not in UNTRAINED}
         own["random_state"] = trials.seed
-        about: list[str | Tensor] = [describe(own), repr(model), *weights, rows, folds]
+        about: list[str | Tensor] = [__version__, describe(own), repr(model), *weights, rows, folds]
         for fold in range(count_folds(trials.folds)):
             names[setting, fold] = digest([*about, str(fold)])
     return names

@@ -5,43 +5,126 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from types import CodeType
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+INCIDENTAL = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__"}
+INCIDENTAL |= {"__firstlineno__", "__static_attributes__"}
 
-def describe(value: Any, inside: tuple[int, ...] = ()) -> str:
+
+def describe(value: Any) -> str:
     """Values as they print, in any process alike.
 
-    Functions are known by name, code, defaults and what they close over, objects by their class and attributes, so that
-    two lambdas are two, and so are two calls of one factory.
+    Functions are known by name, code, defaults, what they close over and the globals that they read, classes by the
+    code of their methods, objects by their class and attributes: two lambdas are two, two calls of one factory are two,
+    and so is a class before and after a change. Of installed packages the name alone counts.
     """
-    if id(value) in inside:
-        return "itself"
-    inner = functools.partial(describe, inside=(*inside, id(value)))
-    if isinstance(value, Tensor | np.ndarray):
+    return _Describer().describe(value)
+
+
+class _Describer:
+    """One description; what occurs again in it is not gone through again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str]] = {}  # with the objects, so that no other one gets the number of one
+        self._inside: set[int] = set()
+
+    def describe(self, value: Any) -> str:
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            return repr(value)
+        if isinstance(value, ModuleType):
+            return f"module {value.__name__}"
+        if id(value) in self._inside:
+            return "itself"
+        if id(value) not in self._known:
+            self._inside.add(id(value))
+            self._known[id(value)] = value, self._gone_through(value)
+            self._inside.remove(id(value))
+        return self._known[id(value)][1]
+
+    def _gone_through(self, value: Any) -> str:
+        if isinstance(value, Tensor | np.ndarray):
+            return self._array(value)
+        if isinstance(value, staticmethod | classmethod):
+            return f"{type(value).__name__} {self.describe(value.__func__)}"
+        if isinstance(value, property):
+            return f"property {self._all((value.fget, value.fset, value.fdel))}"
+        if isinstance(value, functools.partial):
+            return f"partial({self._all((value.func, value.args, value.keywords))})"
+        if isinstance(value, tuple | list):
+            return f"({self._all(value)})"
+        if isinstance(value, Mapping):
+            return f"{{{', '.join(f'{key}: {self.describe(item)}' for key, item in value.items())}}}"
+        if isinstance(value, MethodType):
+            return f"method {self.describe(value.__func__)} of {self.describe(value.__self__)}"
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        if callable(value) and not hasattr(value, "__dict__"):
+            return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+        if hasattr(value, "__dict__"):
+            return f"{self.describe(type(value))} {digest([self.describe(vars(value))])}"
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+    def _all(self, values: Iterable[Any]) -> str:
+        return ", ".join(map(self.describe, values))
+
+    def _array(self, value: Tensor | np.ndarray[Any, Any]) -> str:
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biufc":
+            return f"ndarray {value.dtype} {digest([repr(value.tolist())])}"
         return f"{type(value).__name__} {digest([torch.as_tensor(value)])}"
-    if isinstance(value, functools.partial):
-        return f"partial({inner(value.func)}, {inner(value.args)}, {inner(value.keywords)})"
-    if isinstance(value, tuple | list):
-        return f"({', '.join(map(inner, value))})"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {inner(item)}' for key, item in value.items())}}}"
-    code = getattr(value, "__code__", None)
-    if code is not None:
-        cells = [_contents(cell) for cell in getattr(value, "__closure__", None) or ()]
-        more = (cells, getattr(value, "__defaults__", None), getattr(value, "__kwdefaults__", None))
-        return f"{value.__module__}.{value.__qualname__} {digest([_code(code), inner(more)])}"
-    if isinstance(value, type) or (callable(value) and not hasattr(value, "__dict__")):
-        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    if hasattr(value, "__dict__"):
-        kind = type(value)
-        return f"{kind.__module__}.{kind.__qualname__} {digest([inner(vars(value))])}"
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+    def _class(self, value: type) -> str:
+        name = f"{value.__module__}.{value.__qualname__}"
+        if _installed(value.__module__):
+            return name
+        own = {key: item for key, item in sorted(vars(value).items()) if not _incidental(key, item)}
+        return f"{name} {digest([self._all(value.__bases__), self.describe(own)])}"
+
+    def _function(self, value: FunctionType) -> str:
+        name = f"{value.__module__}.{value.__qualname__}"
+        if _installed(value.__module__):
+            return name
+        cells = [_contents(cell) for cell in value.__closure__ or ()]
+        read = {key: value.__globals__[key] for key in sorted(set(_names(value.__code__))) if key in value.__globals__}
+        more = (cells, value.__defaults__, value.__kwdefaults__, read)
+        return f"{name} {digest([_code(value.__code__), self.describe(more)])}"
+
+
+@functools.cache
+def _installed(name: str | None) -> bool:
+    """Is the module of the standard library, of uulearn, or of a package that was installed?"""
+    top = (name or "builtins").partition(".")[0]
+    if top in sys.stdlib_module_names or top == "uulearn":
+        return top != "__main__"
+    file = getattr(sys.modules.get(top), "__file__", None)
+    paths = sysconfig.get_paths()
+    return file is not None and any(
+        Path(paths[kind]) in Path(file).resolve().parents or Path(paths[kind]) in Path(file).parents
+        for kind in ("purelib", "platlib")
+    )
+
+
+def _incidental(name: str, value: Any) -> bool:
+    """What Python keeps with a class that says nothing about what it does."""
+    return name in INCIDENTAL or name.startswith("_abc_") or type(value).__name__ == "getset_descriptor"
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Names that the code, and functions within it, look up."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)
 
 
 def _code(code: CodeType) -> str:

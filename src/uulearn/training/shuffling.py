@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uulearn.training.storage import remove_leftovers, write_atomically
-from uulearn.training.streaming import Numbers, RowStream
+from uulearn.training.storage import one_at_a_time, remove_leftovers, write_atomically
+from uulearn.training.streaming import Numbers, RowStream, row_bytes
 
 FORMAT = 1
 INDEX, ROWS = "index.json", "rows.bin"
@@ -39,8 +38,8 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     stream : RowStream
         Such as a `uulearn.streaming.ParquetSet`. It is read once, in bounded memory.
     folder : path
-        A new folder, or one in which this function has put the same rows before: then nothing is read or written.
-        Processes that train together call it with one folder that is filled already.
+        A new folder, or one in which this function has put the same rows before: then nothing is read or written. Of
+        several processes that are given the same folder, such as those of torchrun, one writes and the others wait.
     seed : int
         Of the order.
 
@@ -50,6 +49,7 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     ...     row_shape, piece_sizes = (1,), (500, 500)
     ...     def read(self, piece): return torch.arange(500.0)[:, None] + 500 * piece
     ...     def describe(self): return "counted: 1000"
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
     ...     mixed = shuffled(Counted(), place)
     ...     (mixed.n_rows, float((mixed.read(0) < 500).float().mean().round(decimals=1)))
@@ -68,10 +68,12 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     }
     found = _read_index(place, wanted)
     if found is None:
-        sizes = _write_rows(stream, place, seed)
-        found = wanted | {"sizes": sizes}
-        text = json.dumps(found)
-        write_atomically(place / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        with _writable(place, stream), one_at_a_time(place):
+            found = _read_index(place, wanted)  # another process may have been faster
+            if found is None:
+                found = wanted | {"sizes": _write_rows(stream, place, seed)}
+                text = json.dumps(found)
+                write_atomically(place / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return _Shuffled(stream, place / ROWS, found["sizes"], seed)
 
 
@@ -82,9 +84,9 @@ class _Shuffled(RowStream):
 
     def __init__(self, source: RowStream, path: Path, sizes: Sequence[int], seed: int) -> None:
         self.row_shape, self.buffer_bytes = tuple(source.row_shape), source.buffer_bytes
-        self.path, self._sizes = path, sizes
+        self.path, self.seed, self._sizes = path, seed, sizes
         self._described = f"{source.describe()}; in the order of seed {seed}"
-        self._starts = np.concatenate([[0], np.cumsum(sizes)]) * _row_bytes(source)
+        self._starts = np.concatenate([[0], np.cumsum(sizes)]) * row_bytes(source)
         if path.stat().st_size != self._starts[-1]:
             raise ValueError(
                 f"{path} has {path.stat().st_size:,} bytes and should have {self._starts[-1]:,}; delete its folder to "
@@ -100,15 +102,13 @@ class _Shuffled(RowStream):
         """The rows of a piece."""
         values = math.prod(self.row_shape) * self._sizes[piece]
         rows = np.fromfile(self.path, np.float32, count=values, offset=int(self._starts[piece]))
-        return torch.from_numpy(rows.reshape(-1, *self.row_shape))
+        # Within a piece they lie in the order of the source.
+        order = np.random.default_rng([self.seed, piece]).permutation(self._sizes[piece])
+        return torch.from_numpy(rows.reshape(-1, *self.row_shape)[order])
 
     def describe(self) -> str:
         """The source, and the order."""
         return self._described
-
-
-def _row_bytes(stream: RowStream) -> int:
-    return 4 * math.prod(stream.row_shape)
 
 
 def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
@@ -133,43 +133,45 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
     """Write every row to its piece; the numbers of rows of the pieces."""
-    total = stream.n_rows * _row_bytes(stream)
+    total = stream.n_rows * row_bytes(stream)
     n_pieces = min(MOST_PIECES, max(1, math.ceil(total / max(1, stream.buffer_bytes // PIECES_A_WINDOW))))
     sizes = np.zeros(n_pieces, np.int64)
     for drawn in _draws(stream, n_pieces, seed):
         sizes += np.bincount(drawn, minlength=n_pieces)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) * _row_bytes(stream)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) * row_bytes(stream)
+    remove_leftovers(place, ROWS)
+    free = shutil.disk_usage(place).free
+    if free < total:
+        raise ValueError(
+            f"the rows take {total / 1e9:.1f} GB and {place} has {free / 1e9:.1f} GB free; pass a folder with more."
+        )
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            for rows, pieces in _gathered(stream, n_pieces, seed):
+                counts = np.bincount(pieces, minlength=n_pieces)
+                values = rows.reshape(len(rows), -1).numpy()[np.argsort(pieces, kind="stable")]
+                ends = np.cumsum(counts)
+                for piece in np.flatnonzero(counts):
+                    file.seek(int(starts[piece]))
+                    file.write(values[ends[piece] - counts[piece] : ends[piece]].tobytes())
+                starts[:] += counts * row_bytes(stream)
+
+    write_atomically(place / ROWS, write)
+    return [int(size) for size in sizes if size]
+
+
+@contextlib.contextmanager
+def _writable(place: Path, stream: RowStream) -> Iterator[None]:
+    """A folder to write to; what the system refuses is said with the remedy."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(place, ROWS)
-        free = shutil.disk_usage(place).free
-        if free < total:
-            raise ValueError(
-                f"the rows take {total / 1e9:.1f} GB and {place} has {free / 1e9:.1f} GB free; pass a folder with more."
-            )
-        handle, name = tempfile.mkstemp(prefix=f".{ROWS}.", suffix=".tmp", dir=place)
-        temporary = Path(name)
-        try:
-            with open(handle, "wb") as file:
-                for rows, pieces in _gathered(stream, n_pieces, seed):
-                    counts = np.bincount(pieces, minlength=n_pieces)
-                    values = rows.reshape(len(rows), -1).numpy()[np.argsort(pieces, kind="stable")]
-                    ends = np.cumsum(counts)
-                    for piece in np.flatnonzero(counts):
-                        file.seek(int(starts[piece]))
-                        file.write(values[ends[piece] - counts[piece] : ends[piece]].tobytes())
-                    starts += counts * _row_bytes(stream)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(place / ROWS)
-        finally:
-            temporary.unlink(missing_ok=True)
+        yield
     except OSError as error:
+        size = stream.n_rows * row_bytes(stream) / 1e9
         raise ValueError(
-            f"{place} cannot be written ({error.strerror or error}); pass a folder that can, with {total / 1e9:.1f} GB "
-            "free."
+            f"{place} cannot be written ({error.strerror or error}); pass a folder that can, with {size:.1f} GB free."
         ) from error
-    return [int(size) for size in sizes if size]
 
 
 def _draws(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:
@@ -182,7 +184,7 @@ def _gathered(stream: RowStream, n_pieces: int, seed: int) -> Iterator[tuple[Ten
     """Rows of several pieces of the stream together, and the new piece of each."""
     rows, pieces, waiting = [], [], 0
     for number, drawn in enumerate(_draws(stream, n_pieces, seed)):
-        rows.append(stream._checked(number))
+        rows.append(stream.checked(number))
         pieces.append(drawn)
         waiting += rows[-1].nbytes
         if waiting >= WAITING_BYTES:

@@ -7,13 +7,19 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def _read_umask() -> int:
@@ -44,10 +50,30 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
-def remove_leftovers(folder: Path, name: str) -> None:
-    """Delete temporary files that a killed process left where it wrote files whose names match the pattern."""
+def remove_leftovers(folder: Path, name: str, older_than: float = 0.0) -> None:
+    """Delete temporary files that a killed process left where it wrote files whose names match the pattern.
+
+    Where other processes may be writing, those that were touched in the last ``older_than`` seconds stay.
+    """
     for leftover in folder.glob(f".{name}.*.tmp"):
-        leftover.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # whoever wrote it has moved it
+            if not older_than or time.time() - leftover.stat().st_mtime > older_than:
+                leftover.unlink()
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let one process at a time into a folder; the others wait. Where the system has no such locks, all go in."""
+    if fcntl is None:
+        yield
+        return
+    path = folder / ".lock"
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:

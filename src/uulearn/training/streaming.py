@@ -13,7 +13,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -27,16 +26,14 @@ from uulearn.training.rows import DenseRows, Rows, TwoSets
 
 BUFFER_BYTES = 128 * 2**20
 """Of the rows of a set that are mixed with each other."""
-HELD_OUT_ROWS, HELD_OUT_BYTES = 50_000, 128 * 2**20
-"""Of each set at most so many rows, and so many bytes, judge every epoch."""
 FEW_PIECES = 8
 """Where fewer share the buffer, they are poorly mixed if they are sorted."""
 LARGEST_SWING = 0.002
 """Of the mean of a column over the buffer, as a variance, in those of the column: as of 500 rows drawn at random."""
 LOOKED_AT_COLUMNS, ROWS_A_GROUP, CHANCE = 200, 20, 1e-6
 """How the likeness of the rows of a piece is found out."""
-LOOKED_AT = 20_000
-"""Rows of each set for a look at the data before training starts."""
+LOOKED_AT, LOOKED_INTO = 20_000, 16
+"""Rows of each set for a look at the data before training starts, and pieces they come from."""
 
 Numbers = NDArray[np.int64]
 
@@ -70,16 +67,8 @@ class RowStream(ABC):
         """Rows of all pieces."""
         return int(sum(self.piece_sizes))
 
-    def pick(self, numbers: Numbers) -> Tensor:
-        """The rows with these numbers, which ascend, as one tensor."""
-        starts = np.concatenate([[0], np.cumsum(self.piece_sizes)])
-        parts = []
-        for piece in np.unique(np.searchsorted(starts, numbers, side="right") - 1):
-            own = numbers[(numbers >= starts[piece]) & (numbers < starts[piece + 1])] - starts[piece]
-            parts.append(self._checked(int(piece))[torch.from_numpy(own)])
-        return torch.cat(parts) if parts else torch.empty((0, *self.row_shape))
-
-    def _checked(self, piece: int) -> Tensor:
+    def checked(self, piece: int) -> Tensor:
+        """The rows of a piece, refused where they are not as many, or not of the shape, that was announced."""
         rows = self.read(piece)
         if rows.shape != (self.piece_sizes[piece], *self.row_shape):
             raise ValueError(
@@ -92,13 +81,19 @@ class RowStream(ABC):
 class StreamedSets:
     """Two sets that are streamed, as `Trainer` takes them in place of `TwoSets`.
 
-    ``held_out`` are, for each set, the numbers of rows that are left out, ascending.
+    ``left_out`` are, for each set, the numbers of rows that are not trained on, ascending; ``drawn`` are rows of each
+    set, drawn at random, for a look at the data.
     """
 
-    def __init__(self, streams: tuple[RowStream, RowStream], held_out: tuple[Numbers, Numbers] | None = None) -> None:
-        self.streams = streams
-        self.held_out = held_out or (np.empty(0, np.int64), np.empty(0, np.int64))
-        first, second = (stream.n_rows - len(out) for stream, out in zip(streams, self.held_out, strict=True))
+    def __init__(
+        self,
+        streams: tuple[RowStream, RowStream],
+        left_out: tuple[Numbers, Numbers] | None = None,
+        drawn: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.streams, self._drawn = streams, drawn
+        self.left_out = left_out or (np.empty(0, np.int64), np.empty(0, np.int64))
+        first, second = (stream.n_rows - len(out) for stream, out in zip(streams, self.left_out, strict=True))
         self.sizes: tuple[int, int] = (first, second)
         self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
 
@@ -107,21 +102,21 @@ class StreamedSets:
         """Shape of one row."""
         return self.streams[0].row_shape
 
-    def warn_if_poorly_mixed(self, rows: Sequence[Tensor] | None = None) -> None:
+    def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
         """Warn where so few pieces share the buffer that the order of the rows in their files shows.
 
-        ``rows`` are those held out of each set. Without them it is not known whether there is an order.
+        ``numbers`` are those of the rows that were drawn. Without them it is not known whether there is an order.
         """
         for which, stream in enumerate(self.streams):
             window, largest = _window(stream), max(stream.piece_sizes)
             if stream.in_random_order or stream.n_rows <= window:
                 continue
             mixed = max(1, window // largest)
-            if rows is None:
+            if numbers is None or self._drawn is None:
                 poor, order = mixed < FEW_PIECES, "where its files are sorted by something"
             else:
-                pieces = np.searchsorted(self._edges[which], self.held_out[which], side="right") - 1
-                alike = likeness(pieces, len(stream.piece_sizes), rows[which])
+                pieces = np.searchsorted(self._edges[which], numbers[which], side="right") - 1
+                alike = likeness(pieces, len(stream.piece_sizes), self._drawn[which])
                 swing = (1 - window / stream.n_rows) * alike / mixed
                 poor, order = swing > LARGEST_SWING, "since the rows of one resemble each other"
             if poor:
@@ -147,7 +142,7 @@ class StreamedSets:
         return self.some().sample(which, n)
 
     def some(self) -> TwoSets:
-        """Rows of both sets in memory, for a look: from as many pieces as they fill, spread over the set."""
+        """Rows of both sets in memory, for a look."""
         return self._some
 
     @functools.cached_property
@@ -156,14 +151,19 @@ class StreamedSets:
         return TwoSets((first, second))
 
     def _look(self, which: int) -> Tensor:
-        stream, parts, missing = self.streams[which], list[Tensor](), min(LOOKED_AT, self.sizes[which])
-        for piece in np.random.default_rng(which).permutation(len(stream.piece_sizes)):
+        if self._drawn is not None:
+            return self._drawn[which][:: -(-len(self._drawn[which]) // LOOKED_AT)]
+        rng = np.random.default_rng(which)
+        sizes, wanted = self.kept_sizes(which), min(LOOKED_AT, self.sizes[which])
+        order = rng.permutation(np.flatnonzero(sizes))
+        held = np.cumsum(sizes[order])
+        n_pieces = max(LOOKED_INTO, 1 + int(np.searchsorted(held, wanted)))
+        total = int(held[:n_pieces][-1])
+        parts = []
+        for piece in order[:n_pieces]:
             rows = self._kept(which, int(piece))
-            parts.append(rows[:missing].clone())
-            missing -= len(parts[-1])
-            if missing == 0:
-                break
-        return torch.cat(parts)
+            parts.append(rows[torch.from_numpy(rng.permutation(len(rows))[: -(-len(rows) * wanted // total)])])
+        return torch.cat(parts)[:wanted]
 
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
@@ -183,10 +183,10 @@ class StreamedSets:
                     side.close()
 
     def _kept(self, which: int, piece: int) -> Tensor:
-        """The rows of a piece that are not held out."""
+        """The rows of a piece that are trained on."""
         start = int(self._edges[which][piece])
-        rows = self.streams[which]._checked(piece)
-        out = self.held_out[which]
+        rows = self.streams[which].checked(piece)
+        out = self.left_out[which]
         mine = out[np.searchsorted(out, start) : np.searchsorted(out, start + len(rows))] - start
         if not len(mine):
             return rows
@@ -195,9 +195,9 @@ class StreamedSets:
         return rows[keep]
 
     def kept_sizes(self, which: int) -> Numbers:
-        """Rows of each piece that are not held out."""
+        """Rows of each piece that are trained on."""
         edges = self._edges[which]
-        return np.diff(edges) - np.diff(np.searchsorted(self.held_out[which], edges))
+        return np.diff(edges) - np.diff(np.searchsorted(self.left_out[which], edges))
 
 
 class _Mixed:
@@ -298,10 +298,13 @@ def likeness(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
     np.add.at(sums, group, columns)
     between = (sums**2 / sizes[:, None]).sum(0)
     within = (columns**2).sum(0) - between
-    varies = within > 0
+    total = between + within
+    varies = total > 0
     if not varies.any():
         return 0.0
-    ratios = (between[varies] / (k - 1)) / (within[varies] / (n - k))
+    # Where all rows of a group are the same, rounding alone is within.
+    within = np.maximum(within[varies], 1e-12 * total[varies])
+    ratios = (between[varies] / (k - 1)) / (within / (n - k))
     if ratios.max() <= f_distribution.isf(CHANCE / len(ratios), k - 1, n - k):
         return 0.0
     usual = (n - (sizes**2).sum() / n) / (k - 1)
@@ -310,40 +313,20 @@ def likeness(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
 
 def _window(stream: RowStream) -> int:
     """How many rows are mixed with each other."""
-    return max(1, stream.buffer_bytes // _row_bytes(stream))
+    return max(1, stream.buffer_bytes // row_bytes(stream))
 
 
-def _row_bytes(stream: RowStream) -> int:
+def row_bytes(stream: RowStream) -> int:
+    """Of a row in memory."""
     return 4 * max(1, math.prod(stream.row_shape))
 
 
 @functools.lru_cache(maxsize=8)
 def _own_rows(plan: BatchPlan, which: int) -> tuple[int, int]:
     """Which of the rows of an epoch are this worker's: as many as its parts of all batches hold."""
-    held = [0] * plan.workers
-    for worker in range(plan.workers):
-        own = replace(plan, worker=worker)
-        held[worker] = sum(own.counts(batch)[which] for batch in range(plan.n_batches))
+    sizes = np.diff(np.arange(plan.n_batches + 1) * plan.sizes[which] // plan.n_batches)
+    # As in `BatchPlan.bounds`, parts of the second set are dealt out from the other end.
+    places = [worker if which == 0 else plan.workers - 1 - worker for worker in range(plan.workers)]
+    held = [int(((at + 1) * sizes // plan.workers - at * sizes // plan.workers).sum()) for at in places]
     before = sum(held[: plan.worker])
     return before, before + held[plan.worker]
-
-
-def streams_held_out(streams: tuple[RowStream, RowStream], fraction: float, seed: int) -> tuple[Numbers, Numbers]:
-    """Numbers of rows of each set to hold out, ascending: a share of it, but no more than memory has room for.
-
-    Examples
-    --------
-    >>> class Counted(RowStream):
-    ...     row_shape, piece_sizes = (1,), (50, 50)
-    ...     def read(self, piece): return torch.arange(50.0)[:, None] + 50 * piece
-    ...     def describe(self): return "counted"
-    >>> [len(numbers) for numbers in streams_held_out((Counted(), Counted()), 0.1, seed=0)]
-    [10, 10]
-    """
-    chosen = []
-    for which, stream in enumerate(streams):
-        room = HELD_OUT_BYTES // _row_bytes(stream)
-        n = max(1, min(HELD_OUT_ROWS, room, round(fraction * stream.n_rows)))
-        rng = np.random.default_rng([seed, which])
-        chosen.append(np.sort(rng.choice(stream.n_rows, size=n, replace=False, shuffle=False).astype(np.int64)))
-    return chosen[0], chosen[1]

@@ -88,6 +88,12 @@ class Workers:
             raise FirstWorkerError(text)
         return result
 
+    def gather_objects(self, thing: Any) -> list[Any]:
+        """What every worker has, in their order."""
+        told: list[Any] = [None] * self.count
+        dist.all_gather_object(told, thing)
+        return told
+
     def copy_weights(self, module: nn.Module) -> None:
         """Give every worker the weights and statistics of the first."""
         for tensor in (*module.parameters(), *module.buffers()):
