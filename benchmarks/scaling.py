@@ -1,10 +1,12 @@
 """How cost grows: rows, columns, workers, and rows scored a second.
 
     python benchmarks/scaling.py rows columns workers scoring [--most-rows 100000000]
+    python benchmarks/scaling.py cores --out benchmarks/results/scaling_cores.json
 
 Each part is measured in processes of its own and stored in ``benchmarks/results/scaling.json`` when it is done. Rows
 are generated as they are read, so that 1e8 of them take no disk: what a stream costs beyond training is in the figures.
-One thread for each process. `--quick` is to see that it works.
+One thread for each process. ``cores`` is for a machine with many: one to sixteen workers, small batches and large ones,
+and the exchanges of a step by themselves. `--quick` is to see that it works.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
-from common import FORMAT, RESULTS, machine, versions, write_json
+from common import BATCH_SIZE, FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
 from uulearn.streaming import RowStream
 
@@ -64,16 +68,19 @@ def classifier(model: str, **more: Any) -> UUClassifier:
     return UUClassifier((0.7, 0.3), **plain | MODELS[model] | more)
 
 
-def epoch(model: str, rows: int, columns: int, distributed: bool = False) -> dict[str, Any]:
+def epoch(
+    model: str, rows: int, columns: int, distributed: bool = False, batch_size: int = BATCH_SIZE
+) -> dict[str, Any]:
     """Seconds of an epoch over so many rows, half of them in each set, and the most memory held."""
     torch.set_num_threads(1)
     first, second = (Generated(rows // 2, columns, which) for which in (0, 1))
-    clf = classifier(model, distributed="auto" if distributed else False)
+    clf = classifier(model, distributed="auto" if distributed else False, batch_size=batch_size)
     clf.fit_sets(first, second)
     return {
         "model": model,
         "rows": rows,
         "columns": columns,
+        "batch_size": batch_size,
         "workers": int(os.environ.get("WORLD_SIZE", "1")),
         "seconds": clf.history_[0]["seconds"],
         "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -91,6 +98,21 @@ def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
     clf.decision_function(X)
     seconds = time.perf_counter() - started
     return {"model": model, "rows": rows, "columns": columns, "rows_a_second": rows / seconds}
+
+
+def exchange(values: int) -> dict[str, Any]:
+    """Seconds of a sum over all workers of so many numbers, the median of many."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    numbers, seconds = torch.ones(values), []
+    for _ in range(200):
+        dist.barrier()
+        started = time.perf_counter()
+        dist.all_reduce(numbers)
+        seconds.append(time.perf_counter() - started)
+        numbers.fill_(1.0)
+    dist.destroy_process_group()
+    return {"values": values, "workers": int(os.environ["WORLD_SIZE"]), "seconds": float(np.median(seconds))}
 
 
 def apart(function: str, *arguments: Any, workers: int = 1) -> dict[str, Any]:
@@ -123,6 +145,14 @@ def measured(part: str, most_rows: int, quick: bool) -> list[dict[str, Any]]:
             for model in MODELS:
                 found += [apart("epoch", model, rows, 100, n > 1, workers=n) for n in (1, 2)]
         return found
+    if part == "cores":
+        found = []
+        for n in (1, 2, 4, 8, 16)[: 2 if quick else None]:
+            found += [apart("exchange", values, workers=n) for values in (2, 302_701) if n > 1]
+            for model, rows in (("linear", 2_000_000), ("mlp", 500_000)):
+                rows = 20_000 if quick else rows
+                found += [apart("epoch", model, rows, 100, n > 1, size, workers=n) for size in (3_000, 48_000)]
+        return found
     rows = 20_000 if quick else 500_000
     return [apart("scoring", model, rows, columns) for model in MODELS for columns in (10, 100)]
 
@@ -134,7 +164,7 @@ def _bearable(model: str, rows: int) -> bool:
 def main() -> None:
     """Measure and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["rows", "columns", "workers", "scoring", []])
+    parser.add_argument("parts", nargs="*", choices=["rows", "columns", "workers", "scoring", "cores", []])
     parser.add_argument("--most-rows", type=int, default=10**8)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -142,7 +172,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.call:
         function, *arguments = json.loads(asked.call)
-        found = {"epoch": epoch, "scoring": scoring}[function](*arguments)
+        known: dict[str, Callable[..., dict[str, Any]]] = {"epoch": epoch, "scoring": scoring, "exchange": exchange}
+        found = known[function](*arguments)
         if os.environ.get("RANK", "0") == "0":
             print(json.dumps(found))
         return
