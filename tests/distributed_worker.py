@@ -8,11 +8,12 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from test_distributed_risk import PRIORS, TRAINABLE, batch, gradients, network
+from test_distributed_risk import PRIORS, TRAINABLE, batch, gradients, network, stack
 from uulearn import UURisk
 from uulearn.exceptions import ClosePriorsWarning
 from uulearn.risk import accumulate
 from uulearn.risk.corrections import METHODS
+from uulearn.risk.distributed import sum_over_workers
 
 
 def shares(sets, kind, rank, workers):
@@ -27,6 +28,16 @@ def shares(sets, kind, rank, workers):
         return own
     assert kind == "empty"  # the last worker holds no row
     return rows[rank :: workers - 1] if rank < workers - 1 else rows[:0]
+
+
+def stacked(rank, workers):
+    """Risks of a stack of scores and their gradients, by vmap."""
+    criterion, (scores, sets) = UURisk(*PRIORS[0], method="abs"), stack()
+    own = shares(sets, "uneven", rank, workers)
+    sums = torch.func.vmap(sum_over_workers, in_dims=1, out_dims=1)(scores)
+    torch.testing.assert_close(sums, workers * scores)
+    values = torch.func.vmap(criterion, in_dims=(1, None))(scores[own], sets[own])
+    return values, torch.func.vmap(torch.func.grad(criterion), in_dims=(1, None))(scores[own], sets[own]), own
 
 
 def main():
@@ -62,7 +73,7 @@ def main():
     local = UURisk((0.8, 0.2), 0.5, distributed=False)(torch.tensor([1.0 + rank, -1.0]), torch.tensor([0, 1]))
     alone = UURisk((0.8, 0.2), 0.5, process_group=dist.new_group([rank], use_local_synchronization=True))
     assert torch.equal(local, alone(torch.tensor([1.0 + rank, -1.0]), torch.tensor([0, 1])))
-    torch.save(found, f"{sys.argv[1]}/{rank}.pt")
+    torch.save({"cases": found, "stack": stacked(rank, workers)}, f"{sys.argv[1]}/{rank}.pt")
     dist.destroy_process_group()
 
 

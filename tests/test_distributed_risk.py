@@ -33,6 +33,14 @@ def network(seed=0, columns=4, **kinds):
     return nn.Sequential(*layers, *([nn.Dropout(0.5)] if kinds.get("dropout") else []), nn.Linear(8, 1))
 
 
+def stack():
+    """Scores of three runs side by side, of which the correction acts on the first."""
+    scores, sets = batch(48, 0, columns=3)
+    scores[sets == 0, 0] += 4
+    scores[sets == 1, 0] -= 4
+    return scores, sets
+
+
 def gradients(model):
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
@@ -48,11 +56,16 @@ def close(ours, theirs, size=1.0):
 # ------------------------------------------------------------------------------------------------------ several workers
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_workers_with_parts_equal_one_with_the_whole(workers, tmp_path):
-    for code, _, said in several(workers, WORKER, tmp_path):
+@pytest.fixture(scope="module", params=[2, 3])
+def together(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    for code, _, said in several(request.param, WORKER, folder):
         assert code == 0, said[-2000:]
-    found = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(workers)]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(request.param)]
+
+
+def test_workers_with_parts_equal_one_with_the_whole(together):
+    found = [each["cases"] for each in together]
     checked = 0
     for (name, ours), *others in zip(*(one.items() for one in found), strict=True):
         _, priors, loss, method, seed = name.split("|")
@@ -67,6 +80,15 @@ def test_workers_with_parts_equal_one_with_the_whole(workers, tmp_path):
             assert close(gradient, gradients(model), sum(map(abs, criterion.coefficients))), name
         checked += 1
     assert checked == len(found[0]) > 150
+
+
+def test_a_stack_of_runs_over_workers_is_that_of_one_with_the_whole(together):
+    criterion, (scores, sets) = UURisk(*PRIORS[0], method="abs"), stack()
+    wanted = [torch.func.vmap(f, in_dims=(1, None))(scores, sets) for f in (criterion, torch.func.grad(criterion))]
+    assert all((criterion.parts(run, sets).positive < 0) == (number == 0) for number, run in enumerate(scores.T))
+    for values, gradient, own in (each["stack"] for each in together):
+        torch.testing.assert_close(values, wanted[0])
+        torch.testing.assert_close(gradient / len(together), wanted[1][:, own])
 
 
 # -------------------------------------------------------------------------------------------------- gradient in parts

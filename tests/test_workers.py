@@ -1,6 +1,8 @@
 """Several processes that train together end where one alone ends, by any road: members, refinement, checkpoints."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -13,7 +15,7 @@ import torch
 from torch import nn
 
 from processes import python, several
-from training_worker import FITS, described, fitted, normalised
+from training_worker import FITS, described, fitted, normalised, rows
 from uulearn.models.normalisation import synchronised
 from uulearn.training import BatchPlan
 from uulearn.training.workers import join_workers, own_device, started_by_torchrun
@@ -106,13 +108,64 @@ def test_what_fails_in_the_first_worker_fails_in_all(together):
 
 def assert_normalised_alike(found):
     for name, wanted in normalised(None).items():
+        # rows of float64 lie at 10⁶, where a unit in the last place is 10⁻¹⁰
+        exactness = {"float64": 1e-8, "bfloat16": 8e-3, "float16": 1e-3}.get(name.replace(",", " ").split()[0], 1e-5)
         for each in found:
             for ours, theirs in zip(each["norms"][name], wanted, strict=True):
-                torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, msg=name)
+                torch.testing.assert_close(
+                    ours, theirs, rtol=exactness, atol=exactness, msg=lambda said, name=name: f"{name}: {said}"
+                )
 
 
 def test_batch_normalisation_over_workers_is_that_of_the_whole_batch(together):
     assert_normalised_alike(together)
+
+
+def test_too_few_values_to_normalise_are_refused_by_all(together):
+    for each in together:
+        assert each["too few"]["said"] == [
+            f"batch normalisation over workers needs 2 or more values of each channel to train, got {n} from all of "
+            "them together; give them more rows, or call model.eval() first."
+            for n in (1, 0)
+        ]
+        for name, value in nn.BatchNorm1d(3).state_dict().items():
+            assert torch.equal(each["too few"]["state"][name], value), name
+    assert [len(each["too few"]["evaluated"]) for each in together] == [1, 0]
+    torch.testing.assert_close(together[0]["too few"]["evaluated"][0], torch.full((1, 3), 2.0))
+
+
+def test_a_copy_from_within_is_plain_and_one_worker_can_use_it_alone(together):
+    rows = together[0]["copies"]["rows"]
+    plain = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
+    for each in together:
+        assert each["copies"]["kinds"] == ["SynchronisedBatchNorm1d"] * 2 + ["BatchNorm1d"] * 4
+    assert [len(each["copies"]["used"]) for each in together] == [3, 0]
+    for used in together[0]["copies"]["used"]:
+        torch.testing.assert_close(used, plain(rows))
+
+
+def test_a_callback_can_save_the_whole_model(together, folder):
+    X, _, _ = rows()
+    saved = torch.load(folder / "whole.pt", weights_only=False).eval()
+    assert {type(layer) for layer in saved.modules() if "BatchNorm" in type(layer).__name__} == {nn.BatchNorm1d}
+    with torch.no_grad():
+        scores = saved(torch.from_numpy(X)).flatten()
+    torch.testing.assert_close(scores, together[0]["stopped"]["scores"], check_dtype=False, rtol=1e-4, atol=1e-4)
+
+
+def test_a_copy_from_within_keeps_weights_statistics_and_nothing_else():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, eps=0.25))
+    model(torch.randn(9, 2))
+    with synchronised(model):
+        copied, unpickled = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        assert type(model[1]).__name__ == "SynchronisedBatchNorm1d"
+    for each in (copied, unpickled):
+        assert type(each[1]) is nn.BatchNorm1d
+        assert vars(each[1]).keys() == vars(model[1]).keys()
+        assert each[1].eps == 0.25
+        for (name, ours), theirs in zip(each.state_dict().items(), model.state_dict().values(), strict=True):
+            assert torch.equal(ours, theirs), name
+            assert ours.data_ptr() != theirs.data_ptr(), name
 
 
 def test_normalisation_that_cannot_be_joined_is_refused(monkeypatch):

@@ -1,5 +1,7 @@
 """One of several processes that train together; run by `test_workers`. usage: training_worker.py OUT FIT …"""
 
+import copy
+import io
 import os
 import sys
 import warnings
@@ -64,31 +66,92 @@ def described(clf):
     }
 
 
+def own_rows(workers, name):
+    """This worker's of twelve rows; the second has none of some batches, one of three workers a single one."""
+    ends = [0, 12, 12] if "no rows" in name else [0, 5, 12]
+    if workers is not None and workers.count == 3:
+        ends = [0, 5, 5, 12] if "no rows" in name else [0, 5, 6, 12]
+    return slice(None) if workers is None else slice(*ends[workers.rank : workers.rank + 2])
+
+
 def normalised(workers):
-    """One step through batch normalisation of three kinds, on this worker's rows."""
+    """One step through batch normalisation of all kinds, on this worker's rows: output, gradients, statistics.
+
+    One process alone widens narrow types first: what several find differs from that by the rounding of results.
+    """
     torch.manual_seed(0)
     found = {}
+    without_bias = nn.BatchNorm1d(3)
+    without_bias.register_parameter("bias", None)
     for name, norm, shape in (
         ("1d", nn.BatchNorm1d(3), (12, 3)),
+        ("1d, no rows", nn.BatchNorm1d(3), (12, 3)),
         ("1d long", nn.BatchNorm1d(3, momentum=None), (12, 3, 4)),
         ("2d", nn.BatchNorm2d(3, affine=False), (12, 3, 2, 2)),
+        ("2d, no rows", nn.BatchNorm2d(3), (12, 3, 2, 2)),
         ("no statistics", nn.BatchNorm1d(3, track_running_stats=False), (12, 3)),
+        ("no bias", without_bias, (12, 3)),
+        ("float64", nn.BatchNorm1d(3).double(), (12, 3)),
+        ("float64, no rows", nn.BatchNorm2d(3).double(), (12, 3, 2, 2)),
+        ("bfloat16", nn.BatchNorm1d(3).bfloat16(), (12, 3)),
+        ("bfloat16, no rows", nn.BatchNorm2d(3).bfloat16(), (12, 3, 2, 2)),
+        ("bfloat16 rows alone", nn.BatchNorm1d(3), (12, 3)),
+        ("float16", nn.BatchNorm1d(3).half(), (12, 3)),
     ):
-        x = (5 + torch.randn(shape)).requires_grad_()
-        part = slice(None) if workers is None else (slice(0, 5) if workers.first else slice(5, 12))
-        if workers is not None and workers.count == 3:
-            part = [slice(0, 5), slice(5, 6), slice(6, 12)][workers.rank]
-        weights = torch.randn(shape)
+        kind = getattr(torch, name.split(",")[0].split()[0], torch.float32)
+        far = 1e6 if kind == torch.float64 else 5  # squares of such numbers have lost the variance
+        x = (far + torch.randn(shape, dtype=torch.float64)).to(kind)
+        part, weights = own_rows(workers, name), torch.randn(shape).to(kind)
+        with torch.no_grad():
+            for parameter in norm.parameters():
+                parameter.add_(torch.rand(3))
+        if workers is None and kind != torch.float64:
+            x, norm = x.float(), norm.float()
+        x.requires_grad_()
         with synchronised(norm):
             out = norm(x[part])
             (out * weights[part]).sum().backward()
-        gradients = [p.grad for p in norm.parameters()]
+        whole = torch.zeros_like(x).detach()
+        whole[part] = out.detach()
+        shares = [whole, x.grad, *(p.grad for p in norm.parameters())]
+        assert out.dtype == x.dtype
+        assert [share.dtype for share in shares] == [x.dtype, x.dtype, *(p.dtype for p in norm.parameters())]
+        shares = [share.double() for share in shares]
         if workers is not None:
-            for gradient in [*gradients, x.grad]:
-                torch.distributed.all_reduce(gradient)
+            for share in shares:
+                torch.distributed.all_reduce(share)
         assert type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)
-        found[name] = [x.grad, *gradients, *(b.double() for b in norm.buffers())]
+        found[name] = [*shares, *(b.double() for b in norm.buffers())]
     return found
+
+
+def too_few(workers):
+    """What is said where all workers together have one row, and none; statistics stay as they were, and can be used."""
+    said, norm = [], nn.BatchNorm1d(3)
+    with synchronised(norm):
+        for rows in (1, 0):
+            try:
+                norm(torch.ones(rows if workers.first else 0, 3))
+            except ValueError as error:
+                said.append(str(error))
+        evaluated = [norm.eval()(torch.full((1, 3), 2.0)).detach()] if workers.first else []  # the others do not
+    return {"said": said, "state": norm.state_dict(), "evaluated": evaluated}
+
+
+def copies():
+    """Copies from within, used by each worker by itself: what kind they are, and what they make of rows of its own."""
+    rank, model = torch.distributed.get_rank(), nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
+    file, rows = io.BytesIO(), torch.arange(2.0 * (rank + 2)).view(-1, 2).square()
+    with synchronised(model, torch.distributed.new_group()):
+        torch.save(model, file)
+        file.seek(0)
+        made = {"copy": copy.deepcopy(model), "file": torch.load(file, weights_only=False)}
+        kinds = [type(layer).__name__ for layer in model]
+        for each in made.values():
+            kinds += [type(layer).__name__ for layer in each]
+        used = [made["copy"](rows)] if rank == 0 else []  # the others do not
+    used += [each(rows) for each in made.values()] if rank == 0 else []
+    return {"kinds": kinds, "rows": rows, "used": [out.detach() for out in used]}
 
 
 def refused(workers, folder):
@@ -109,6 +172,8 @@ def main(out, names):
     found = {name: described(fitted(FITS[name])) for name in names}
     workers = join_workers("auto")
     found["norms"] = normalised(workers)
+    found["too few"] = too_few(workers)
+    found["copies"] = copies()
     if len(names) == len(FITS):
         found |= other_roads(out, workers)
     torch.save(found, out)
@@ -116,7 +181,13 @@ def main(out, names):
 
 def other_roads(out, workers):
     found, calls = {}, []
-    stopped = fitted({"epochs": 9}, callback=lambda record, model: calls.append(1) or len(calls) == 2)
+
+    def callback(record, model):
+        torch.save(model, out.parent / "whole.pt")
+        calls.append(1)
+        return len(calls) == 2
+
+    stopped = fitted({"epochs": 9}, callback=callback)
     found["stopped"] = described(stopped)
     found["calls"] = len(calls)
     found["seeds"] = described(fitted({"random_state": None, "epochs": 1}))

@@ -75,6 +75,11 @@ def own_part(rows):
     return rows[mine if dist.get_rank() else ~mine]
 
 
+def all_of_one(rows):
+    """Every row for the first process and none for the second."""
+    return rows[:0] if dist.get_rank() else rows
+
+
 def in_parts(model, x, sets, precision=None, size=4, **how):
     """Parts of four rows: five in the first process and three in the second."""
     with torch.autocast("cpu", precision) if precision else contextlib.nullcontext():
@@ -89,11 +94,11 @@ def with_precision(step, precision):
     return lambda model, x, sets: step(model, x, sets, precision=precision)
 
 
-def ddp(step, normalised=False):
+def ddp(step, normalised=False, own=own_part):
     model = network(normalised)
     parallel = DistributedDataParallel(model)
     with synchronised(model):
-        return {"losses": trained(parallel, step, own_part), "weights": flat(model)}
+        return {"losses": trained(parallel, step, own), "weights": flat(model)}
 
 
 def scaled(precision=None):
@@ -119,17 +124,22 @@ def scaled(precision=None):
     return {"losses": losses, "weights": flat(model)}
 
 
-def sharded(**policy):
-    model, mesh = network(), init_device_mesh("cpu", (dist.get_world_size(),))
+def sharded(normalised=False, **policy):
+    """Layer by layer; batch normalisation goes with the model, since a sharded one cannot be synchronised."""
+    model, mesh = network(normalised), init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model:
-        fully_shard(layer, mesh=mesh, **policy)
+        if not isinstance(layer, nn.BatchNorm1d):
+            fully_shard(layer, mesh=mesh, **policy)
     return fully_shard(model, mesh=mesh, **policy)
 
 
-def fsdp2(step, **policy):
-    model = sharded(**policy)
-    losses = trained(model, step, own_part)
-    return {"losses": losses, "weights": torch.cat([p.full_tensor().detach().flatten() for p in model.parameters()])}
+def fsdp2(step, normalised=False, **policy):
+    model = sharded(normalised, **policy)
+    with synchronised(model):
+        losses = trained(model, step, own_part)
+    state = [p.full_tensor().detach() for p in model.parameters()]
+    state += [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    return {"losses": losses, "weights": torch.cat([tensor.flatten() for tensor in state])}
 
 
 def fsdp1(step, **options):
@@ -246,6 +256,8 @@ CASES = {
     "DDP": lambda: ddp(at_once),
     "DDP in parts": lambda: ddp(in_parts),
     "DDP normalised": lambda: ddp(at_once, normalised=True),
+    "DDP normalised, no rows": lambda: ddp(at_once, normalised=True, own=all_of_one),
+    "DDP normalised, bfloat16": lambda: ddp(with_precision(at_once, torch.bfloat16), normalised=True),
     "DDP in parts, scaled": scaled,
     "DDP in parts, bfloat16": lambda: ddp(with_precision(in_parts, torch.bfloat16)),
     "DDP in parts, scaled, float16": lambda: scaled(torch.float16),
@@ -259,6 +271,8 @@ CASES = {
     "FSDP2, bfloat16": lambda: fsdp2(with_precision(at_once, torch.bfloat16)),
     "FSDP2 in parts, bfloat16": lambda: fsdp2(with_precision(in_equally_many, torch.bfloat16)),
     "FSDP2 in parts, bfloat16 weights": lambda: fsdp2(in_equally_many, **BFLOAT16),
+    "FSDP2 normalised": lambda: fsdp2(at_once, normalised=True),
+    "FSDP2 normalised, bfloat16 weights": lambda: fsdp2(at_once, normalised=True, **BFLOAT16),
     "Accelerate": lambda: accelerated(accelerated_at_once),
     "Accelerate in parts": lambda: accelerated(accelerated_in_parts),
     "Accelerate in parts, bfloat16": lambda: accelerated(accelerated_in_parts, mixed_precision="bf16"),

@@ -42,12 +42,20 @@ def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, group: Any) -> Tensor:
-        ctx.workers = workers(group)
+    def forward(values: Tensor, group: Any) -> Tensor:
         total = values.detach().clone()
         dist.all_reduce(total, group=group)
         return total
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Any], output: Tensor) -> None:
+        ctx.workers = workers(inputs[1])
+
+    @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.workers * gradient, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int, None], values: Tensor, group: Any) -> tuple[Tensor, int]:
+        """Sums are elementwise: a stack of them is added up in one exchange."""
+        return sum_over_workers(values, group), in_dims[0]
