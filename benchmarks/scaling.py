@@ -5,7 +5,7 @@
 
 Each part is measured in processes of its own and stored in ``benchmarks/results/scaling.json`` when it is done. Rows
 are generated as they are read, so that 1e8 of them take no disk: what a stream costs beyond training is in the figures.
-One thread for each process. ``cores`` is for a machine with sixteen: one to eight workers, small batches and large ones,
+One thread for each process. ``cores`` is for a machine with sixteen: one to eight workers, small batches and large,
 and the exchanges of a step by themselves. `--quick` is to see that it works.
 """
 

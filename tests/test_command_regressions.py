@@ -208,6 +208,31 @@ def test_numbers_are_read_from_every_format(numbers, tmp_path, name):
     np.testing.assert_array_equal(scored["class"], numbers.scores > 0)
 
 
+def test_numbers_are_read_from_a_folder(numbers, tmp_path):
+    folder = tmp_path / "rows"
+    (folder / "more").mkdir(parents=True)
+    numbers.rows[:120][["c", "a", "b"]].to_parquet(folder / "0.parquet")
+    numbers.rows[120:].to_parquet(folder / "more" / "1.parquet")
+    (folder / "_SUCCESS").write_text("")
+    for model in ("named", "bare"):
+        if model == "bare":  # columns are taken in the order of the first file
+            numbers.rows[:120].to_parquet(folder / "0.parquet")
+        done = run("predict", numbers.folder / model, folder)
+        assert (done.code, done.err) == (0, "")
+        np.testing.assert_allclose(pd.read_csv(io.StringIO(done.out))["score"], numbers.scores, rtol=1e-4)
+    out = folder / "more" / "scored.parquet"
+    assert_refused(run("predict", numbers.folder / "named", folder, "--out", out), f"{out} lies in {folder}, and would")
+    assert not out.exists()
+
+
+def test_numbers_are_not_read_from_another_folder(numbers, tmp_path, monkeypatch):
+    said = f"{tmp_path} is a folder without Parquet files; pass a file of rows, or a folder with some."
+    assert_refused(run("predict", numbers.folder / "named", tmp_path), said)
+    numbers.rows.to_parquet(tmp_path / "0.parquet")
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    assert_refused(run("predict", numbers.folder / "named", tmp_path), "pip install 'uulearn[files]'")
+
+
 @pytest.mark.parametrize("name", ["s.tsv", "s.parquet", "s.feather", "s.jsonl", "s.csv.gz"])
 def test_scores_of_numbers_are_written_as_the_name_says(numbers, tmp_path, name):
     numbers.rows.to_csv(tmp_path / "rows.csv", index=False)

@@ -8,6 +8,8 @@ from scipy import sparse
 
 from uulearn import UUClassifier
 from uulearn.estimator.inputs import read_rows
+from uulearn.selection import UUClassifierCV
+from uulearn.streaming import RowStream
 
 FORMATS = {
     "float64": lambda X: X.astype(np.float64),
@@ -195,3 +197,55 @@ def test_a_failed_refit_leaves_the_fitted_estimator_as_it_was(counts, quick):
     classifier.fit_sets(torch.tensor(X[:150]), torch.tensor(X[150:]))
     assert not hasattr(classifier, "feature_names_in_")
     assert classifier.predict(X).shape == (300,)
+
+
+class Streamed(RowStream):
+    """Some rows, a hundred at a time."""
+
+    def __init__(self, X):
+        self.X, self.row_shape = torch.as_tensor(X, dtype=torch.float32), X.shape[1:]
+
+    @property
+    def piece_sizes(self):
+        return [len(piece) for piece in self.X.split(100)]
+
+    def read(self, piece):
+        return self.X.split(100)[piece]
+
+    def describe(self):
+        return "streamed"
+
+
+def test_streams_are_refused_in_a_sentence_where_they_are_not_taken(counts, quick):
+    X, sets = counts
+    first, second = Streamed(X[:150]), Streamed(X[150:])
+    one = UUClassifier(**quick | {"epochs": 1, "members": 1})
+    fitted = UUClassifier(**quick | {"epochs": 1}).fit(X, sets)
+    search = UUClassifierCV(one, {"lr": [0.1]})
+    calls = {
+        "X": [
+            lambda: one.fit(first, sets),
+            lambda: search.fit(first, sets),
+            lambda: fitted.predict(first),
+            lambda: fitted.predict_proba(first),
+            lambda: fitted.decision_function(first),
+            lambda: fitted.score(first, sets),
+            lambda: fitted.evaluate(first, labels=sets),
+            lambda: fitted.calibrate(first, sets),
+        ],
+        "X0": [lambda: search.fit_sets(first, second)],
+        "X1": [lambda: search.fit_sets(X[:150], second)],
+        "validation_data": [
+            lambda: one.fit(X, sets, validation_data=(first, sets)),
+            lambda: one.fit_sets(first, second, validation_data=(first, sets)),
+        ],
+        "test_data": [lambda: one.fit(X, sets, test_data=(first, sets))],
+    }
+    said = (
+        "is a Streamed, a stream of rows, which UUClassifier.fit_sets alone takes, both sets as streams; pass rows in"
+    )
+    for name, refused in calls.items():
+        for call in refused:
+            with pytest.raises(TypeError, match=f"^{name} {said} memory here"):
+                call()
+    assert fitted.predict(first.read(0)).shape == (100,)  # the remedy

@@ -185,6 +185,8 @@ def test_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert uulearn("predict", "model", "rows", "--engine", "ray", "--workers", 1, "--out", "scored")[0] == 0
     np.testing.assert_allclose(in_order(Path("scored"))["score"], np.tile(clf.decision_function(frame), 3), rtol=1e-6)
+    assert uulearn("predict", "model", "rows", "--out", "scored.parquet")[0] == 0  # which takes a folder too
+    pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
     code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--out", "more")
     assert code == 2
     assert "--keep-columns serves models that uulearn fit made" in err
@@ -204,6 +206,7 @@ def test_what_cannot_be_scored(uulearn, tables, monkeypatch, tmp_path):
     assert "name a new one with --out" in refused("rows", "--engine", "ray")
     assert "exists already; pass a new folder" in refused("rows", *on_ray, "model")
     assert "would be read as rows the next time" in refused("rows", *on_ray, "rows/scored")
+    assert "would be read as rows the next time" in refused("rows", "--out", "rows/scored.parquet")  # nor without Ray
     assert "not --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
     assert "--workers 2 is for --engine ray" in refused("rows", "--workers", "2")
     assert "must be local or ray, got 'spark'" in refused("rows", "--engine", "spark")

@@ -442,6 +442,11 @@ def main() -> None:
     ) as error:
         if debug:
             raise
+        if "RANK" in os.environ:  # torchrun has started several, which may all have met the same
+            from uulearn.cli.several import EXIT_WITH_OTHERS, first_has_ended
+
+            if first_has_ended():
+                raise SystemExit(EXIT_WITH_OTHERS) from None
         typer.echo(f"error: {_in_one_line(error)}", err=True)
         raise SystemExit(EXIT_BAD_INPUT) from None
     except KeyboardInterrupt:

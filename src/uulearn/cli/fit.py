@@ -19,11 +19,11 @@ import torch
 import typer
 
 from uulearn.cli.fit_progress import Silent, fit_progress
-from uulearn.engines.ray_cluster import check_engine
+from uulearn.cli.several import asks_for_ray, ended_together
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.estimator.persistence import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError
-from uulearn.tables.fitting import Fitted, fit_files
+from uulearn.tables.fitting import ROWS, Fitted, fit_files
 from uulearn.tables.model import TableModel
 from uulearn.tables.settings import FitSettings, read_settings
 from uulearn.tables.writing import cannot_be_written, explained
@@ -51,35 +51,39 @@ def run_fit(
 
     ``given`` holds what the command line says; the configuration file gives the rest.
     """
-    on_ray = check_engine(engine, address, ray_workers)
+    on_ray = asks_for_ray(engine, address, ray_workers)
     settings = _settings(given, config)
     if on_ray and ray_workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
     workers = join_workers("auto", _device(settings)) if started_by_torchrun() else None
     place = Path(os.path.realpath(out))  # a link stays one, and "." has a name
     unfinished = place.with_name(f".{place.name}.unfinished") if place.name else place
-    if workers is not None and not workers.first:
-        _help_to_fit(settings, unfinished, workers)
-        return
+    with ended_together(workers, functools.partial(_kept, unfinished)):
+        make_ready = functools.partial(_make_ready, out, place, unfinished, resume)
+        make_ready() if workers is None else workers.by_first(make_ready)
+        if workers is not None and not workers.first:  # which reads, writes and talks
+            fit_files(settings, checkpoint=unfinished, workers=workers)
+            return
+        command = shlex.join(["uulearn", *sys.argv[1:]])
+        with _ended_in_a_sentence(out, unfinished, resume):
+            with fit_progress(quiet=as_json) as progress, watch_training(progress):
+                if ray_workers is not None:
+                    progress(f"training by {ray_workers} processes on Ray")
+                    facts = _fit_on_ray(settings, command, out, place, unfinished, ray_workers, address)
+                else:
+                    facts = _fit_and_save(settings, command, out, place, unfinished, progress, workers)
+            shutil.rmtree(unfinished, ignore_errors=True)
+    with explained(f"the model is in {out}, but standard output"):
+        typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
+
+
+def _make_ready(out: Path, place: Path, unfinished: Path, resume: bool) -> None:
+    """Find out whether the model can be written, and remove what is not gone on with."""
     _check_out(out, place, unfinished)
     if resume and not unfinished.is_dir():
         raise ValueError(f"there is no unfinished fit of {out} to go on with; leave --resume out.")
     if not resume and unfinished.exists():
         shutil.rmtree(unfinished)
-    command = shlex.join(["uulearn", *sys.argv[1:]])
-    with _ended_in_a_sentence(out, unfinished, resume):
-        with fit_progress(quiet=as_json) as progress, watch_training(progress):
-            if ray_workers is not None:
-                progress(f"training by {ray_workers} processes on Ray")
-                work = functools.partial(_fit_on_worker, settings, command, out, place, unfinished)
-                scratch = place.with_name(f".{place.name}.ray")
-                train_on_ray(work, scratch, workers=ray_workers, device=_wanted_device(settings), address=address)
-                facts = TableModel.load(place).facts
-            else:
-                facts = _fit_and_save(settings, command, out, place, unfinished, progress, workers)
-        shutil.rmtree(unfinished, ignore_errors=True)
-    with explained(f"the model is in {out}, but standard output"):
-        typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
 
 
 def _fit_and_save(
@@ -98,6 +102,24 @@ def _fit_and_save(
     return facts
 
 
+def _fit_on_ray(
+    settings: FitSettings,
+    command: str,
+    out: Path,
+    place: Path,
+    unfinished: Path,
+    workers: int,
+    address: str | None,
+) -> dict[str, Any]:
+    work = functools.partial(_fit_on_worker, settings, command, out, place, unfinished)
+    scratch = place.with_name(f".{place.name}.ray")
+    try:
+        train_on_ray(work, scratch, workers=workers, device=_wanted_device(settings), address=address)
+    finally:
+        shutil.rmtree(unfinished / ROWS, ignore_errors=True)  # of a first worker that was killed
+    return TableModel.load(place).facts
+
+
 def _fit_on_worker(settings: FitSettings, command: str, out: Path, place: Path, unfinished: Path) -> None:
     """What each process of a Ray cluster does: all fit, and the first writes the model."""
     workers = join_workers("auto", _device(settings))
@@ -107,14 +129,6 @@ def _fit_on_worker(settings: FitSettings, command: str, out: Path, place: Path, 
         return
     with contextlib.suppress(FirstWorkerError):
         fit_files(settings, checkpoint=unfinished, workers=workers)
-
-
-def _help_to_fit(settings: FitSettings, unfinished: Path, workers: Workers) -> None:
-    """One of several processes that train together, but not the one that reads, writes and talks."""
-    try:
-        fit_files(settings, checkpoint=unfinished, workers=workers)
-    except FirstWorkerError:  # it says itself what is wrong
-        raise typer.Exit(1) from None
 
 
 def _device(settings: FitSettings) -> str:

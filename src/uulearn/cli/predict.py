@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.cli.score_table import as_frame, predict_table, say_scored
-from uulearn.engines.ray_cluster import check_engine
+from uulearn.cli.several import asks_for_ray
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import MANIFEST, read_attached
 from uulearn.exceptions import TableError
 from uulearn.tables.cells import BOOLEAN, NUMBER, read_cells, write
-from uulearn.tables.formats import STANDARD, check_installed, settle_format
+from uulearn.tables.formats import STANDARD, check_installed, check_not_read_again, settle_format
 from uulearn.tables.images import ImageSchema
 from uulearn.tables.model import Scored, TableModel
-from uulearn.tables.reading import CHUNK_ROWS, TableReader, open_table
+from uulearn.tables.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 from uulearn.tables.schema import check_there, shown
 from uulearn.tables.writing import TableWriter, explained
 from uulearn.training.storage import write_atomically
@@ -54,7 +54,7 @@ def run_predict(
 
     A model that `uulearn fit` made reads tables; one that `UUClassifier.save` wrote reads numbers, from the same files.
     """
-    if check_engine(engine, address, workers):
+    if asks_for_ray(engine, address, workers):
         if format is not None:
             raise ValueError(f"--engine ray reads Parquet files, not --format {format}; leave one of them out.")
         count = _predict_on_ray(model, rows, out, target_prior, keep_columns, address, workers)
@@ -64,6 +64,8 @@ def run_predict(
         raise ValueError(f"{out} is a folder; pass the name of the file to write.")
     if STANDARD not in (rows, out) and Path(rows).exists() and Path(out).exists() and Path(rows).samefile(out):
         raise ValueError(f"{out} is the file of rows itself, which would be lost; write to another.")
+    if Path(rows).is_dir():
+        check_not_read_again(Path(out), rows, out)
     loaded = _load(model, keep_columns)
     say_scored(_predict(loaded, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns), out)
 
@@ -135,10 +137,11 @@ def predict_numbers(
     """Score a file of numbers chunk by chunk, in the order of its rows; returns their number.
 
     Columns are found by name where the classifier knows names and the file has some; others in the file are ignored.
-    The rows of a .npy file may have any shape. The core install does CSV and .npy to CSV, a CSV as a whole.
+    Of a folder the Parquet files are read. The rows of a .npy file may have any shape. The core install does CSV and
+    .npy to CSV, a CSV as a whole.
     """
     classifier = classifier if target_prior is None else classifier.retarget(target_prior)
-    kind, compression = settle_format(rows, format)
+    kind, compression = ("parquet", None) if _is_folder(rows) else settle_format(rows, format)
     file = compression is None and rows != STANDARD
     array = file and kind == "npy"
     shape = classifier.row_shape_
@@ -161,6 +164,15 @@ def predict_numbers(
             writer.write(as_frame(_score(classifier, block)))
             count += len(block)
     return count
+
+
+def _is_folder(rows: str) -> bool:
+    """Whether rows come from a folder of Parquet files; a folder of anything else holds no numbers."""
+    if is_table_folder(rows):
+        return True
+    if rows != STANDARD and Path(rows).is_dir():
+        raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
+    return False
 
 
 def _score(classifier: UUClassifier, X: NDArray[Any]) -> Scored:

@@ -52,8 +52,7 @@ def read_tables(set0: Path, set1: Path, drop: Sequence[str], seed: int) -> tuple
     prepared = prepare(set0, set1, None, drop=drop, seed=seed)
     if prepared.giveaways:
         raise ValueError(f"{prepared.giveaways[0].reason} Leave it out with --drop.")
-    with tempfile.TemporaryDirectory(prefix="uulearn-") as folder:
-        first, second = prepared.matrices(Path(folder))
+    first, second = prepared.matrices(Path(tempfile.gettempdir()))
     return read_rows(first, str(set0)), read_rows(second, str(set1))
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import typer
 
+from uulearn.cli.several import asks_for_ray
 from uulearn.datasets import BinaryTask, load_task
-from uulearn.engines.ray_cluster import check_engine
 from uulearn.paper.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
 from uulearn.paper.pages import Page, check_drawing, render
 from uulearn.paper.runner import Job, Outcome, Record, Reporter, reproduce
@@ -40,7 +40,7 @@ def run_reproduce(
     workers: int | None = None,
 ) -> None:
     """Do the runs that are missing, write tables and figures, and say in a few lines what there is."""
-    on_ray = check_engine(engine, address, workers)
+    on_ray = asks_for_ray(engine, address, workers)
     targets = choose_targets(target, request)
     out = out or default_folder(request)
     check_folder(out)

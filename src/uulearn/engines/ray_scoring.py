@@ -14,7 +14,15 @@ from typing import Any
 
 from uulearn.engines.ray_cluster import plain_errors, ray_cluster
 from uulearn.exceptions import TableError
-from uulearn.tables.formats import STANDARD, check_installed, quote_some, settle_format
+from uulearn.tables.formats import (
+    PARQUET,
+    STANDARD,
+    check_installed,
+    check_not_read_again,
+    parquet_files,
+    quote_some,
+    settle_format,
+)
 from uulearn.tables.reading import is_table_folder
 
 ScoreFile = Callable[[str, str], int]
@@ -101,8 +109,6 @@ def _silent(data: Any) -> Iterator[None]:
 
 def _files(rows: str) -> dict[Path, Path]:
     """The files to read, each by its name in the folder."""
-    from uulearn.tables.formats import parquet_files
-
     if is_table_folder(rows):
         top = Path(os.path.realpath(rows))
         return {path.relative_to(top): path for path in parquet_files(top)}
@@ -140,8 +146,7 @@ def _check_out(out: str, rows: str) -> Path:
     place = Path(os.path.realpath(out))
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise ValueError(f"{out} exists already; pass a new folder as --out, or remove it.")
-    if Path(os.path.realpath(rows)) in place.parents:
-        raise ValueError(f"{out} lies in {rows}, and would be read as rows the next time; write to another place.")
+    check_not_read_again(place / f"part{PARQUET}", rows, out)
     return place
 
 

@@ -31,6 +31,11 @@ def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str
     With ``reset`` the estimator learns the number and names of the columns, otherwise they must agree with what it
     learned. ``any_shape`` admits rows that are images or sequences.
     """
+    if isinstance(X, RowStream):
+        raise TypeError(
+            f"{name} is a {type(X).__name__}, a stream of rows, which UUClassifier.fit_sets alone takes, both sets as "
+            "streams; pass rows in memory here, such as those of a piece, which its read(piece) gives."
+        )
     if isinstance(X, Tensor):
         rows: Rows = _from_tensor(X, any_shape, name)
     else:

@@ -28,12 +28,13 @@ from uulearn.tables.facts import finite, importance_facts, judged_facts, sensiti
 from uulearn.tables.giveaways import compare_sets_beyond_priors
 from uulearn.tables.images import ImageSchema
 from uulearn.tables.judging import both, judge_by_members, judge_by_split
-from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images, read_once, split_rows
+from uulearn.tables.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
 from uulearn.tables.model import TableModel
 from uulearn.tables.pipeline import feature_groups
 from uulearn.tables.reading import is_table_folder
 from uulearn.tables.schema import Schema
 from uulearn.tables.settings import AUTO, SET_HERE, FitSettings
+from uulearn.tables.sharing import read_once
 from uulearn.tables.storing import check_can_be_saved
 from uulearn.training import DenseRows, TwoSets
 from uulearn.training.workers import Workers
@@ -49,6 +50,8 @@ FEW_ROWS = 5000
 """A file of fewer rows has none to spare for judging alone."""
 FOLDS = 5
 SMALL_CELLS = 500_000
+ROWS = "rows"
+"""Below the checkpoint, the folder of what several workers share."""
 FOR_IMAGES: dict[str, Any] = {"model": "resnet32", "input_scale": 1 / 255}
 
 
@@ -92,17 +95,18 @@ def fit_files(
         watches the training (`uulearn.training.progress.watch_training`).
     workers : Workers, optional
         The processes that train together, each of which calls this. The first reads the files; the rows as numbers lie
-        in a temporary folder, which all must see, and each reads what it trains on.
+        in a folder below ``checkpoint``, which all must see, and each reads what it trains on. Without a checkpoint
+        each reads the files.
     """
     check_can_be_saved()
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
-        with tempfile.TemporaryDirectory(prefix="uulearn-") as folder:
-            prepared, X = _read(settings, known, Path(folder), tell, workers)
-            with _few_threads(sum(rows.size for rows in X)):
-                model, facts = _fit_rows(settings, prepared, X, known, Path(folder), checkpoint, tell, workers)
+        folder = Path(tempfile.gettempdir())
+        reading = _read(settings, known, folder, checkpoint, tell, workers)
+        with reading as (prepared, X), _few_threads(sum(rows.size for rows in X)):
+            model, facts = _fit_rows(settings, prepared, X, known, folder, checkpoint, tell, workers)
     facts |= {
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "uulearn": __version__,
@@ -130,9 +134,14 @@ def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepar
 
 
 def _read(
-    settings: FitSettings, known: tuple[float, float] | None, folder: Path, tell: Tell, workers: Workers | None
-) -> tuple[Prepared, tuple[Matrix, Matrix]]:
-    """Both files, understood, and their rows as numbers."""
+    settings: FitSettings,
+    known: tuple[float, float] | None,
+    folder: Path,
+    checkpoint: Path | None,
+    tell: Tell,
+    workers: Workers | None,
+) -> contextlib.AbstractContextManager[tuple[Prepared, tuple[Matrix, Matrix]]]:
+    """Both files, understood, and their rows as numbers, to be used within the block."""
 
     def read() -> tuple[Prepared, tuple[Matrix, Matrix]]:
         tell("reading both files")
@@ -141,7 +150,9 @@ def _read(
         tell("turning columns into numbers")
         return prepared, prepared.matrices(folder)
 
-    return read() if workers is None else read_once(read, folder, workers)
+    if workers is None or checkpoint is None:
+        return contextlib.nullcontext(read())
+    return read_once(read, checkpoint / ROWS, workers)
 
 
 def _fit_rows(

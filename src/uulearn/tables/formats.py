@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ SUFFIXES = {
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SEPARATORS = {"csv": ",", "tsv": "\t"}
+PARQUET = ".parquet"
+DELTA_LOG = "_delta_log"
 STANDARD = "-"  # as a path: standard input, or standard output
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
@@ -57,8 +60,44 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files in a folder and its subfolders, in the order of their names; not what is hidden or a marker."""
-    return sorted(path for path in folder.rglob("*.parquet") if path.is_file() and path.name[0] not in "._")
+    """The Parquet files in a folder and its subfolders, in the order of their names; not what is hidden or a marker.
+
+    A Delta table is refused, since files of earlier versions stay in its folder: rows would be read that it has no
+    more, or twice.
+    """
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        if DELTA_LOG in folders:
+            raise TableError(
+                f"{place} is a Delta table, whose folder also holds files of earlier versions; write the rows of its "
+                "present version to a folder of their own."
+            )
+        folders[:] = [name for name in folders if not _is_passed_over(name)]
+        names = [name for name in files if name.endswith(PARQUET) and not _is_passed_over(name)]
+        found += [path for path in (Path(place, name) for name in names) if path.is_file()]
+    return sorted(found)
+
+
+def check_not_read_again(out: Path, rows: str, named: str) -> None:
+    """Refuse a file, meant to be written as ``named``, that would be one of the rows when their folder is read again.
+
+    Examples
+    --------
+    >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
+    Traceback (most recent call last):
+    ValueError: rows/scored.parquet lies in rows, and would be read as rows the next time; write to another place.
+    >>> check_not_read_again(Path("rows/scored.csv"), "rows", "rows/scored.csv")
+    """
+    folder, place = (Path(os.path.realpath(path)) for path in (rows, out))
+    if folder not in place.parents or place.suffix != PARQUET:
+        return
+    if not any(map(_is_passed_over, place.relative_to(folder).parts)):
+        raise ValueError(f"{named} lies in {rows}, and would be read as rows the next time; write to another place.")
+
+
+def _is_passed_over(name: str) -> bool:
+    """Whether a file or folder is hidden or a marker; ``_site=1`` is neither, but the rows where _site is 1."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def compression_of(path: str | Path) -> str | None:

@@ -10,8 +10,8 @@ import errno
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,6 @@ from uulearn.tables.schema import Schema, typed
 from uulearn.tables.survey import Survey
 from uulearn.training import DenseRows
 from uulearn.training.holding import Positions, choose_held_out, digests_of
-from uulearn.training.workers import Workers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +95,7 @@ class Prepared:
     """Column to its share of missing values in each file."""
 
     def matrices(self, folder: Path) -> tuple[Matrix, Matrix]:
-        """The rows of both files as numbers; large ones lie in temporary files in ``folder``."""
+        """The rows of both files as numbers; large ones lie in nameless files in ``folder``, gone with the process."""
         first, second = (self._matrix(which, folder) for which in (0, 1))
         return first, second
 
@@ -176,30 +175,6 @@ def prepare_images(
     return Prepared(sources, schema, None, [], told, (sources[0].rows, sources[1].rows), {})
 
 
-def read_once(
-    read: Callable[[], tuple[Prepared, tuple[Matrix, Matrix]]], folder: Path, workers: Workers
-) -> tuple[Prepared, tuple[Matrix, Matrix]]:
-    """What ``read`` gives in the first worker, for all of them: the matrices as files in its folder, opened by each."""
-
-    def written() -> tuple[Prepared, list[Path]]:
-        prepared, matrices = read()
-        paths = [folder / f"{which}.npy" for which in (0, 1)]
-        for path, rows in zip(paths, matrices, strict=True):
-            np.save(path, rows)
-        # The files themselves are of no use to the others, who see what is known about them.
-        return replace(prepared, sources=(prepared.sources[0].closed(), prepared.sources[1].closed())), paths
-
-    prepared, paths = workers.by_first(written)
-    missing = next((path for path in paths if not path.exists()), None)
-    if missing is not None:
-        raise TableError(
-            f"{missing}, which the first worker has written, is not to be seen from here; name a folder in TMPDIR that "
-            "all workers share."
-        )
-    first, second = (np.load(path, mmap_mode="c") for path in paths)  # a change would be private
-    return prepared, (first, second)
-
-
 def as_numbers(frame: pd.DataFrame, schema: Schema | ImageSchema, pipeline: Any, folder: Path, name: str) -> Matrix:
     """The rows of a chunk as a classifier takes them."""
     if isinstance(schema, ImageSchema):
@@ -262,16 +237,21 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> Matrix
         return np.empty(shape, dtype)
     try:
         with tempfile.TemporaryFile(dir=folder) as file:  # gone when the last array that uses it is
-            _reserve(file.fileno(), size)
+            reserve(file.fileno(), size)
             return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
     except OSError as error:
-        raise TableError(
-            f"the rows as numbers take {size / 2**20:,.1f} MiB in {folder.parent} ({error.strerror or error}); free "
-            "space there, or name a roomier folder in TMPDIR."
-        ) from error
+        raise no_room(size, folder, error, "name a roomier folder in TMPDIR") from error
 
 
-def _reserve(file: int, size: int) -> None:
+def no_room(size: int, folder: Path, error: OSError, remedy: str) -> TableError:
+    """What to say where the system has no place for rows."""
+    return TableError(
+        f"the rows as numbers take {size / 2**20:,.1f} MiB in {folder} ({error.strerror or error}); free space there, "
+        f"or {remedy}."
+    )
+
+
+def reserve(file: int, size: int) -> None:
     """Take the space of a mapped file now; where a page has no place on the disk later, the system kills."""
     if hasattr(os, "posix_fallocate"):
         try:
