@@ -143,7 +143,8 @@ def measured(part: str, most_rows: int, quick: bool) -> list[dict[str, Any]]:
         found = []
         for _ in range(1 if quick else 3):  # side by side, since the machine may have other work
             for model in MODELS:
-                found += [apart("epoch", model, rows, 100, n > 1, workers=n) for n in (1, 2)]
+                for size in (3_000, 48_000):
+                    found += [apart("epoch", model, rows, 100, n > 1, size, workers=n) for n in (1, 2)]
         return found
     if part == "cores":
         found = []
