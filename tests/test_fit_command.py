@@ -293,6 +293,7 @@ def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
         (("a.csv",), "fit needs two files of rows"),
         (("a.csv", "b.csv"), "fit needs --set-priors"),
         (("a.csv", "nothing.csv", *PRIORS), "nothing.csv"),
+        (("a.csv", "nothing", *PRIORS), "nothing does not exist; check the path"),
         (("a.csv", "b.csv", "--set-priors", "0.5", "0.5"), "0.5"),
         (("a.csv", "b.csv", "--set-priors", "many"), "takes two shares such as 0.8 0.2, or auto, got 'many'"),
         (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
@@ -338,13 +339,22 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(files, uulearn, tmp_path, 
     assert code == 130
     assert "interrupted: nothing was written" in error
     assert not (tmp_path / "m").exists()
+    checkpoint = (tmp_path / ".m.unfinished" / "checkpoint.safetensors").read_bytes()
+    done[:] = range(14)
+    code, _, error = uulearn("fit", *options, "--out", tmp_path / "m")  # without --resume
+    assert code == 130
+    assert "an unfinished fit of" in error
+    assert "which --resume would have gone on with" in error
+    assert (tmp_path / ".m.unfinished.old" / "checkpoint.safetensors").read_bytes() == checkpoint
+    shutil.rmtree(tmp_path / ".m.unfinished", ignore_errors=True)
+    (tmp_path / ".m.unfinished.old").rename(tmp_path / ".m.unfinished")
     done.clear()
     monkeypatch.setattr(loop.Trainer, "_epoch", lambda self, number: done.append(number) or epoch(self, number))
     assert uulearn("fit", *options, "--out", tmp_path / "m", "--resume")[0] == 0
     assert done[0] == 11  # from the checkpoint of epoch 10
     weights = [next((tmp_path / name).glob("weights-*")).name for name in ("whole", "m")]
     assert weights[0] == weights[1]
-    assert not list(tmp_path.glob(".*unfinished"))
+    assert not list(tmp_path.glob(".*unfinished*"))
 
 
 def test_a_damaged_directory_is_refused(model, uulearn, files):

@@ -1,6 +1,7 @@
 """Sets that come in pieces: every row once an epoch, well mixed, over workers too, and trained on as from memory."""
 
 import itertools
+import linecache
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from plain import plain_classifier
 from uulearn import UUClassifier, streaming
-from uulearn.exceptions import CheckpointError, PoorMixingWarning
+from uulearn.exceptions import CheckpointError, IndistinguishableSetsWarning, PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
 from uulearn.training import BatchPlan, shuffling
 from uulearn.training.stream_holding import hold_out_streams
@@ -265,6 +266,21 @@ def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
         numbers(data.epoch(BatchPlan(data.sizes, 100), 0, 1, CPU))
 
 
+def test_columns_of_another_order_are_refused(sets, tmp_path):
+    first, second = (ParquetSet(write(tmp_path / str(i), X)) for i, X in enumerate(sets))
+    other = ParquetSet(second.path, second.columns[::-1])
+    with pytest.raises(ValueError, match=r"column 1 is '.*' in the first set and '.*' in the second; pass the same"):
+        UUClassifier((0.8, 0.2)).fit_sets(first, other)
+    with pytest.raises(ValueError, match="column 1 is"):
+        UUClassifier((0.8, 0.2)).fit_sets(first, shuffled(other, tmp_path / "shuffled"))
+
+
+def test_sets_that_are_the_same_are_warned_of(sets, tmp_path):
+    rows = ParquetSet(write(tmp_path / "a", sets[0]))
+    with pytest.warns(IndistinguishableSetsWarning):
+        UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(rows, rows)
+
+
 def test_footers_are_read_once_where_memory_allows(sets, tmp_path, monkeypatch):
     folder = write(tmp_path / "a", sets[0], files=2)
     original, read = pq.ParquetFile, []
@@ -311,7 +327,8 @@ def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
     ) as heard:
         fit_streamed(folders)
     assert len(heard) == 2
-    assert heard[0].filename == __file__
+    lines = [linecache.getline(one.filename, one.lineno) for one in heard if one.filename == __file__]
+    assert [".fit_sets(" in line for line in lines] == [True, True]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit_streamed([write(tmp_path / f"mixed{i}", X, files=1, group=100) for i, X in enumerate(sets)])
@@ -384,11 +401,17 @@ def test_what_is_in_the_folder_is_checked(tmp_path):
         shuffled(rows, tmp_path / "b", seed=-1)
     content = (tmp_path / "a" / "rows.bin").read_bytes()
     (tmp_path / "a" / "rows.bin").write_bytes(content[:-1])
-    with pytest.raises(ValueError, match="has 79 bytes and should have 80; delete its folder"):
+    with pytest.raises(ValueError, match="has 79 bytes and should have 80; delete index.json beside it"):
         shuffled(rows, tmp_path / "a")
     (tmp_path / "a" / "index.json").write_text("{}")
     with pytest.raises(ValueError, match="index.json is damaged or was not written by uulearn"):
         shuffled(rows, tmp_path / "a")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("")
+    with pytest.raises(ValueError, match="mine holds 'notes.txt', and rows are written to a folder of their own"):
+        shuffled(rows, tmp_path / "mine")
+    with pytest.raises(TypeError, match="stream must be a RowStream such as ParquetSet.path., got str"):
+        shuffled("rows", tmp_path / "b")
     with pytest.raises(ValueError, match="folder must be a folder, and .* is a file"):
         shuffled(rows, tmp_path / "a" / "rows.bin")
     with pytest.raises(ValueError, match="below cannot be written"):

@@ -72,7 +72,8 @@ def run_fit(
                     facts = _fit_on_ray(settings, command, out, place, unfinished, ray_workers, address)
                 else:
                     facts = _fit_and_save(settings, command, out, place, unfinished, progress, workers)
-            shutil.rmtree(unfinished, ignore_errors=True)
+            for folder in (unfinished, _aside(unfinished)):
+                shutil.rmtree(folder, ignore_errors=True)
     with explained(f"the model is in {out}, but standard output"):
         typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
 
@@ -83,7 +84,26 @@ def _make_ready(out: Path, place: Path, unfinished: Path, resume: bool) -> None:
     if resume and not unfinished.is_dir():
         raise ValueError(f"there is no unfinished fit of {out} to go on with; leave --resume out.")
     if not resume and unfinished.exists():
+        _set_aside(out, unfinished)
+
+
+def _set_aside(out: Path, unfinished: Path) -> None:
+    """A fit that was interrupted is begun anew; what it had trained stays until this one is done."""
+    aside = _aside(unfinished)
+    if any(unfinished.rglob("*.safetensors")):
+        shutil.rmtree(aside, ignore_errors=True)
+        unfinished.rename(aside)
+        typer.echo(
+            f"an unfinished fit of {out} is begun anew, which --resume would have gone on with; what it had trained is "
+            f"in {aside} until this one is done",
+            err=True,
+        )
+    else:
         shutil.rmtree(unfinished)
+
+
+def _aside(unfinished: Path) -> Path:
+    return unfinished.with_name(f"{unfinished.name}.old")
 
 
 def _fit_and_save(

@@ -52,7 +52,7 @@ def import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise ImportError("--engine ray needs Ray; install it with pip install 'uulearn[ray]'.") from error
+        raise ImportError("the engine ray needs Ray; install it with pip install 'uulearn[ray]'.") from error
 
 
 @contextlib.contextmanager
@@ -89,8 +89,9 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
             )
         except (ConnectionError, TimeoutError, socket.gaierror) as error:
             raise ValueError(
-                f"there is no Ray cluster at {address}, or this machine is no part of it; start one with ray start "
-                "--head, or leave --address out for this machine alone."
+                f"there is no Ray cluster at {address}, or it does not take this machine; start one with ray start "
+                "--head, set RAY_AUTH_MODE=token where it asks for a token, or leave the address out for this machine "
+                "alone."
             ) from error
         try:
             yield ray
@@ -107,7 +108,7 @@ def full_address(address: str) -> str:
     ('auto', '10.0.0.7:6379', 'head:6380')
     """
     if "://" in address:
-        raise ValueError(f"--address takes auto or HOST:PORT of the cluster's head, got {address!r}.")
+        raise ValueError(f"the address is auto or HOST:PORT of the cluster's head, got {address!r}.")
     return address if address == "auto" or ":" in address else f"{address}:{PORT}"
 
 
@@ -115,7 +116,7 @@ def _check_reachable(address: str) -> None:
     """Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
-        raise ValueError(f"--address takes auto or HOST:PORT of the cluster's head, got {address!r}.")
+        raise ValueError(f"the address is auto or HOST:PORT of the cluster's head, got {address!r}.")
     socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
 
 

@@ -117,7 +117,22 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
         raise ValueError(
             f"the sets have rows of shape {first.row_shape} and {second.row_shape}; give both the same columns."
         )
+    _check_same_columns(first, second)
     return first, second
+
+
+def _check_same_columns(first: RowStream, second: RowStream) -> None:
+    """Where columns have names, and are used as they are, both sets must have them in the same order."""
+    streams = first, second
+    if any(getattr(stream, "transform", None) is not None for stream in streams):
+        return
+    pairs = zip(*(getattr(stream, "columns", None) or () for stream in streams), strict=False)
+    for number, (ours, theirs) in enumerate(pairs, 1):
+        if ours != theirs:
+            raise ValueError(
+                f"column {number} is {ours!r} in the first set and {theirs!r} in the second; pass the same columns to "
+                "both, as in ParquetSet(path, columns=[…])."
+            )
 
 
 def check_set_sizes(sizes: tuple[int, int]) -> None:

@@ -132,6 +132,8 @@ def open_table(source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str 
         from uulearn.tables.reading_folder import open_folder
 
         return TableReader(str(source), open_folder(Path(source), int(chunk_rows)), ExitStack())
+    if format is None and str(source) != STANDARD and not Path(source).suffix and not Path(source).exists():
+        raise TableError(f"{source} does not exist; check the path.")
     kind, compression = settle_format(source, format)
     name = "standard input" if str(source) == STANDARD else str(source)
     with ExitStack() as stack:

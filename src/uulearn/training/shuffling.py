@@ -55,6 +55,8 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     ...     (mixed.n_rows, float((mixed.read(0) < 500).float().mean().round(decimals=1)))
     (1000, 0.5)
     """
+    if not isinstance(stream, RowStream):
+        raise TypeError(f"stream must be a RowStream such as ParquetSet(path), got {type(stream).__name__}.")
     place = Path(folder)
     if place.exists() and not place.is_dir():
         raise ValueError(f"folder must be a folder, and {place} is a file; pass another.")
@@ -85,12 +87,14 @@ class _Shuffled(RowStream):
     def __init__(self, source: RowStream, path: Path, sizes: Sequence[int], seed: int) -> None:
         self.row_shape, self.buffer_bytes = tuple(source.row_shape), source.buffer_bytes
         self.path, self.seed, self._sizes = path, seed, sizes
+        self.columns, self.transform = (getattr(source, name, None) for name in ("columns", "transform"))
         self._described = f"{source.describe()}; in the order of seed {seed}"
         self._starts = np.concatenate([[0], np.cumsum(sizes)]) * row_bytes(source)
-        if path.stat().st_size != self._starts[-1]:
+        size = path.stat().st_size if path.exists() else 0
+        if size != self._starts[-1]:
             raise ValueError(
-                f"{path} has {path.stat().st_size:,} bytes and should have {self._starts[-1]:,}; delete its folder to "
-                "write the rows again."
+                f"{path} has {size:,} bytes and should have {self._starts[-1]:,}; delete {INDEX} beside it to write "
+                "the rows again."
             )
 
     @property
@@ -115,6 +119,12 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     """What the folder holds, if that is what is wanted; None where it holds nothing."""
     path = place / INDEX
     if not path.exists():
+        ours = {ROWS, ".lock"}
+        strange = [one.name for one in place.glob("*") if one.name not in ours and not one.name.startswith(f".{ROWS}.")]
+        if strange:
+            raise ValueError(
+                f"{place} holds {min(strange)!r}, and rows are written to a folder of their own; pass another."
+            )
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -122,7 +132,7 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
         if not all(isinstance(size, int) and size > 0 for size in found["sizes"]):
             raise ValueError("its sizes are not numbers of rows")
     except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"{path} is damaged or was not written by uulearn ({error}); delete its folder.") from error
+        raise ValueError(f"{path} is damaged or was not written by uulearn ({error}); pass another folder.") from error
     if differing:
         raise ValueError(
             f"{place} holds the rows of another set (different: {', '.join(differing)}); pass another folder, or "

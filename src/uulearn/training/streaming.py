@@ -126,7 +126,7 @@ class StreamedSets:
                     "random order with uulearn.streaming.shuffled, make the pieces (row groups) smaller, or raise "
                     "buffer_bytes.",
                     PoorMixingWarning,
-                    stacklevel=5,
+                    stacklevel=4,
                 )
 
     def place(self, device: torch.device, placed: dict[int, Rows] | None = None) -> StreamedSets:
