@@ -437,7 +437,7 @@ def test_addresses_and_options(monkeypatch):
     assert check_engine("ray", "auto", 3)
     with pytest.raises(ValueError, match="--address auto is for --engine ray; add that, or leave --address out"):
         check_engine("local", "auto", None)
-    with pytest.raises(ValueError, match=r"takes auto or HOST:PORT of the cluster's head, got 'ray://head'"):
+    with pytest.raises(ValueError, match=r"the address is auto or HOST:PORT of the cluster's head, got 'ray://head'"):
         full_address("ray://head")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with socket.socket() as bound:  # and not listening
@@ -445,5 +445,5 @@ def test_addresses_and_options(monkeypatch):
         nobody = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"there is no Ray cluster at {nobody}, .* start one with ray start"):
             ray_cluster(nobody).__enter__()
-    with pytest.raises(ValueError, match="takes auto or HOST:PORT of the cluster's head, got 'head:port'"):
+    with pytest.raises(ValueError, match="the address is auto or HOST:PORT of the cluster's head, got 'head:port'"):
         ray_cluster("head:port").__enter__()
