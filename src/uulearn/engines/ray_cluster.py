@@ -160,7 +160,7 @@ def finished_tasks(
                 yield running.pop(done), result
     finally:
         for unfinished in running:
-            ray.cancel(unfinished, force=True)
+            ray.cancel(unfinished)  # not by force: Ray 2.60 may then try a task again that it has forgotten, and abort
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
