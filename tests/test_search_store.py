@@ -1,5 +1,6 @@
 """A search whose models are kept: it goes on where it was, and trains no model twice."""
 
+import os
 import signal
 
 import numpy as np
@@ -11,6 +12,7 @@ from processes import Program
 from uulearn import UUClassifier
 from uulearn.exceptions import CheckpointError, FailedSettingWarning
 from uulearn.selection import UUClassifierCV, trials
+from uulearn.selection.store import FoldStore
 
 GRID = {"slope": [0.0, -1.0], "lr": [1e-3, 0.02]}
 
@@ -159,6 +161,15 @@ def test_a_damaged_file_is_named(data, tmp_path):
             search.fit_sets(*data)
     damaged.unlink()
     assert search.fit_sets(*data).best_params_ == {"lr": 0.02}
+
+
+def test_searches_that_share_a_store_leave_each_others_files(tmp_path):
+    theirs, left = (tmp_path / f".{name}.safetensors.x.tmp" for name in ("theirs", "left"))
+    for path in (theirs, left):
+        path.write_bytes(b"")
+    os.utime(left, (0, 0))  # by a process that was killed long ago
+    FoldStore(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [theirs.name]
 
 
 def test_what_cannot_be_a_store(data, tmp_path):

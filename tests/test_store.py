@@ -14,6 +14,7 @@ import pytest
 
 from uulearn.paper import store as module
 from uulearn.paper.store import FORMAT, RunStore, key, normalised
+from uulearn.training import storage
 
 
 def configuration(seed=0, **changes):
@@ -227,10 +228,11 @@ def test_nothing_is_deleted_when_the_archive_cannot_be_written(store, monkeypatc
 @pytest.mark.parametrize("with_flock", [True, False])
 def test_one_process_packs_at_a_time(store, monkeypatch, with_flock):
     if not with_flock:
-        monkeypatch.setattr(module, "fcntl", None)
+        monkeypatch.setattr(storage, "fcntl", None)
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
     store.add(record())
-    with module._locked(store.folder), pytest.raises(TimeoutError, match="delete .*pack.lock"):
+    packing = storage.one_at_a_time(store.folder / ".pack.lock", "busy")
+    with packing, pytest.raises(TimeoutError, match="is being packed by another process; .* delete .*pack.lock"):
         store.pack()
     assert len(store.pack()) == 1
 

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plain import plain_classifier
+from processes import Program
 from uulearn import UUClassifier, streaming
 from uulearn.exceptions import CheckpointError, IndistinguishableSetsWarning, PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
@@ -418,11 +419,29 @@ def test_what_is_in_the_folder_is_checked(tmp_path):
         shuffled(rows, tmp_path / "a" / "rows.bin" / "below")
 
 
+AT_ONCE = """
+    import sys
+    import pyarrow.parquet
+    from uulearn.streaming import ParquetSet, shuffled
+
+    print(shuffled(ParquetSet(sys.argv[1]), sys.argv[2]).read(0).sum().item())
+"""
+
+
+def test_of_several_processes_one_writes_and_the_others_wait(sets, tmp_path):
+    rows = write(tmp_path / "rows", sets[0])
+    programs = [Program("-c", textwrap.dedent(AT_ONCE), rows, tmp_path / "shuffled") for _ in range(4)]
+    told = [program.read() for program in programs]
+    assert {code for code, _, _ in told} == {0}, told
+    assert len({out for _, out, _ in told}) == 1
+    assert sorted(path.name for path in (tmp_path / "shuffled").iterdir()) == ["index.json", "rows.bin"]
+
+
 def test_without_room_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
     with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):
         shuffled(Counted([10, 10]), tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
@@ -436,7 +455,7 @@ def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "read", stops)
     with pytest.raises(KeyboardInterrupt):
         shuffled(rows, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    assert not list(tmp_path.iterdir())
 
 
 BOUNDED = """

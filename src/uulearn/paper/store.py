@@ -21,18 +21,13 @@ import re
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from uulearn.training.storage import write_atomically
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from uulearn.training.storage import one_at_a_time, write_atomically
 
 Configuration = Mapping[str, Any]
 Record = dict[str, Any]
@@ -180,7 +175,8 @@ class RunStore:
         archive depend on its records alone, so that packing again changes nothing.
         """
         wanted = {name: normalised(value) for name, value in filters.items()}
-        with _locked(self.folder):
+        busy = f"{self.folder} is being packed by another process"
+        with one_at_a_time(self.folder / ".pack.lock", busy, seconds=LOCK_SECONDS):
             self._remove_leftovers()
             every = {path: self._read(path) for path in self._loose_files()}
             loose = {path: one for path, one in every.items() if all(_matches(r, wanted) for r in one.values())}
@@ -323,43 +319,3 @@ def _write_archive(path: Path, content: bytes) -> None:
     with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=buffer, mtime=0) as file:
         file.write(content)
     write_atomically(path, lambda temporary: temporary.write_bytes(buffer.getvalue()))
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time pack: by ``flock``, which ends with its process, or else by a file that must be new."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".pack.lock"
-    until = time.monotonic() + LOCK_SECONDS
-    while (handle := _try_lock(path)) is None:
-        if time.monotonic() > until:
-            raise TimeoutError(f"{folder} is being packed by another process; if there is none, delete {path}.")
-        time.sleep(0.02)
-    try:
-        yield
-    finally:
-        if fcntl is None:
-            os.close(handle)
-            path.unlink()
-        else:
-            path.unlink(missing_ok=True)  # while still locked: who waits for this file finds it gone, and tries again
-            os.close(handle)
-
-
-def _try_lock(path: Path) -> int | None:
-    """An open handle that holds the lock, or None while another process has it."""
-    flags = os.O_CREAT | os.O_RDWR | (os.O_EXCL if fcntl is None else 0)
-    try:
-        handle = os.open(path, flags, 0o666)
-    except FileExistsError:
-        return None
-    if fcntl is None:
-        return handle
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(handle).st_ino == path.stat().st_ino:
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(handle)
-    return None

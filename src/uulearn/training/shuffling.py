@@ -18,7 +18,7 @@ from uulearn.training.storage import one_at_a_time, remove_leftovers, write_atom
 from uulearn.training.streaming import Numbers, RowStream, row_bytes
 
 FORMAT = 1
-INDEX, ROWS = "index.json", "rows.bin"
+INDEX, ROWS, LOCK = "index.json", "rows.bin", ".lock"
 PIECES_A_WINDOW = 16
 MOST_PIECES = 4096
 WAITING_BYTES = 64 * 2**20
@@ -70,7 +70,7 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     }
     found = _read_index(place, wanted)
     if found is None:
-        with _writable(place, stream), one_at_a_time(place):
+        with _writable(place, stream), one_at_a_time(place / LOCK, f"{place} is being written by another process"):
             found = _read_index(place, wanted)  # another process may have been faster
             if found is None:
                 found = wanted | {"sizes": _write_rows(stream, place, seed)}
@@ -119,7 +119,7 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     """What the folder holds, if that is what is wanted; None where it holds nothing."""
     path = place / INDEX
     if not path.exists():
-        ours = {ROWS, ".lock"}
+        ours = {ROWS, LOCK}
         strange = [one.name for one in place.glob("*") if one.name not in ours and not one.name.startswith(f".{ROWS}.")]
         if strange:
             raise ValueError(
@@ -175,7 +175,6 @@ def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
 def _writable(place: Path, stream: RowStream) -> Iterator[None]:
     """A folder to write to; what the system refuses is said with the remedy."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         size = stream.n_rows * row_bytes(stream) / 1e9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import tempfile
@@ -62,18 +63,45 @@ def remove_leftovers(folder: Path, name: str, older_than: float = 0.0) -> None:
 
 
 @contextlib.contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Let one process at a time into a folder; the others wait. Where the system has no such locks, all go in."""
-    if fcntl is None:
-        yield
-        return
-    path = folder / ".lock"
-    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+def one_at_a_time(path: Path, busy: str, seconds: float = math.inf) -> Iterator[None]:
+    """Let one process at a time in: by ``flock``, which ends with its process, or else by a file that must be new.
+
+    The others wait, but not longer than so many seconds: then a TimeoutError says that it is ``busy``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + seconds
+    while (handle := _try_lock(path)) is None:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{busy}; if there is none, delete {path}.")
+        time.sleep(0.02)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        if fcntl is None:
+            os.close(handle)
+            path.unlink()
+        else:
+            path.unlink(missing_ok=True)  # while still locked: who waits for this file finds it gone, and tries again
+            os.close(handle)
+
+
+def _try_lock(path: Path) -> int | None:
+    """An open handle that holds the lock, or None while another process has it."""
+    flags = os.O_CREAT | os.O_RDWR | (os.O_EXCL if fcntl is None else 0)
+    try:
+        handle = os.open(path, flags, 0o666)
+    except FileExistsError:
+        return None
+    if fcntl is None:
+        return handle
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_ino == path.stat().st_ino:
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(handle)
+    return None
 
 
 def _sync_folder(folder: Path) -> None:
