@@ -25,7 +25,7 @@ demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure
 	$(BIN)/uulearn demo
 
 test: $(VENV)/.dev           ## every test, warnings as errors
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 check: $(VENV)/.dev          ## formatter, linter, types
 	$(BIN)/ruff format --check .

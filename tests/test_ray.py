@@ -19,9 +19,10 @@ from torch import nn
 from test_reproduce import curves, expect_small_files, pages_in, write_small_files
 from uulearn import UUClassifier
 from uulearn.cli import main
-from uulearn.engines import ray_training
+from uulearn.engines import ray_scoring, ray_training
 from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_address, import_ray, ray_cluster
 from uulearn.engines.ray_training import train_on_ray
+from uulearn.exceptions import TableError
 from uulearn.paper.experiments import TARGET_PRIORS
 from uulearn.selection import UUClassifierCV
 from uulearn.tables.model import TableModel
@@ -226,6 +227,21 @@ def test_what_cannot_be_scored(uulearn, tables, monkeypatch, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_files_after_a_mistake_are_left_alone(cluster, tmp_path):
+    calls = [{"rows": str(number), "out": str(tmp_path / str(number))} for number in range(60)]
+
+    def score(rows, out):
+        if rows == "0":
+            raise ValueError("an odd row")
+        Path(out).touch()
+        time.sleep(0.1)
+        return 1
+
+    with pytest.raises(TableError, match="^an odd row$"):
+        ray_scoring._score_all(cluster, score, calls, tmp_path / "given-up", None)
+    assert len(list(tmp_path.iterdir())) < 30
+
+
 # --- The paper's runs ------------------------------------------------------------------------------------------------
 
 ASKED = ("reproduce", "table2", "--quick", "--dataset", "mnist", "--epochs", 20)
@@ -425,6 +441,18 @@ def test_results_come_with_the_number_of_their_call(cluster):
     with pytest.raises(ZeroDivisionError, match="negative power") as raised:
         list(finished_tasks(cluster, pow, [(2, 2), (0, -1)]))
     assert type(raised.value) is ZeroDivisionError
+
+
+def test_after_a_mistake_few_calls_are_made_and_this_process_lives(cluster, tmp_path):
+    """Calls that end at the moment of the mistake must not be cancelled: Ray would abort the process."""
+    for _ in range(200):
+        with pytest.raises(ZeroDivisionError):
+            list(finished_tasks(cluster, pow, [(2, 2), (0, -1), (2, 3), (2, 4)]))
+    folders = [tmp_path, *(tmp_path / str(number) for number in range(100))]
+    with pytest.raises(FileExistsError):
+        list(finished_tasks(cluster, os.mkdir, [(str(folder),) for folder in folders]))
+    list(finished_tasks(cluster, pow, [(2, 2)] * 4))  # which wait for what was asked before
+    assert len(list(tmp_path.iterdir())) < 50
 
 
 def test_without_ray_the_remedy_is_said(monkeypatch):

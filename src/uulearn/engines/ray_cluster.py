@@ -19,8 +19,9 @@ PORT = 6379
 CONNECT_SECONDS = 10
 RETRIES = 3
 """So many times a task is done again, or a training goes on, after a process or machine was lost."""
-MOST_WAITING = 1_000
-"""Tasks that Ray knows of at once; asking it after more takes longer than the tasks."""
+TASKS_A_PROCESS = 2
+"""Tasks that Ray knows of at once, for each that the cluster can do: one to do, and one that waits for its turn. A
+cluster that grows with what waits grows by that too."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
@@ -143,24 +144,28 @@ def finished_tasks(
     """Call a function for each tuple of arguments on the cluster; yields (number of the call, result) as they finish.
 
     A call whose process or machine dies is made again, up to three times, so that it must not matter whether it is
-    made once or more. What a call raises is raised here, and the calls that are not finished are given up. ``what`` is
-    the name of the tasks where Ray lists them.
+    made once or more. What a call raises is raised here. Then the few calls that Ray knows of at that moment go on as
+    long as this process is connected, and nobody waits for them: ``ray.cancel`` is no remedy, since it aborts the whole
+    process where a call finishes just as it is cancelled (seen with Ray 2.60). ``what`` is the name of the tasks where
+    Ray lists them.
     """
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_call).options(name=what)
     waiting, running = deque(enumerate(calls)), dict[Any, int]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < (at_once or MOST_WAITING):
-                number, arguments = waiting.popleft()
-                running[task.remote(function, *arguments)] = number
-            ready, _ = ray.wait(list(running), num_returns=1)
-            for done in ready:
-                with plain_errors(ray):
-                    result = ray.get(done)
-                yield running.pop(done), result
-    finally:
-        for unfinished in running:
-            ray.cancel(unfinished)  # not by force: Ray 2.60 may then try a task again that it has forgotten, and abort
+    while waiting or running:
+        most = at_once or _most_at_once(ray, gpus)
+        while waiting and len(running) < most:
+            number, arguments = waiting.popleft()
+            running[task.remote(function, *arguments)] = number
+        ready, _ = ray.wait(list(running), num_returns=1)
+        for done in ready:
+            with plain_errors(ray):
+                result = ray.get(done)
+            yield running.pop(done), result
+
+
+def _most_at_once(ray: Any, gpus: int) -> int:
+    """Asked again and again, since clusters grow."""
+    return TASKS_A_PROCESS * max(1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0)))
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -27,6 +27,8 @@ from uulearn.tables.reading import is_table_folder
 
 ScoreFile = Callable[[str, str], int]
 """Scores the rows of one file into another, which appears when it is complete; returns their number."""
+GIVEN_UP = ".given-up"
+"""A file in the unfinished folder that says to the tasks that the rest need not be scored."""
 
 
 def score_folder(
@@ -61,7 +63,7 @@ def score_folder(
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
         with ray_cluster(address, workers) as ray:
             calls = [{"rows": str(path), "out": str(unfinished / name)} for name, path in filled.items()]
-            total = _score_all(ray, score, calls, workers)
+            total = _score_all(ray, score, calls, unfinished / GIVEN_UP, workers)
         _write_empty([unfinished / name for name in files if name not in filled], unfinished / next(iter(filled)))
         _keep_only(files, unfinished)
         unfinished.rename(place)
@@ -71,22 +73,32 @@ def score_folder(
     return total
 
 
-def _score_all(ray: Any, score: ScoreFile, calls: list[dict[str, str]], workers: int | None) -> int:
-    """Score the files of a dataset that has one row, in a block of its own, for each; returns the number of rows."""
+def _score_all(ray: Any, score: ScoreFile, calls: list[dict[str, str]], given_up: Path, workers: int | None) -> int:
+    """Score the files of a dataset that has one row, in a block of its own, for each; returns the number of rows.
+
+    Where one of them cannot be scored, ``given_up`` is made, which the tasks look for before they begin. To leave a
+    dataset before its end would cancel its tasks, which may abort the process; see `finished_tasks`.
+    """
     data = importlib.import_module("ray.data")
-    total = 0
+    total, mistake = 0, ""
     with _silent(data), plain_errors(ray):
         # Blocks of the files' own rows would give names and order to the output that depend on the cluster.
         files = data.from_items(calls, override_num_blocks=len(calls))
-        for done in files.map(functools.partial(_score_one, score), num_cpus=1, concurrency=workers).iter_rows():
-            if done["mistake"]:
-                raise TableError(done["mistake"])
+        task = functools.partial(_score_one, score, given_up)
+        for done in files.map(task, num_cpus=1, concurrency=workers).iter_rows():
             total += done["n_rows"]
+            if done["mistake"] and not mistake:
+                mistake = done["mistake"]
+                given_up.touch()
+    if mistake:
+        raise TableError(mistake)
     return total
 
 
-def _score_one(score: ScoreFile, file: dict[str, str]) -> dict[str, Any]:
+def _score_one(score: ScoreFile, given_up: Path, file: dict[str, str]) -> dict[str, Any]:
     """Score one file; what is wrong with it is told, since Ray Data hides what is raised."""
+    if given_up.exists():
+        return {"n_rows": 0, "mistake": ""}
     try:
         return {"n_rows": score(file["rows"], file["out"]), "mistake": ""}
     except (ValueError, OSError, ImportError) as error:
