@@ -437,6 +437,13 @@ def test_of_several_processes_one_writes_and_the_others_wait(sets, tmp_path):
     assert sorted(path.name for path in (tmp_path / "shuffled").iterdir()) == ["index.json", "rows.bin"]
 
 
+def test_what_killed_processes_left_is_removed(tmp_path):
+    for name in ("rows.bin", ".rows.bin.ab12.tmp", ".index.json.cd34.tmp"):
+        (tmp_path / name).write_text("half")
+    shuffled(Counted([10, 10]), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.json", "rows.bin"]
+
+
 def test_without_room_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
     with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):

@@ -73,6 +73,7 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
         with _writable(place, stream), one_at_a_time(place / LOCK, f"{place} is being written by another process"):
             found = _read_index(place, wanted)  # another process may have been faster
             if found is None:
+                _check_ours(place)
                 found = wanted | {"sizes": _write_rows(stream, place, seed)}
                 text = json.dumps(found)
                 write_atomically(place / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
@@ -116,22 +117,16 @@ class _Shuffled(RowStream):
 
 
 def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """What the folder holds, if that is what is wanted; None where it holds nothing."""
+    """What the folder holds, if that is what is wanted; None where it holds nothing that is complete."""
     path = place / INDEX
-    if not path.exists():
-        ours = {ROWS, LOCK}
-        strange = [one.name for one in place.glob("*") if one.name not in ours and not one.name.startswith(f".{ROWS}.")]
-        if strange:
-            raise ValueError(
-                f"{place} holds {min(strange)!r}, and rows are written to a folder of their own; pass another."
-            )
-        return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         differing = [name for name, value in wanted.items() if found[name] != value]
         if not all(isinstance(size, int) and size > 0 for size in found["sizes"]):
             raise ValueError("its sizes are not numbers of rows")
-    except (ValueError, LookupError, TypeError) as error:
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} is damaged or was not written by uulearn ({error}); pass another folder.") from error
     if differing:
         raise ValueError(
@@ -139,6 +134,18 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
             "delete this one."
         )
     return dict(found)
+
+
+def _check_ours(place: Path) -> None:
+    """Nothing may be in the folder but what was left behind there by processes that were killed."""
+    left = tuple(f".{name}." for name in (INDEX, ROWS))
+    strange = [one.name for one in place.iterdir() if one.name not in (ROWS, LOCK) and not one.name.startswith(left)]
+    if strange:
+        raise ValueError(
+            f"{place} holds {min(strange)!r}, and rows are written to a folder of their own; pass another."
+        )
+    for name in (INDEX, ROWS):
+        remove_leftovers(place, name)
 
 
 def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
@@ -149,7 +156,6 @@ def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
     for drawn in _draws(stream, n_pieces, seed):
         sizes += np.bincount(drawn, minlength=n_pieces)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) * row_bytes(stream)
-    remove_leftovers(place, ROWS)
     free = shutil.disk_usage(place).free
     if free < total:
         raise ValueError(
