@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +18,12 @@ settings.register_profile("deterministic", derandomize=True, deadline=None, max_
 settings.load_profile("deterministic")
 
 torch.set_num_threads(1)  # pytest-xdist runs two workers on two cores
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays; looking through it for garbage again and again takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

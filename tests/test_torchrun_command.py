@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import socket
-import subprocess
 import sys
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 import torch.distributed as dist
 
-from processes import Program, several
+from processes import Program, python, several
 from uulearn.cli import fit, main
 from uulearn.cli import several as talking
 from uulearn.exceptions import TableError
@@ -98,13 +97,10 @@ def test_ray_is_refused_under_torchrun(command, files, monkeypatch, capsys):
 
 
 def test_torchrun_ends_all_when_the_first_has_said_what_is_wrong(files):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "uulearn"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*launcher, *BY_RAY["fit"]], cwd=files, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("starts its own processes") == done.stderr.count(f"error: {RAY}\n") == 1
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "uulearn")
+    code, _, err = python(*launcher, *BY_RAY["fit"], cwd=files, env={"OMP_NUM_THREADS": "1"})
+    assert code == 1
+    assert err.count("starts its own processes") == err.count(f"error: {RAY}\n") == 1
     assert not list(files.glob(".*"))
 
 

@@ -1,10 +1,7 @@
 """Several processes that train together end where one alone ends, by any road: members, refinement, checkpoints."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -24,12 +21,9 @@ WORKER = Path(__file__).with_name("training_worker.py")
 
 
 def torchrun(n, *command, **options):
-    """The processes, on a free port of their own."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*launcher, *map(str, command)], env=environment, capture_output=True, text=True, timeout=240, **options
-    )
+    """Exit code, output and messages of all processes, on a free port of their own."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}")
+    return python(*launcher, *command, env={"OMP_NUM_THREADS": "1"}, **options)
 
 
 def found_by(n, folder, *names):
@@ -230,9 +224,9 @@ FIT = ["-m", "uulearn", "fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--m
 
 
 def test_fit_under_torchrun_writes_one_model_like_that_of_one_process(files):
-    done = torchrun(2, *FIT, "--no-sensitivity", "--out", "several", cwd=files)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("accuracy") == 1
+    code, out, err = torchrun(2, *FIT, "--no-sensitivity", "--out", "several", cwd=files)
+    assert code == 0, err[-2000:]
+    assert out.count("accuracy") == 1
     assert python(*FIT, "--no-sensitivity", "--out", "one", cwd=files)[0] == 0
     assert (files / "several/config.toml").read_text() == (files / "one/config.toml").read_text()
     for model in ("several", "one"):
@@ -274,7 +268,7 @@ DIES = """
 def test_when_one_worker_dies_all_end_and_nothing_is_written(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text(textwrap.dedent(DIES))
-    done = torchrun(2, script, tmp_path / "model")
-    assert done.returncode != 0
-    assert "exitcode  : 7" in done.stderr
+    code, _, err = torchrun(2, script, tmp_path / "model")
+    assert code != 0
+    assert "exitcode  : 7" in err
     assert not (tmp_path / "model").exists()

@@ -48,7 +48,9 @@ def train_on_ray(
     try:
         with ray_cluster(address, workers) as ray:
             use_gpu = _check_room(ray.cluster_resources(), workers, device)
-            settings = {"work": work, "folder": os.getcwd(), "scratch": str(scratch)}
+            # As bytes, since Ray Train hands it on by a process that would import all that the work needs.
+            packed = importlib.import_module("ray.cloudpickle").dumps(work)
+            settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):
                 error = _train_once(settings, workers, use_gpu)
                 if (scratch / MISTAKE).exists():
@@ -106,7 +108,7 @@ def _work_in_group(settings: dict[str, Any]) -> None:
     """What each process does; a mistake is written down before it ends all of them."""
     try:
         os.chdir(settings["folder"])
-        settings["work"]()
+        importlib.import_module("ray.cloudpickle").loads(settings["work"])()
     except FINAL as error:
         text = str(error) or type(error).__name__
         place = Path(settings["scratch"]) / MISTAKE
