@@ -20,6 +20,9 @@ LOADED = [
     "torch._dynamo",  # which the first optimizer imports
     "pandas",
     "pyarrow.parquet",
+    "skops.io",  # which looks through all modules for every type that it knows
+    "torch.distributed.run",
+    "typer._adapters",
     "uulearn.cli.fit",
     "uulearn.cli.predict",
     "uulearn.cli.reproduce",
