@@ -11,8 +11,9 @@ from plain import plain_classifier
 from processes import Program
 from uulearn import UUClassifier
 from uulearn.exceptions import CheckpointError, FailedSettingWarning
-from uulearn.selection import UUClassifierCV, trials
+from uulearn.selection import UUClassifierCV, search, trials
 from uulearn.selection.store import FoldStore
+from uulearn.training.folds import assign_folds
 
 GRID = {"slope": [0.0, -1.0], "lr": [1e-3, 0.02]}
 
@@ -132,6 +133,32 @@ def test_a_model_is_another_where_anything_differs(data, tmp_path, trained):
     assert jobs(own, first, second) == 0
     assert jobs(base(model=lambda n_features: Own(n_features), model_params=None), first, second) == 3
     assert jobs(base(model=nn.Linear(4, 1), model_params=None), first, second) == 3
+
+
+def test_a_model_is_another_where_it_begins_or_is_divided_otherwise(data, tmp_path, trained, monkeypatch):
+    def jobs(estimator):
+        trained.clear()
+        UUClassifierCV(estimator, {"lr": [0.02]}, store=tmp_path).fit_sets(*data)
+        return len(trained)
+
+    assert jobs(base()) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "assign_folds", lambda rows, n, seed: assign_folds(rows, n, seed + 1))
+        assert jobs(base()) == 3
+    begins = base(model=Begins, model_params=None)
+    monkeypatch.setenv("BEGINS", "0.1")
+    assert jobs(begins) == 3
+    assert jobs(begins) == 0
+    monkeypatch.setenv("BEGINS", "0.2")
+    assert jobs(begins) == 3
+
+
+class Begins(nn.Linear):
+    """Of weights that no setting tells of."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features, 1)
+        nn.init.constant_(self.weight, float(os.environ["BEGINS"]))
 
 
 def test_a_setting_that_failed_is_not_tried_again(data, tmp_path, trained):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from uulearn import UUClassifier
 from uulearn.streaming import RowStream
 from uulearn.training import stream_holding
+from uulearn.training.rows import DenseRows
 from uulearn.training.stream_holding import hold_out_streams
 from uulearn.training.streaming import StreamedSets
 
@@ -105,6 +106,53 @@ def test_no_copy_of_a_held_out_row_is_trained_on(lengths, kinds, fraction, seed,
     for other in others:
         assert all(np.array_equal(*pair) for pair in zip(held_out.left_out, other.left_out, strict=True))
         assert all(torch.equal(*pair) for pair in zip(held_out.rows, other.rows, strict=True))
+
+
+def trained_on(streams, held_out):
+    """The values of each set that are left to train on."""
+    return [
+        np.delete(stream.rows[:, 0].numpy(), left_out)
+        for stream, left_out in zip(streams, held_out.left_out, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("often_in", [0, 1])
+def test_a_row_that_is_rare_in_one_set_and_frequent_in_the_other_is_trained_on_in_both(often_in):
+    """Held out of the one, it would be missing from the other, or be trained on there all the same."""
+    rare, frequent = np.arange(100), np.concatenate([np.arange(1000, 1060), np.full(60, 7)])
+    sets = (frequent, rare) if often_in == 0 else (rare, frequent)
+    for seed in range(10):
+        streams = tuple(map(Listed, sets))
+        held_out = hold_out_streams(streams, 0.4, seed)
+        assert [int((kept == 7).sum()) for kept in trained_on(streams, held_out)] == [int((s == 7).sum()) for s in sets]
+
+
+def by_key(seed, n):
+    """n values, those first that are held out before others."""
+    candidates = torch.arange(n, dtype=torch.float32)[:, None]
+    keys = stream_holding._keys(stream_holding.digests_of(DenseRows(candidates)), seed)
+    return np.argsort(keys)
+
+
+def test_where_copies_fill_the_room_no_copy_of_a_held_out_row_is_trained_on():
+    """Four rows with many copies fill most of the room, so that fewer others of that set are known."""
+    order = by_key(3, 10_000)
+    streams = Listed(np.concatenate([np.repeat(order[:4], 240), order[4:9044]]), 500), Listed(order, 500)
+    held_out = hold_out_streams(streams, 0.1, 3)
+    judged = set(torch.cat(held_out.rows)[:, 0].tolist())
+    assert len(judged) > 300
+    for kept in trained_on(streams, held_out):
+        assert not judged & set(kept.tolist())
+
+
+def test_pools_of_parts_joined_are_the_pool_of_the_whole():
+    order = by_key(3, 10_000)
+    values = Listed(np.concatenate([np.repeat(order[:6], 240), order]), 572)  # most copies are in three pieces
+    for count in (2, 3):
+        for found in Together(count).run(lambda own: stream_holding._collect(values, 1000, 3, own, None)[0]):
+            whole, _ = stream_holding._collect(values, 1000, 3, None, None)
+            assert found.cut == whole.cut
+            assert set(found.numbers) == set(whole.numbers)
 
 
 def test_the_number_of_workers_changes_nothing():

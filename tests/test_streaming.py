@@ -360,6 +360,13 @@ def test_likeness_is_the_share_of_variance_between_pieces(n_pieces, size, spread
     assert likeness(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
 
 
+def test_of_many_columns_some_differ_between_pieces_by_chance(monkeypatch):
+    monkeypatch.setattr("uulearn.training.streaming.CHANCE", 0.01)
+    pieces, rng = np.repeat(np.arange(20), 50), np.random.default_rng(0)
+    found = [likeness(pieces, 20, torch.from_numpy(rng.normal(size=(1000, 200)))) for _ in range(20)]
+    assert found.count(0) >= 18  # one in a hundred is expected
+
+
 # ---------------------------------------------------------------------------------------------------- written at random
 
 
@@ -387,6 +394,8 @@ def test_every_piece_of_a_shuffled_set_is_a_random_draw(tmp_path, monkeypatch):
     deviations = (means - 4999.5) / (10_000 / np.sqrt(12 * sizes))
     assert np.abs(deviations).max() < 4
     assert deviations.std() > 0.3
+    steps = np.diff(mixed.read(0)[:, 0].numpy())
+    assert 0.4 < (steps > 0).mean() < 0.6  # nor is there an order within a piece
     other = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path / "other", seed=1)
     assert not torch.equal(other.read(0)[:50], mixed.read(0)[:50])
 

@@ -4,6 +4,7 @@ import copy
 import pickle
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from torch import nn
 
 from processes import python, several
 from training_worker import FITS, described, fitted, normalised, rows
+from uulearn.models import normalisation
 from uulearn.models.normalisation import synchronised
 from uulearn.training import BatchPlan
 from uulearn.training.workers import join_workers, own_device, started_by_torchrun
@@ -272,3 +274,24 @@ def test_when_one_worker_dies_all_end_and_nothing_is_written(tmp_path):
     assert code != 0
     assert "exitcode  : 7" in err
     assert not (tmp_path / "model").exists()
+
+
+# ----------------------------------------------------------------------------------------------- batch normalisation
+
+
+@pytest.mark.parametrize("shape", [(50, 4), (6, 4, 5, 5)])
+def test_what_gpus_do_is_what_the_kernels_of_a_cpu_do(shape):
+    """Both roads of the normalisation over workers, on a CPU."""
+    torch.manual_seed(0)
+    x, gradient = 3 + 2 * torch.randn(shape), torch.randn(shape)
+    inner = [place for place in range(len(shape)) if place != 1]
+    plainly = normalisation._mean_and_variance_plainly(x, torch.float32, inner)
+    for found, expected in zip(normalisation._mean_and_variance(x, torch.float32, inner), plainly, strict=True):
+        torch.testing.assert_close(found.float(), expected)
+    mean, variance = plainly
+    about = SimpleNamespace(inner=inner, shape=[1, -1, *[1] * len(shape[2:])], eps=1e-3)
+    scale = torch.rsqrt(variance + about.eps)
+    bias, slope = normalisation._summed(gradient, x, mean, variance, scale, about)
+    bias_plainly, slope_plainly = normalisation._summed_plainly(gradient, x, mean, scale, about)
+    torch.testing.assert_close(bias, bias_plainly)
+    torch.testing.assert_close(slope, slope_plainly)

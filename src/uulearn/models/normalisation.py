@@ -75,11 +75,15 @@ class _Normalise(torch.autograd.Function):
 def _mean_and_variance(x: Tensor, wide: torch.dtype, inner: list[int]) -> tuple[Tensor, Tensor]:
     """Of every channel; on a CPU the kernel of batch normalisation is ten times as fast as that of the variance."""
     if x.device.type != "cpu":
-        variance, mean = torch.var_mean(x.to(wide), inner, correction=0)
-        return mean, variance
+        return _mean_and_variance_plainly(x, wide, inner)
     weight, bias = x.new_ones(x.shape[1], dtype=wide), x.new_zeros(x.shape[1], dtype=wide)
     _, mean, inverse = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, SMALL)
     return mean, (inverse.double().pow(-2) - SMALL).clamp_min(0)
+
+
+def _mean_and_variance_plainly(x: Tensor, wide: torch.dtype, inner: list[int]) -> tuple[Tensor, Tensor]:
+    variance, mean = torch.var_mean(x.to(wide), inner, correction=0)
+    return mean, variance
 
 
 def _summed(
@@ -87,14 +91,18 @@ def _summed(
 ) -> tuple[Tensor, Tensor]:
     """Sums of the gradient, and of the gradient times the normalised values, of every channel; again by the kernel."""
     if x.device.type != "cpu" or not len(x):
-        normal = (x.to(mean.dtype) - mean.view(ctx.shape)).mul_(scale.view(ctx.shape))
-        wide = gradient.to(mean.dtype)
-        return wide.sum(ctx.inner), (wide * normal).sum(ctx.inner)
+        return _summed_plainly(gradient, x, mean, scale, ctx)
     known = torch.ones_like(mean), mean, variance, None, None
     _, slope, bias = torch.ops.aten.native_batch_norm_backward(
         gradient.to(x.dtype), x, *known, False, ctx.eps, [False, True, True]
     )
     return bias, slope
+
+
+def _summed_plainly(gradient: Tensor, x: Tensor, mean: Tensor, scale: Tensor, ctx: Any) -> tuple[Tensor, Tensor]:
+    normal = (x.to(mean.dtype) - mean.view(ctx.shape)).mul_(scale.view(ctx.shape))
+    wide = gradient.to(mean.dtype)
+    return wide.sum(ctx.inner), (wide * normal).sum(ctx.inner)
 
 
 class _Synchronised(_BatchNorm):
