@@ -147,10 +147,12 @@ def test_where_copies_fill_the_room_no_copy_of_a_held_out_row_is_trained_on():
 
 def test_pools_of_parts_joined_are_the_pool_of_the_whole():
     order = by_key(3, 10_000)
-    values = Listed(np.concatenate([np.repeat(order[:6], 240), order]), 572)  # most copies are in three pieces
-    for count in (2, 3):
-        for found in Together(count).run(lambda own: stream_holding._collect(values, 1000, 3, own, None)[0]):
-            whole, _ = stream_holding._collect(values, 1000, 3, None, None)
+    several = Listed(np.concatenate([np.repeat(order[:6], 240), order]), 572)  # most copies are in three pieces
+    # The first worker has no room for the seventh value, of which the second sees one copy.
+    seventh = Listed(np.concatenate([np.repeat(order[:7], 240), order[6:10]]), 7 * 240)
+    for values, count in ((several, 2), (several, 3), (seventh, 2)):
+        whole, _ = stream_holding._collect(values, 1000, 3, None, None)
+        for found in Together(count).run(lambda own, of=values: stream_holding._collect(of, 1000, 3, own, None)[0]):
             assert found.cut == whole.cut
             assert set(found.numbers) == set(whole.numbers)
 
