@@ -24,6 +24,7 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure, a saved model
 	$(BIN)/uulearn demo
 
+# A worker that crashes ends the run: pytest-xdist may wait for ever after it has replaced one.
 test: $(VENV)/.dev           ## every test, warnings as errors
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 

@@ -7,13 +7,10 @@ import importlib.util
 import re
 import shlex
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -33,47 +30,9 @@ def run_python(page):
 # ----------------------------------------------------------------------------------------------------------- Lightning
 
 
-class StandInModule(nn.Module):
-    """What the page uses of ``lightning.LightningModule``."""
-
-    def log(self, name, value, batch_size=None):
-        self.logged = getattr(self, "logged", {}) | {name: float(value.detach())}
-
-
-class StandInTrainer:
-    """What Lightning's trainer does with a module, in its order."""
-
-    def __init__(self, max_epochs, **_):
-        self.max_epochs = max_epochs
-
-    def fit(self, module, train, validate):
-        optimizer = module.configure_optimizers()
-        for _ in range(self.max_epochs):
-            for index, batch in enumerate(train):
-                optimizer.zero_grad()
-                module.training_step(batch, index).backward()
-                optimizer.step()
-            with torch.no_grad():
-                for index, batch in enumerate(validate):
-                    module.validation_step(batch, index)
-        self.callback_metrics = module.logged
-
-
-@pytest.fixture
-def lightning(monkeypatch):
-    """Lightning itself where it is installed, else a stand-in for it."""
-    try:
-        import lightning
-    except ImportError:
-        lightning = types.ModuleType("lightning")
-        lightning.LightningModule, lightning.Trainer = StandInModule, StandInTrainer
-        lightning.seed_everything = lambda seed, verbose: torch.manual_seed(seed)
-        monkeypatch.setitem(sys.modules, "lightning", lightning)
-    return lightning
-
-
 @pytest.mark.filterwarnings("ignore:.*num_workers", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_lightning(lightning, capsys):
+def test_lightning(capsys):
+    pytest.importorskip("lightning")
     page = run_python("tutorials/lightning.md")
     assert page["accuracy"] > 0.85
     assert "no label was used: estimated from" in capsys.readouterr().out

@@ -74,6 +74,8 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
             found = _read_index(place, wanted)  # another process may have been faster
             if found is None:
                 _check_ours(place)
+                for name in (INDEX, ROWS):
+                    remove_leftovers(place, name)
                 found = wanted | {"sizes": _write_rows(stream, place, seed)}
                 text = json.dumps(found)
                 write_atomically(place / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
@@ -137,15 +139,13 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _check_ours(place: Path) -> None:
-    """Nothing may be in the folder but what was left behind there by processes that were killed."""
+    """Refuse a folder with anything but what killed processes left behind in it."""
     left = tuple(f".{name}." for name in (INDEX, ROWS))
     strange = [one.name for one in place.iterdir() if one.name not in (ROWS, LOCK) and not one.name.startswith(left)]
     if strange:
         raise ValueError(
             f"{place} holds {min(strange)!r}, and rows are written to a folder of their own; pass another."
         )
-    for name in (INDEX, ROWS):
-        remove_leftovers(place, name)
 
 
 def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
