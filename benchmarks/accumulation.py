@@ -122,7 +122,7 @@ CONTENDERS: dict[str, Callable[[Workload, UURisk], None]] = {
 
 
 def step(name: str, work: Workload, criterion: UURisk) -> None:
-    """Gradients anew."""
+    """Gradients again."""
     work.model.zero_grad(set_to_none=True)
     CONTENDERS[name](work, criterion)
 

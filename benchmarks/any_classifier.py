@@ -157,8 +157,8 @@ class Shared:
         sizes = [len(table) for table in self.tables]
         return np.concatenate(self.tables), np.repeat(np.arange(len(sizes)), sizes)
 
-    def judge(self, fit: Callable[[], Any]) -> dict[str, float]:
-        """Fit and judge a contender on the test part."""
+    def evaluate(self, fit: Callable[[], Any]) -> dict[str, float]:
+        """Fit and evaluate a contender on the test part."""
         started = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UUWarning)
@@ -199,26 +199,26 @@ class Shared:
 
 
 def contenders(settings: dict[str, Any]) -> dict[str, Callable[[], dict[str, float]]]:
-    """What is compared on one draw: by name, a function that fits and judges."""
+    """What is compared on one draw: by name, a function that fits and evaluates."""
     shared = Shared(settings["dataset"], settings["set_priors"], settings["rows_a_set"], settings["seed"])
     choices = bases(settings["seed"])
-    found: dict[str, Callable[[], dict[str, float]]] = {"labels": functools.partial(shared.judge, shared.supervised)}
+    found: dict[str, Callable[[], dict[str, float]]] = {"labels": functools.partial(shared.evaluate, shared.supervised)}
     if len(settings["set_priors"]) == 2:
-        found["UUClassifier"] = functools.partial(shared.judge, shared.uu)
-        found["sets for classes"] = functools.partial(shared.judge, shared.sets_for_classes)
+        found["UUClassifier"] = functools.partial(shared.evaluate, shared.uu)
+        found["sets for classes"] = functools.partial(shared.evaluate, shared.sets_for_classes)
         return found | {
             f"{name}, {calibration}": functools.partial(
-                shared.judge, functools.partial(shared.surrogate, base, calibration)
+                shared.evaluate, functools.partial(shared.surrogate, base, calibration)
             )
             for name, base in choices.items()
             for calibration in CALIBRATIONS
         }
     two = shared.pooled((0, 1), (3, 4))
-    found["pooled, UUClassifier"] = functools.partial(two.judge, two.uu)
+    found["pooled, UUClassifier"] = functools.partial(two.evaluate, two.uu)
     for calibration in CALIBRATIONS:
         for name, own in (("five", shared), ("pooled", two)):
             fit = functools.partial(own.surrogate, choices["default"], calibration)
-            found[f"{name}, {calibration}"] = functools.partial(own.judge, fit)
+            found[f"{name}, {calibration}"] = functools.partial(own.evaluate, fit)
     return found
 
 
@@ -250,14 +250,14 @@ def study(seeds: int, minutes: float, path: Path) -> None:
         if run is None:
             run = {"settings": settings, "contenders": {}}
             runs.append(run)
-        for name, judge in contenders(settings).items():
+        for name, evaluate in contenders(settings).items():
             if name in run["contenders"]:
                 continue
             if time.monotonic() > end:
                 print("the time is up; run again to go on")
                 return
             with threadpool_limits(1):
-                run["contenders"][name] = {key: round(value, 4) for key, value in judge().items()}
+                run["contenders"][name] = {key: round(value, 4) for key, value in evaluate().items()}
             write_json(path, {"format": FORMAT, "versions": versions(), "machine": machine(), "runs": runs})
         print(*settings.values(), flush=True)
 

@@ -19,7 +19,7 @@ SLOPE = -0.1
 
 
 def mlp(n_features: int = N_FEATURES, width: int = 300, depth: int = 4) -> nn.Sequential:
-    """The paper's multi-layer perceptron, with one score a row of shape (n,)."""
+    """The paper's multi-layer MLP, with one score a row of shape (n,)."""
     layers: list[nn.Module] = []
     for size in [n_features] + [width] * (depth - 1):
         layers += [nn.Linear(size, width, bias=False), nn.BatchNorm1d(width, eps=1e-3), nn.ReLU()]

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 import uulearn
-from uulearn.estimator.settling import PLAIN
+from uulearn.estimator.resolving import PLAIN
+from uulearn.storage import write_atomically
 from uulearn.training.precision import cpu_multiplies_bfloat16
-from uulearn.training.storage import write_atomically
 
 RESULTS = Path(__file__).resolve().parent / "results"
 FORMAT = 1
@@ -50,20 +50,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure that must reach, or must not pass, a limit; not ``judged`` where that does not apply."""
+    """A figure that must reach, or must not pass, a limit; not ``evaluated`` where that does not apply."""
 
     name: str
     value: float
     limit: float
     at_least: bool
-    judged: bool = True
+    evaluated: bool = True
     note: str = ""
 
     @property
     def verdict(self) -> str:
         """In one word."""
-        if not self.judged:
-            return "not judged"
+        if not self.evaluated:
+            return "not evaluated"
         return "pass" if (self.value >= self.limit) == self.at_least or self.value == self.limit else "FAIL"
 
     def __str__(self) -> str:

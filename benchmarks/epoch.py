@@ -37,9 +37,10 @@ from common import (
 )
 from pixels import TwoSetsOfPixels, two_sets
 from uulearn import UUClassifier, UURisk
+from uulearn.data import DenseRows, TwoSets
 from uulearn.exceptions import UUWarning
 from uulearn.models import build_model
-from uulearn.training import DenseRows, Trainer, TrainingOptions, TwoSets
+from uulearn.training import Trainer, TrainingOptions
 from uulearn.training.precision import cpu_multiplies_bfloat16
 
 PRECISIONS = {"uulearn": "auto", "uulearn float32": "float32"}

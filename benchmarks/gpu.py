@@ -28,11 +28,12 @@ from torch import nn
 
 from common import FORMAT, RESULTS, Bar, Section, read_json, write_json
 from uulearn import UURisk
+from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import load_task, make_sets
 from uulearn.models import ResNet32
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.training import DenseRows, Trainer, TrainingOptions, TwoSets
-from uulearn.training.stack import Run, StackTrainer
+from uulearn.training import Trainer, TrainingOptions
+from uulearn.training.batched import BatchedTrainer, Run
 
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 METHODS = (
@@ -125,7 +126,7 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
     stamps: list[float] = []
     torch.cuda.synchronize()
     started = time.perf_counter()
-    stack = StackTrainer(
+    stack = BatchedTrainer(
         torch.from_numpy(X), runs, model=model, model_params=settings["params"], options=options,
         test=(torch.from_numpy(X_test), torch.from_numpy(y_test)),
         callback=lambda *_: stamps.append(time.perf_counter()),
@@ -149,8 +150,10 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
         "accuracy_last_epoch": statistics.mean(history.column("test_accuracy")[-1] for history in histories),
     }
     configuration = {"runs": len(runs), "epochs": epochs, "sizes": SIZES, "batch_size": BATCH, "test_rows": len(y_test)}
-    judged = epochs == 200
-    bar = Bar(f"seconds for {len(runs)} {model} runs", total, float(settings["bar"]), at_least=False, judged=judged)
+    evaluated = epochs == 200
+    bar = Bar(
+        f"seconds for {len(runs)} {model} runs", total, float(settings["bar"]), at_least=False, evaluated=evaluated
+    )
     return Section(configuration | {"model": model, "columns": X.shape[1]}, results, [bar])
 
 

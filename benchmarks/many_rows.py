@@ -2,7 +2,7 @@
 
     python benchmarks/many_rows.py [--rows 10000000] [--folder DIR]
 
-Writes two small files and a large one, fits a small perceptron, scores the large one as a user would, and stores
+Writes two small files and a large one, fits a small MLP, scores the large one as a user would, and stores
 seconds and the most memory that the command held in ``benchmarks/results/many_rows.json``.
 """
 

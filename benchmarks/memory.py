@@ -40,7 +40,7 @@ def resident_bytes() -> tuple[int, int]:
     """Resident size now and at its peak.
 
     The peak of ``getrusage`` survives exec, so that a child starts with that of its parent; Linux's VmHWM
-    starts anew. Elsewhere the peak has to stand for both.
+    starts again. Elsewhere the peak has to stand for both.
     """
     try:
         lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Tell all stories anew and bring the pages that speak of them up to date: ``make examples``.
+"""Tell all stories again and bring the pages that speak of them up to date: ``make examples``.
 
 Fashion-MNIST is looked for in the folder that UULEARN_DATA names; the survey of the third story is downloaded by pip.
 A story whose data is not there keeps the figures that it has.
@@ -49,7 +49,7 @@ def main() -> None:
     if page.exists():
         fill_in(page, {"summary": summary(found, "../examples/")})
     if failed:
-        raise SystemExit(f"not told anew: {', '.join(failed)}")
+        raise SystemExit(f"not told again: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

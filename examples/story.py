@@ -36,7 +36,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=description)
     options.add_argument("--epochs", type=int, help="fewer epochs than the story has, for a quick look")
     options.add_argument("--work", type=Path, help="folder for all files (default: work, beside the script)")
-    options.add_argument("--write", action="store_true", help="write the story's page and figures anew")
+    options.add_argument("--write", action="store_true", help="write the story's page and figures again")
     return options
 
 
@@ -85,16 +85,16 @@ class Story:
         self.said[name] = text
 
     def finish(self, truth: Mapping[str, Any], title: str, write: bool) -> None:
-        """Compare what was estimated with the truth, and write the page anew if that was asked for."""
+        """Compare what was estimated with the truth, and write the page again if that was asked for."""
         facts = json.loads(next((self.work / "model").glob("facts-*.json")).read_text(encoding="utf-8"))
         figures = {
             "title": title,
-            "rows": facts["split"]["judge"],
+            "rows": facts["split"]["evaluate"],
             "set_priors": facts["set_priors"],
             "target_prior": facts["target_prior"],
             "labelled": sum(truth["confusion"].values()),
-            "estimate": _figures(facts["judgement"]),
-            "truth": _figures(truth["judgement"]),
+            "estimate": _figures(facts["evaluation"]),
+            "truth": _figures(truth["evaluation"]),
             "warnings": [entry["message"] for entry in facts["warnings"]],
         }
         self.show("comparison", comparison(figures))
@@ -209,7 +209,7 @@ def percent(share: float) -> str:
 
 
 def _answer(words: list[str], folder: Path) -> str:
-    """What the command writes to standard output; it is run here, since starting Python anew takes longer."""
+    """What the command writes to standard output; it is run here, since starting Python again takes longer."""
     from uulearn.cli import main
 
     before, sys.argv = sys.argv, words
@@ -225,8 +225,8 @@ def _answer(words: list[str], folder: Path) -> str:
     return answer.getvalue()
 
 
-def _figures(judgement: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: {key: judgement[name][key] for key in ("value", "interval")} for name in COMPARED}
+def _figures(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {key: evaluation[name][key] for key in ("value", "interval")} for name in COMPARED}
 
 
 def _wrapped(text: str, width: int = 116) -> str:

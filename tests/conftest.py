@@ -11,11 +11,17 @@ import pytest
 import torch
 from hypothesis import settings
 
-from plain import PLAIN
+from helpers.plain import PLAIN
 
 # The same examples on every run, and no limit on their time: machines differ.
 settings.register_profile("deterministic", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("deterministic")
+
+# Processes that a test starts import the helpers and this checkout too.
+TESTS = Path(__file__).resolve().parent
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(TESTS), str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 torch.set_num_threads(1)  # pytest-xdist runs two workers on two cores
 
@@ -31,11 +37,6 @@ def same_draws_every_time():
     """Modules made by a test and estimators without a seed draw from the global generators: fix both."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002  (what scikit-learn draws from when random_state is None)
-
-
-def data_folder() -> Path:
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("UULEARN_DATA", default))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import contenders as field
 import tables
 from contenders import Contender
 
-from uulearn.paper.statistics import LEVEL, bold, paired_t_test
+from uulearn.reproduction.statistics import LEVEL, bold, paired_t_test
 
 Trials = dict[int, float]
 """Accuracy by seed."""

@@ -18,9 +18,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from uulearn import UUClassifier
-from uulearn.estimator.settling import PLAIN, settle
+from uulearn.estimator.resolving import PLAIN, resolve_defaults
 from uulearn.exceptions import UUWarning
-from uulearn.paper.store import key, normalised
+from uulearn.reproduction.store import key, normalised
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.surrogate.classifier import default_estimator
 
@@ -89,7 +89,7 @@ def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> 
         known = ", ".join(sorted(every.keys() - NOT_COMPARED))
         raise ValueError(f"{unknown[0]!r} is no parameter to vary here; there are {known}.")
     asked = every | changes
-    settled = asked | settle(asked, USUAL_SIZES) | {"patience": asked["patience"]}
+    settled = asked | resolve_defaults(asked, USUAL_SIZES) | {"patience": asked["patience"]}
     return {name: value for name, value in settled.items() if name not in NOT_COMPARED}
 
 

@@ -23,9 +23,9 @@ import numpy as np
 from shared import Record, environment
 
 from uulearn import UUClassifier
-from uulearn.calibration import calibration_error
 from uulearn.datasets import BinaryTask, load_task, make_sets
-from uulearn.paper.store import RunStore
+from uulearn.metrics.calibration import calibration_error
+from uulearn.reproduction.store import RunStore
 
 MODELS = {"mnist": "mlp", "fashion_mnist": "mlp", "kmnist": "mlp", "cifar10": "resnet32"}
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
@@ -79,7 +79,7 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
         classifier.fit(task.X_train[rows], sets, test_data=(task.X_test, task.y_test) if curves else None)
     seconds = time.perf_counter() - started
     probabilities = classifier.predict_proba(task.X_test)[:, 1]
-    history, judged = classifier.history_, classifier.cross_fitted_
+    history, evaluated = classifier.history_, classifier.cross_fitted_
     kept = [name for name in ("test_accuracy", "validation_zero_one") if len(history) and name in history[0]]
     return {
         "configuration": run,
@@ -87,12 +87,12 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
         "test_accuracy": float((classifier.predict(task.X_test) == task.y_test).mean()),
         "calibration_error": float(calibration_error(probabilities, task.y_test)),
         "brier": float(np.mean((probabilities - task.y_test) ** 2)),
-        "kept_epoch": history.kept_epoch,
-        "estimate": None if judged is None else [judged.accuracy.value, judged.accuracy.standard_error],
+        "best_epoch": history.best_epoch,
+        "estimate": None if evaluated is None else [evaluated.accuracy.value, evaluated.accuracy.standard_error],
         "rounds": [
             {
                 "set_priors": list(turn.set_priors),
-                "estimate": turn.judgement.accuracy.value,
+                "estimate": turn.evaluation.accuracy.value,
                 "gain": None if turn.gain is None else [turn.gain.value, turn.gain.standard_error],
                 "better": turn.better,
             }
@@ -155,7 +155,7 @@ def main() -> None:
             said = f"{dataset} {run['set_priors']} seed {run['seed']} {run['fit']}: {record['test_accuracy']:.4f}"
             rounds = "".join("+" if turn["better"] else "-" for turn in record["rounds"])
             print(f"{said}, estimate {record['estimate']} {rounds} ECE {record['calibration_error']:.3f}, "
-                  f"kept {record['kept_epoch']}, {record['seconds']:.1f} s", flush=True)  # fmt: skip
+                  f"kept {record['best_epoch']}, {record['seconds']:.1f} s", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

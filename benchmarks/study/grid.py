@@ -1,4 +1,4 @@
-"""Which settings serve best on pictures, judged without labels: the grid behind the defaults of `UUClassifier`.
+"""Which settings serve best on pictures, evaluated without labels: the grid behind the defaults of `UUClassifier`.
 
 The paper's MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST, sets of 30,000, three pairs of priors, two seeds. Every run
 holds rows of both sets out; of each epoch are kept the error estimated on them without labels, which chooses, and the
@@ -22,10 +22,10 @@ import torch
 from shared import Record, environment, index_tensors
 
 from uulearn.datasets import BinaryTask, load_task, make_sets
-from uulearn.paper.sampling import hold_out
-from uulearn.paper.store import RunStore
+from uulearn.reproduction.sampling import hold_out
+from uulearn.reproduction.store import RunStore
 from uulearn.training import TrainingOptions
-from uulearn.training.stack import Run, StackTrainer
+from uulearn.training.batched import BatchedTrainer, Run
 
 DATASETS = ("mnist", "fashion_mnist", "kmnist")
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
@@ -82,7 +82,7 @@ def train(stack: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Re
             numbers = np.arange(len(y))[:, None]
             drawn = make_sets(numbers, y, where[0], tuple(run["sizes"]), random_state=run["seed"])
             sets[where] = [index_tensors(part) for part in hold_out(drawn.indices, run["held_out"], run["seed"])]
-    trainer = StackTrainer(
+    trainer = BatchedTrainer(
         X,
         [
             Run(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uulearn.paper.store import key
+from uulearn.reproduction.store import key
 
 FORMAT = 1
 

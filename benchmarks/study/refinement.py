@@ -2,7 +2,7 @@
 
 Pairs of sets at (0.7, 0.3) and (0.6, 0.4): 3,000 rows a set of MNIST, Fashion-MNIST and Kuzushiji-MNIST in 14 × 14
 pixels, 1,000 of the tables twonorm, magic and spambase; π is the share of positives among the test rows. In each pair
-the first training and every round are run on both halves of the rows, as the rule of `uulearn.estimator.refining` does
+the first training and every round are run on both halves of the rows, as the rule of `uulearn.estimator.self_training` does
 to choose, and on all rows whatever it would choose, so that any rule can be applied afterwards. Sorted sets are trained
 on as if they were pure, which is what ``UUClassifier(rounds=…)`` does, and with their estimated priors. Labels of test
 rows measure accuracy and do nothing else.
@@ -29,17 +29,18 @@ from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
 from torch import Tensor, nn
 
+from uulearn.data import DenseRows, Rows, TwoSets
+from uulearn.data.folds import assign_folds
+from uulearn.data.rows import PickedRows
 from uulearn.datasets import load_task, make_sets
 from uulearn.estimator.members import round_options
-from uulearn.estimator.refining import Folds, Priors, Stage, refine
+from uulearn.estimator.self_training import Folds, Priors, Stage, refine
 from uulearn.metrics import uu_gain
 from uulearn.models import build_model
-from uulearn.paper.store import normalised
+from uulearn.reproduction.store import normalised
 from uulearn.risk import UURisk
-from uulearn.training import DenseRows, Rows, TrainingOptions, TwoSets, score_rows
-from uulearn.training.crossfit import CrossFit, cross_fit
-from uulearn.training.folds import assign_folds
-from uulearn.training.rows import PickedRows
+from uulearn.training import TrainingOptions, score_rows
+from uulearn.training.out_of_fold import CrossFit, cross_fit
 
 STORE = STUDY / "refinement.jsonl"
 IMAGES = ("mnist", "fashion_mnist", "kmnist")
@@ -237,7 +238,7 @@ def refined(pair: Pair, pure: bool) -> Record:
             f"{later}-{earlier}": _pair(uu_gain(fair[later], fair[earlier], sets, *known))
             for later in numbers for earlier in numbers[:later]
         },
-        "estimates": [_pair(one.judgement.accuracy) for one in rounds],
+        "estimates": [_pair(one.evaluation.accuracy) for one in rounds],
         "set_priors": [list(one.set_priors) for one in rounds],
         "stop_reason": done.stop_reason,
     }  # fmt: skip

@@ -20,11 +20,11 @@ from grid import BASE
 from numpy.typing import NDArray
 from shared import Record
 
-from uulearn.paper.reference import paper_table
-from uulearn.paper.statistics import mean_std
-from uulearn.paper.store import RunStore
-from uulearn.paper.tables import DATASET_NAMES
-from uulearn.training.best import BestEpoch
+from uulearn.reproduction.reference import paper_table
+from uulearn.reproduction.statistics import mean_std
+from uulearn.reproduction.store import RunStore
+from uulearn.reproduction.tables import DATASET_NAMES
+from uulearn.training.early_stopping import BestEpoch
 
 BARS = {
     "mnist": (97.6, 96.4, 92.5), "fashion_mnist": (92.4, 91.3, 89.0), "kmnist": (92.0, 88.7, 83.0),
@@ -36,7 +36,7 @@ CELL = ("dataset", "set_priors", "seed")
 HORIZONS = (50, 100, 200)
 
 
-def kept_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
+def best_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
     """The epoch, from 1, that ``keep="best"`` would keep of the first so many."""
     best = BestEpoch(smoothing, None)
     for value in record["curves"]["validation_zero_one"][:epochs]:
@@ -52,7 +52,7 @@ class Setting:
         for record in records:
             truth = 100 * np.array(record["curves"]["test_accuracy"][:epochs])
             errors = np.array(record["curves"]["validation_zero_one"][:epochs])
-            epoch = kept_epoch(record, epochs)
+            epoch = best_epoch(record, epochs)
             self.estimated.append(100 * (1 - errors[max(0, epoch - 5) : epoch].mean()))
             self.kept.append(truth[epoch - 1])
             self.last.append(truth[-1])
@@ -164,16 +164,16 @@ def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
         own = [r for r in records if all(r["configuration"][key] == value for key, value in wanted.items())]
         if not own:
             continue
-        judged = [r for r in own if r["estimate"] is not None]
-        covered = [abs(r["estimate"][0] - r["test_accuracy"]) <= 1.96 * r["estimate"][1] for r in judged]
-        differences = [100 * (r["estimate"][0] - r["test_accuracy"]) for r in judged]
+        evaluated = [r for r in own if r["estimate"] is not None]
+        covered = [abs(r["estimate"][0] - r["test_accuracy"]) <= 1.96 * r["estimate"][1] for r in evaluated]
+        differences = [100 * (r["estimate"][0] - r["test_accuracy"]) for r in evaluated]
         rows.append(
             [
                 name,
                 DATASET_NAMES[dataset],
                 str(len(own)),
-                f"{np.mean(differences):+.2f}" if judged else "–",
-                f"{sum(covered)} of {len(judged)}" if judged else "–",
+                f"{np.mean(differences):+.2f}" if evaluated else "–",
+                f"{sum(covered)} of {len(evaluated)}" if evaluated else "–",
                 f"{np.mean([r['calibration_error'] for r in own]):.3f}",
                 f"{np.mean([r['brier'] for r in own]):.3f}",
                 f"{np.median([r['seconds'] for r in own]):.0f}",
@@ -208,11 +208,11 @@ def _trials(records: Sequence[Record]) -> list[str]:
             str(tuple(run["set_priors"])),
             ", ".join(f"`{name}={value!r}`" for name, value in run["changes"].items() if name != "compile")
             or "default",
-            f"{100 * (1 - record['curves']['validation_zero_one'][record['kept_epoch'] - 1]):.1f}"
-            if record["kept_epoch"] and record["curves"]
+            f"{100 * (1 - record['curves']['validation_zero_one'][record['best_epoch'] - 1]):.1f}"
+            if record["best_epoch"] and record["curves"]
             else "",
             f"{100 * record['test_accuracy']:.1f}",
-            str(record["kept_epoch"] or ""),
+            str(record["best_epoch"] or ""),
         ]
         for record in records
         for run in [record["configuration"]]

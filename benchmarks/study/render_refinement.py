@@ -17,11 +17,11 @@ from records import Record
 from refinement import IMAGES, ROWS, SET_PRIORS, STORE, WAYS
 from render_tabular import MINUS, markdown
 
-from uulearn.paper.statistics import mean_std
-from uulearn.paper.tables import DATASET_NAMES
+from uulearn.reproduction.statistics import mean_std
+from uulearn.reproduction.tables import DATASET_NAMES
 
 DOUBT = 1.0
-"""Standard errors of gain that the rule of `uulearn.estimator.refining` asks for."""
+"""Standard errors of gain that the rule of `uulearn.estimator.self_training` asks for."""
 DOUBTS = (0.0, DOUBT, 1.645, 2.0)
 TITLES = {"pure": "taken as pure: what `rounds` does", "estimated": "with their estimated priors"}
 

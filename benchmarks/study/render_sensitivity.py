@@ -18,10 +18,10 @@ from render_refinement import mean, signed
 from render_tabular import markdown
 from sensitivity import SET_PRIORS, STORE
 
-from uulearn.paper.statistics import mean_std
-from uulearn.paper.tables import DATASET_NAMES
+from uulearn.reproduction.statistics import mean_std
+from uulearn.reproduction.tables import DATASET_NAMES
 from uulearn.selection.figures import LETTERS
-from uulearn.training.storage import write_atomically
+from uulearn.storage import write_atomically
 
 COLOURS = {"theta": "#2471a3", "theta_prime": "#ca6f1e", "pi": "#1e8449"}
 MEASURES = {"shown": "accuracy shown", "true": "true accuracy"}

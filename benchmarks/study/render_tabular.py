@@ -18,7 +18,7 @@ import tables
 from comparison import LEAST_SEEDS, Cell, Comparison, Spread, compare, significant_sign
 from contenders import Contender
 
-from uulearn.paper.statistics import mean_std
+from uulearn.reproduction.statistics import mean_std
 
 STORE = Path(__file__).resolve().parents[2] / "results" / "study" / "tabular.jsonl"
 TITLES = {"abs": "ABS", "relu": "ReLU", "leaky_relu": "leaky ReLU"}

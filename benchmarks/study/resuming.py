@@ -18,7 +18,7 @@ import records
 from records import Record
 
 from common import machine, versions
-from uulearn.paper.store import key
+from uulearn.reproduction.store import key
 
 STUDY = Path(__file__).resolve().parents[2] / "results" / "study"
 QUICK = Path("results-quick")

@@ -2,7 +2,7 @@
 
 Two unlabeled sets at (0.8, 0.2) and at (0.6, 0.4), of 4,000 rows each, from MNIST, Fashion-MNIST, Kuzushiji-MNIST and
 the table magic. `uulearn.selection.prior_sensitivity` alters one prior at a time,
-trains as if that were true, and judges by a fifth of the rows that was held out: the accuracy that is shown to a user
+trains as if that were true, and evaluates by a fifth of the rows that was held out: the accuracy that is shown to a user
 who believes the altered priors. Each run is one MLP, with the sigmoid loss and the absolute value, as they come. Labels
 of test rows tell the true accuracy and do nothing else.
 
@@ -30,7 +30,7 @@ from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.metrics import Estimate
-from uulearn.paper.store import normalised
+from uulearn.reproduction.store import normalised
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.sensitivity import SensitivityRow
 

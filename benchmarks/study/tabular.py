@@ -47,7 +47,7 @@ from contenders import Contender
 from common import machine, versions
 from uulearn.datasets import make_sets
 from uulearn.exceptions import UUWarning
-from uulearn.paper.store import key, normalised
+from uulearn.reproduction.store import key, normalised
 
 STUDY = Path(__file__).resolve().parents[2] / "results" / "study"
 STORE = STUDY / "tabular.jsonl"

@@ -33,9 +33,9 @@ from sklearn.preprocessing import StandardScaler
 
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
-from uulearn.paper.store import key, normalised
 from uulearn.priors import estimate_set_priors
 from uulearn.priors.scoring import cross_fitted_scores, default_scorer
+from uulearn.reproduction.store import key, normalised
 
 STORE = STUDY / "unknown_priors.jsonl"
 ESTIMATE, SCORER = "estimate", "scorer"

@@ -163,7 +163,7 @@ def draw_overfitting(plt: Any) -> Any:
     return figure
 
 
-# ---------------------------------------------------------------------------------------------- judging without labels
+# ---------------------------------------------------------------------------------------------- evaluating without labels
 
 
 def draw_judging(plt: Any) -> Any:
@@ -230,7 +230,7 @@ DRAWINGS = {
     "method-subtraction.png": draw_subtraction,
     "method-overfitting.png": draw_overfitting,
     "method-corrections.png": draw_corrections,
-    "method-judging.png": draw_judging,
+    "method-evaluating.png": draw_judging,
     "method-losses.png": draw_losses,
 }
 

@@ -29,7 +29,7 @@ from sklearn.preprocessing import scale
 
 from uulearn import UUClassifier, uu_coefficients
 from uulearn.datasets import make_sets
-from uulearn.estimator.settling import PLAIN
+from uulearn.estimator.resolving import PLAIN
 from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
@@ -39,7 +39,7 @@ from uulearn.exceptions import (
 from uulearn.metrics import uu_accuracy, uu_auc, uu_rates
 from uulearn.theory import plan_rows
 from uulearn.training import History, TrainingOptions
-from uulearn.training.stack import Run, StackTrainer
+from uulearn.training.batched import BatchedTrainer, Run
 
 Table = NDArray[np.float32]
 Numbers = NDArray[np.float64]
@@ -100,8 +100,8 @@ def linear(**options: Any) -> dict[str, Any]:
     return {"model": "linear", "lr": 0.03, "epochs": 100} | options
 
 
-def perceptron(*hidden: int, **options: Any) -> dict[str, Any]:
-    """Options of a perceptron with hidden layers of these widths."""
+def MLP(*hidden: int, **options: Any) -> dict[str, Any]:
+    """Options of a MLP with hidden layers of these widths."""
     return {"model_params": {"hidden": hidden}} | options
 
 
@@ -148,7 +148,7 @@ def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> d
             with torch.no_grad():
                 seen.append(uu_accuracy(model(rows), sets, priors, TARGET).value)
 
-        fitted = classifier(priors, **perceptron(width, width, method=method, keep="best", epochs=epochs))
+        fitted = classifier(priors, **MLP(width, width, method=method, keep="best", epochs=epochs))
         fitted.fit(X, sets, validation_data=held_out, test_data=test, callback=look)
         runs[method] = Watched(fitted.history_, seen)
     return runs
@@ -157,7 +157,7 @@ def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> d
 def measure_overfitting_by_default(n: int = 1000, epochs: int = 150, width: int = 100) -> float:
     """True accuracy of what the defaults make of the same rows."""
     (X, sets), _, test = draw_overfitted(n)
-    fitted = classifier(OVERFITTED, **perceptron(width, width, epochs=epochs), **BY_DEFAULT).fit(X, sets)
+    fitted = classifier(OVERFITTED, **MLP(width, width, epochs=epochs), **BY_DEFAULT).fit(X, sets)
     return right(fitted, test)
 
 
@@ -179,7 +179,7 @@ def measure_copies(distinct: int = 300, seeds: int = 10, epochs: int = 100) -> C
             *(file[rng.integers(0, distinct, 3 * distinct)] for file in draw_files(rng, priors, distinct))
         )
         test = draw_rows(rng, 5000, TARGET)
-        how = perceptron(50, 50, epochs=epochs)
+        how = MLP(50, 50, epochs=epochs)
         X_fit, X_held, sets_fit, sets_held = train_test_split(X, sets, test_size=0.4, stratify=sets, random_state=seed)
         naive = classifier(priors, seed, **how).fit(X_fit, sets_fit)
         careful = classifier(priors, seed, validation_fraction=0.4, **how).fit(X, sets)
@@ -196,7 +196,7 @@ def draw_overfitting(runs: dict[str, Watched], path: Path) -> None:
         left.plot(epochs, run.history.column("unbiased"), color=colour, label=name)
         right_panel.plot(epochs, run.history.column("test_accuracy"), color=colour, label=f"{name}, true")
         right_panel.plot(epochs, run.on_held_out_rows, ":", color=colour, lw=1.2, label=f"{name}, held-out estimate")
-        kept = run.history.kept_epoch or len(run.history)
+        kept = run.history.best_epoch or len(run.history)
         accuracy = run.history[kept - 1]["test_accuracy"]
         right_panel.plot(kept, accuracy, "o", color=colour, ms=size, mfc="none", mew=1.5)
     left.axhline(0, color="black", lw=0.8)
@@ -227,7 +227,7 @@ def report_overfitting(folder: Path) -> None:
     """Sections 1 and 6."""
     runs = measure_overfitting()
     for method, run in runs.items():
-        true, kept, last = run.history.column("test_accuracy"), run.history.kept_epoch or 0, run.history[-1]
+        true, kept, last = run.history.column("test_accuracy"), run.history.best_epoch or 0, run.history[-1]
         print(
             f"1 {method}: negative in epoch {run.history.first_negative_epoch}, risk at the end {last['unbiased']:.2f}"
         )
@@ -329,7 +329,7 @@ def measure_wrong_priors(
     n: int = 8000,
     seeds: int = 4,
 ) -> list[Doubt]:
-    """Linear models trained and judged with each wrong θ."""
+    """Linear models trained and evaluated with each wrong θ."""
     wrong = [(priors[0] + error, priors[1]) for error in errors]
     scored = train_stack(priors, n, seeds, wrong, method, loss)
     found = []
@@ -371,7 +371,7 @@ def train_stack(
     l2 = 5e-3 if loss == "sigmoid" else 0.0  # as `UUClassifier` has it by default
     options = TrainingOptions(epochs=100, lr=0.03, batch_size=2 * n, l2=l2, progress=False)
     runs = [Run((own[0], own[1]), pair, TARGET, method, seed=k) for pair in assumed for k, own in enumerate(numbers)]
-    stack = StackTrainer(X, runs, model="linear", loss=loss, options=options)
+    stack = BatchedTrainer(X, runs, model="linear", loss=loss, options=options)
     stack.run()
     true = ((stack.scores(X_test).numpy() > 0) == y_test).mean(1).reshape(len(assumed), seeds)
     scores = stack.scores(X).numpy().reshape(len(assumed), seeds, -1)
@@ -387,7 +387,7 @@ class Spread(NamedTuple):
 
 
 def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> Spread:
-    """Linear models trained and judged with the right priors."""
+    """Linear models trained and evaluated with the right priors."""
     priors = (0.5 + gap / 2, 0.5 - gap / 2)
     (own,) = train_stack(priors, n, seeds, [priors])
     sets = np.repeat([0, 1], n)
@@ -500,7 +500,7 @@ def measure_given_away(
         files = draw_marked_files(rng, priors, n, strength)
         X, sets = together(*draw_marked_files(rng, priors, n, strength))
         test = draw_marked(rng, 5000, TARGET, strength, None)
-        how = perceptron(50, epochs=100, lr=3e-3)
+        how = MLP(50, epochs=100, lr=3e-3)
         unbiased, corrected = (
             classifier(priors, seed, **how | own).fit_sets(*files) for own in ({"method": "unbiased"}, options)
         )
@@ -599,7 +599,7 @@ def measure_batches(
     test = draw_rows(np.random.default_rng(seeds), 20_000, TARGET)
     for seed in range(seeds):
         files = draw_files(np.random.default_rng(seed), priors, min(n, steps * size // 2))
-        how = perceptron(30, lr=3e-3, batch_size=size, epochs=max(1, round(steps * size / (2 * n))))
+        how = MLP(30, lr=3e-3, batch_size=size, epochs=max(1, round(steps * size / (2 * n))))
         fitted = classifier(priors, seed, method=method, loss=loss, l2="auto", **how).fit_sets(*files)
         last = fitted.history_[-1]
         found.append((right(fitted, test), last["positive"], last["positive_below_zero"]))
@@ -682,7 +682,7 @@ class Winner(NamedTuple):
 
 
 def measure_winner(candidates: int, priors: Priors, n: int = 1000, draws: int = 400) -> Winner:
-    """Linear classifiers that differ little, judged on the same n + n rows."""
+    """Linear classifiers that differ little, evaluated on the same n + n rows."""
     rng = np.random.default_rng(0)
     found, sets = [], np.repeat([0, 1], n)
     for _ in range(draws):
@@ -724,14 +724,14 @@ def in_money(X: Table) -> Table:
 
 
 ENDINGS: dict[str, tuple[dict[str, Any], bool]] = {
-    "perceptron": (perceptron(50, epochs=100), False),
-    "perceptron, a column in money": (perceptron(50, epochs=100), True),
+    "MLP": (MLP(50, epochs=100), False),
+    "MLP, a column in money": (MLP(50, epochs=100), True),
     "linear, a column in money": ({"model": "linear", "epochs": 100}, True),
     "linear": ({"model": "linear"}, False),
     "linear, lr 0.03": ({"model": "linear", "lr": 0.03}, False),
     "linear, sgd, squared loss, lr 3": ({"model": "linear", "optimizer": "sgd", "loss": "squared", "lr": 3.0}, False),
-    "perceptron, by default": (perceptron(50, epochs=100) | BY_DEFAULT, False),
-    "perceptron, by default, a column in money": (perceptron(50, epochs=100) | BY_DEFAULT, True),
+    "MLP, by default": (MLP(50, epochs=100) | BY_DEFAULT, False),
+    "MLP, by default, a column in money": (MLP(50, epochs=100) | BY_DEFAULT, True),
     "linear, by default": ({"model": "linear"} | BY_DEFAULT, False),
 }
 """Options, and whether a column is in money."""

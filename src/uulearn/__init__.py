@@ -1,16 +1,16 @@
-"""Train a binary classifier from two unlabeled datasets whose shares of positives differ.
+"""Train a binary classifier from two unlabeled datasets with different class priors.
 
 >>> import uulearn
 >>> uulearn.uu_coefficients(set_priors=(0.75, 0.25), target_prior=0.5)
 UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 
-`UURisk` is the criterion for your own loop, `UUClassifier` the scikit-learn estimator, `datasets.make_sets` draws two
-unlabeled sets from labelled data. `metrics` judges without labels, `selection` chooses, `calibration` gives
-probabilities, `priors` finds the shares of positives, `surrogate` makes any classifier learn from two or more sets,
-`theory` plans.
+`UUClassifier` is the scikit-learn estimator, `UURisk` the criterion for your own training loop, and `datasets.make_sets`
+draws two unlabeled sets from labelled data. `metrics` evaluates and calibrates without labels, `selection` chooses
+parameters, `priors` estimates class priors, `surrogate` trains any classifier on two or more sets, `theory` gives bounds
+and sample sizes, `streaming` reads sets larger than memory, and `export` writes ONNX files.
 
-Every name is imported on first use, so that those who want only the loss do not wait for scikit-learn, and the command
-line answers ``--help`` without waiting for torch.
+Names are imported on first use: importing the loss does not import scikit-learn, and ``uulearn --help`` does not import
+torch.
 """
 
 import importlib
@@ -20,14 +20,16 @@ from uulearn._version import __version__
 
 if TYPE_CHECKING:
     from uulearn import (
-        calibration,
+        data,
         datasets,
         exceptions,
+        export,
         metrics,
         models,
         priors,
         risk,
         selection,
+        streaming,
         surrogate,
         theory,
         training,
@@ -41,15 +43,17 @@ __all__ = [
     "UURisk",
     "UURiskParts",
     "__version__",
-    "calibration",
+    "data",
     "datasets",
     "exceptions",
+    "export",
     "metrics",
     "models",
     "pn_risk",
     "priors",
     "risk",
     "selection",
+    "streaming",
     "surrogate",
     "theory",
     "training",
@@ -57,18 +61,16 @@ __all__ = [
     "uu_risk",
 ]
 
-_MODULES = {
-    "calibration", "datasets", "exceptions", "metrics", "models", "priors", "risk", "selection", "surrogate", "theory",
-    "training",
-}  # fmt: skip
+_HOMES = {"UUClassifier": "uulearn.estimator"} | dict.fromkeys(
+    ["UUCoefficients", "UURisk", "UURiskParts", "pn_risk", "uu_coefficients", "uu_risk"], "uulearn.risk"
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"uulearn.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     if name in __all__:
-        home = "uulearn.estimator" if name == "UUClassifier" else "uulearn.risk"
-        return getattr(importlib.import_module(home), name)
+        return importlib.import_module(f"uulearn.{name}")
     raise AttributeError(f"module 'uulearn' has no attribute {name!r}")
 
 

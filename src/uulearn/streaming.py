@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uulearn.tables.formats import parquet_files
-from uulearn.training.identity import describe
-from uulearn.training.shuffling import shuffled
-from uulearn.training.streaming import BUFFER_BYTES, RowStream
+from uulearn.data.identity import describe
+from uulearn.data.shuffling import shuffled
+from uulearn.data.streams import BUFFER_BYTES, RowStream
+from uulearn.io.formats import parquet_files
 
 if TYPE_CHECKING:
     import pyarrow
@@ -88,7 +88,7 @@ class ParquetSet(RowStream):
             try:
                 metadata = pq.read_metadata(file)
             except (OSError, pa.ArrowException) as error:
-                raise ValueError(f"{file} cannot be read as Parquet ({error}); mend or remove it.") from error
+                raise ValueError(f"{file} cannot be read as Parquet ({error}); fix or remove it.") from error
             names = metadata.schema.to_arrow_schema().names
             if number == 0:
                 self.columns = tuple(columns or names)
@@ -138,7 +138,7 @@ class ParquetSet(RowStream):
             with pq.ParquetFile(file, metadata=self._footers and self._footers[number]) as opened:
                 table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            raise ValueError(f"row group {group} of {file} cannot be read ({error}); mend or remove it.") from error
+            raise ValueError(f"row group {group} of {file} cannot be read ({error}); fix or remove it.") from error
         rows = np.asarray(self.transform(table.select(self.columns)) if self.transform else self._numbers(table, file))
         if rows.ndim < 2 or len(rows) != table.num_rows or rows.dtype.kind not in "fiub":
             raise ValueError(

@@ -41,17 +41,17 @@ class _Commands(typer.core.TyperGroup):
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Read the command line."""
-        with _interrupts_told():
+        with _handle_interrupt():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with _interrupts_told():
+        with _handle_interrupt():
             return super().invoke(ctx)
 
 
 @contextlib.contextmanager
-def _interrupts_told() -> Iterator[None]:
+def _handle_interrupt() -> Iterator[None]:
     """Let a command that is interrupted say so; Typer would end without a word."""
     try:
         yield
@@ -171,10 +171,10 @@ def fit(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default: auto.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything drawn at random. Default: 0.")] = None,
     hold_out: Annotated[
-        float | None, typer.Option(help="Share of the rows held out to choose and to judge. Default: 0.2.")
+        float | None, typer.Option(help="Share of the rows held out to choose and to evaluate. Default: 0.2.")
     ] = None,
-    allow_giveaways: Annotated[
-        bool | None, typer.Option("--allow-giveaways", help="Keep columns that tell the files apart by themselves.")
+    allow_leakage: Annotated[
+        bool | None, typer.Option("--allow-leakage", help="Keep columns that tell the files apart by themselves.")
     ] = None,
     sensitivity: Annotated[
         bool | None,
@@ -202,7 +202,7 @@ def fit(
         "images": images,
         "image_size": image_size,
         "hold_out": hold_out,
-        "allow_giveaways": allow_giveaways,
+        "allow_leakage": allow_leakage,
         "sensitivity": sensitivity,
         "seed": seed,
         "classifier": {name: value for name, value in chosen.items() if value is not None},
@@ -389,7 +389,7 @@ def reproduce_(
     It may be stopped at any time; the same command goes on where it was.
     """
     from uulearn.cli.reproduce import run_reproduce
-    from uulearn.paper.experiments import DATASETS, Request
+    from uulearn.reproduction.experiments import DATASETS, Request
 
     request = Request(dataset or DATASETS, trials, epochs, quick, not no_selection)
     run_reproduce(
@@ -410,10 +410,10 @@ def _in_one_line(error: Exception) -> str:
     """What is wrong, fit for a terminal: files and names in it may be hostile, and hold anything at any length.
 
     >>> _in_one_line(ValueError("column '\\x1b[2Jage' is no number;\\nmend it."))
-    "column '�[2Jage' is no number; mend it."
+    "column '�[2Jage' is no number; fix it."
     """
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        from uulearn.tables.writing import cannot_be_written
+        from uulearn.io.writing import cannot_be_written
 
         error = OSError(f"{cannot_be_written(error.filename or 'the output', error)}.")
     said = str(error).strip() or f"{type(error).__name__}, without a reason"

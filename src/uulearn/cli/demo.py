@@ -24,10 +24,10 @@ from sklearn.preprocessing import StandardScaler
 
 from uulearn.datasets import UnlabeledSets, make_sets
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.settling import PLAIN
+from uulearn.estimator.resolving import PLAIN
 from uulearn.risk.corrections import METHODS
+from uulearn.storage import write_atomically
 from uulearn.training import History
-from uulearn.training.storage import write_atomically
 
 SET_PRIORS = (0.7, 0.3)
 MODEL = {"hidden": (100, 100, 100)}
@@ -147,7 +147,7 @@ def run_demo(out: Path, epochs: int, seed: int) -> None:
     console.print(
         "Digits (even against odd) and breast cancer (benign against malignant), each\n"
         f"as two unlabeled sets, {SET_PRIORS[0]:.0%} and {SET_PRIORS[1]:.0%} positive; {epochs} epochs of a {widths}\n"
-        f"perceptron, seed {seed}. Labels of the test part were used for the accuracies\n"
+        f"MLP, seed {seed}. Labels of the test part were used for the accuracies\n"
         f"below and for nothing else.\nRows of the sets: {rows}.\n",
         highlight=False,
         soft_wrap=True,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from uulearn.tables.model import TableModel
+from uulearn.app.model import TableModel
 
 
 def run_evaluate(
@@ -20,7 +20,7 @@ def run_evaluate(
     target_prior: float | None,
     as_json: bool,
 ) -> None:
-    """Judge a model by labels, or without any by two unlabeled files."""
+    """Evaluate a model by labels, or without any by two unlabeled files."""
     from uulearn.cli.score_table import evaluate_labels, evaluate_sets, remark_on, show_judgement, show_labelled
 
     if (labels is None) == (second is None):
@@ -32,19 +32,19 @@ def run_evaluate(
         raise ValueError("--set-priors of evaluate takes two shares such as 0.8 0.2, not auto.")
     loaded = TableModel.load(model)
     if labels is not None:
-        chosen = loaded if target_prior is None else loaded.retarget(target_prior)
+        chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
         show_labelled(evaluate_labels(chosen, first, labels, positive), as_json)
         return
     assert second is not None
-    judged = evaluate_sets(loaded, first, second, set_priors, target_prior)
-    show_judgement(judged, as_json)
-    remark_on(judged)
+    evaluated = evaluate_sets(loaded, first, second, set_priors, target_prior)
+    show_judgement(evaluated, as_json)
+    remark_on(evaluated)
 
 
 def run_report(model: Path, out: Path | None) -> None:
     """Write the page."""
+    from uulearn.io.writing import explained
     from uulearn.report import write_report
-    from uulearn.tables.writing import explained
 
     loaded = TableModel.load(model)
     path = out or model / "report.html"

@@ -9,10 +9,10 @@ import typer
 
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import read_attached
-from uulearn.tables.writing import explained
+from uulearn.io.writing import explained
 
 if TYPE_CHECKING:
-    from uulearn.tables.model import TableModel
+    from uulearn.app.model import TableModel
 
 
 def run_export(model: Path, out: Path) -> None:
@@ -20,8 +20,8 @@ def run_export(model: Path, out: Path) -> None:
     from uulearn.export import export_onnx
 
     if read_attached(model):
-        from uulearn.tables.model import TableModel
-        from uulearn.tables.onnx import register_blocks
+        from uulearn.app.model import TableModel
+        from uulearn.export.tabular import register_blocks
 
         register_blocks()
         loaded = TableModel.load(model)

@@ -11,8 +11,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
+from uulearn.storage import write_atomically
 from uulearn.training import History
-from uulearn.training.storage import write_atomically
 
 COLOURS = {"biased": "#9a9a9a", "unbiased": "#c0392b", "abs": "#e08e0b", "relu": "#17202a", "leaky_relu": "#7d3c98"}
 STYLES = {"abs": (0, (5, 1.5)), "relu": (0, (1.5, 1.2))}  # curves that lie on each other stay visible

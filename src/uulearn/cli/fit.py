@@ -18,15 +18,15 @@ from typing import Any
 import torch
 import typer
 
+from uulearn.app.fitting import ROWS, Fitted, fit_files
+from uulearn.app.model import TableModel
+from uulearn.app.settings import FitSettings, read_settings
 from uulearn.cli.fit_progress import Silent, fit_progress
 from uulearn.cli.several import asks_for_ray, ended_together
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.estimator.persistence import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError
-from uulearn.tables.fitting import ROWS, Fitted, fit_files
-from uulearn.tables.model import TableModel
-from uulearn.tables.settings import FitSettings, read_settings
-from uulearn.tables.writing import cannot_be_written, explained
+from uulearn.io.writing import cannot_be_written, explained
 from uulearn.training.progress import watch_training
 from uulearn.training.workers import FirstWorkerError, Workers, join_workers, started_by_torchrun
 
@@ -65,7 +65,7 @@ def run_fit(
             fit_files(settings, checkpoint=unfinished, workers=workers)
             return
         command = shlex.join(["uulearn", *sys.argv[1:]])
-        with _ended_in_a_sentence(out, unfinished, resume):
+        with _report_failure(out, unfinished, resume):
             with fit_progress(quiet=as_json) as progress, watch_training(progress):
                 if ray_workers is not None:
                     progress(f"training by {ray_workers} processes on Ray")
@@ -88,13 +88,13 @@ def _make_ready(out: Path, place: Path, unfinished: Path, resume: bool) -> None:
 
 
 def _set_aside(out: Path, unfinished: Path) -> None:
-    """A fit that was interrupted is begun anew; what it had trained stays until this one is done."""
+    """A fit that was interrupted is begun again; what it had trained stays until this one is done."""
     aside = _aside(unfinished)
     if any(unfinished.rglob("*.safetensors")):
         shutil.rmtree(aside, ignore_errors=True)
         unfinished.rename(aside)
         typer.echo(
-            f"an unfinished fit of {out} is begun anew, which --resume would have gone on with; what it had trained is "
+            f"an unfinished fit of {out} is begun again, which --resume would have gone on with; what it had trained is "
             f"in {aside} until this one is done",
             err=True,
         )
@@ -144,7 +144,7 @@ def _fit_on_worker(settings: FitSettings, command: str, out: Path, place: Path, 
     """What each process of a Ray cluster does: all fit, and the first writes the model."""
     workers = join_workers("auto", _device(settings))
     if workers is None or workers.first:
-        with _ended_in_a_sentence(out, unfinished, resumed=True):  # the command that asked removes what is left
+        with _report_failure(out, unfinished, resumed=True):  # the command that asked removes what is left
             _fit_and_save(settings, command, out, place, unfinished, Silent(), workers)
         return
     with contextlib.suppress(FirstWorkerError):
@@ -170,7 +170,7 @@ def save(fitted: Fitted, out: Path) -> None:
 
 
 @contextlib.contextmanager
-def _ended_in_a_sentence(out: Path, unfinished: Path, resumed: bool) -> Iterator[None]:
+def _report_failure(out: Path, unfinished: Path, resumed: bool) -> Iterator[None]:
     """Where a fit is interrupted, or cannot be written, say so; what was trained so far is kept."""
     before = _manifest(out)
     try:
@@ -213,12 +213,14 @@ def _refused_by_system(error: BaseException | None) -> OSError | None:
 
 def told(facts: dict[str, Any], out: Path) -> str:
     """What a person wants to know at the end."""
-    judgement, split = facts["judgement"], facts["split"]
-    accuracy = judgement["accuracy"]
+    evaluation, split = facts["evaluation"], facts["split"]
+    accuracy = evaluation["accuracy"]
     low, high = accuracy["interval"]
-    rows = " + ".join(f"{n:,}" for n in split["judge"])
+    rows = " + ".join(f"{n:,}" for n in split["evaluate"])
     own = (
-        ", each judged by a model that was not trained on it" if facts["cross_fitted"] else " that were not trained on"
+        ", each evaluated by a model that was not trained on it"
+        if facts["cross_fitted"]
+        else " that were not trained on"
     )
     lines = [
         f"model      {out}",
@@ -226,7 +228,7 @@ def told(facts: dict[str, Any], out: Path) -> str:
         f"accuracy   {_possible(accuracy['value'])}, 95% interval {_percent(low)} to {_percent(high)}, where "
         f"{_percent(facts['target_prior'])} are positive",
         f"           estimated without any label, from {rows} rows{own}",
-        f"AUC        {min(1.0, judgement['auc']['value']):.3f}",
+        f"AUC        {min(1.0, evaluation['auc']['value']):.3f}",
     ]
     for estimated in [facts["priors_estimated"]] if facts["priors_estimated"] else []:
         shown = [
@@ -245,7 +247,7 @@ def told(facts: dict[str, Any], out: Path) -> str:
 
 def card(facts: dict[str, Any]) -> str:
     """The model card: what it is, what it was made from, what it is worth, what to beware of."""
-    accuracy = facts["judgement"]["accuracy"]
+    accuracy = facts["evaluation"]["accuracy"]
     low, high = accuracy["interval"]
     files = "\n".join(
         f"| `{entry['name']}` | {entry['rows']:,} | {_percent(entry['prior'])} |" for entry in facts["files"]
@@ -253,7 +255,7 @@ def card(facts: dict[str, Any]) -> str:
     used = [column["name"] for column in facts["columns"] if column["used"]]
     left = [f"- `{column['name']}`: {column['why']}" for column in facts["columns"] if not column["used"]]
     warned = [f"- {entry['message']}" for entry in facts["warnings"]] or ["None were raised."]
-    judged = " + ".join(f"{n:,}" for n in facts["split"]["judge"])
+    evaluated = " + ".join(f"{n:,}" for n in facts["split"]["evaluate"])
     return "\n".join(
         [
             "# A classifier from two unlabeled files",
@@ -271,7 +273,7 @@ def card(facts: dict[str, Any]) -> str:
             "## What it is worth",
             "",
             f"Estimated accuracy {_possible(accuracy['value'])} (95% interval {_percent(low)} to {_percent(high)}), "
-            f"from {judged} rows of the two files that were not trained on. No label was used. The estimate holds if "
+            f"from {evaluated} rows of the two files that were not trained on. No label was used. The estimate holds if "
             "the shares are right and the files differ in nothing else.",
             "",
             "## Columns",

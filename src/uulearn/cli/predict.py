@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uulearn.app.model import Scored, TableModel
 from uulearn.cli.score_table import as_frame, predict_table, say_scored
 from uulearn.cli.several import asks_for_ray
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import MANIFEST, read_attached
 from uulearn.exceptions import TableError
-from uulearn.tables.cells import BOOLEAN, NUMBER, read_cells, write
-from uulearn.tables.formats import STANDARD, check_installed, check_not_read_again, settle_format
-from uulearn.tables.images import ImageSchema
-from uulearn.tables.model import Scored, TableModel
-from uulearn.tables.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
-from uulearn.tables.schema import check_there, shown
-from uulearn.tables.writing import TableWriter, explained
-from uulearn.training.storage import write_atomically
+from uulearn.io.formats import STANDARD, check_installed, check_not_read_again, settle_format
+from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
+from uulearn.io.writing import TableWriter, explained
+from uulearn.storage import write_atomically
+from uulearn.tabular.cells import BOOLEAN, NUMBER, read_cells, write
+from uulearn.tabular.images import ImageSchema
+from uulearn.tabular.schema import check_there, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +108,7 @@ def _predict_on_ray(
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
         raise ValueError(f"{model} is a model of images, and --engine ray scores tables; leave it out.")
     if target_prior is not None:
-        loaded.retarget(target_prior)
+        loaded.with_target_prior(target_prior)
     place = model.resolve()
     score = functools.partial(score_file, place, _digest(place), target_prior=target_prior, keep_columns=keep_columns)
     return score_folder(score, rows, out, address=address, workers=workers)
@@ -140,7 +140,7 @@ def predict_numbers(
     Of a folder the Parquet files are read. The rows of a .npy file may have any shape. The core install does CSV and
     .npy to CSV, a CSV as a whole.
     """
-    classifier = classifier if target_prior is None else classifier.retarget(target_prior)
+    classifier = classifier if target_prior is None else classifier.with_target_prior(target_prior)
     kind, compression = ("parquet", None) if _is_folder(rows) else settle_format(rows, format)
     file = compression is None and rows != STANDARD
     array = file and kind == "npy"
@@ -299,7 +299,7 @@ def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
     for number, line in enumerate(lines):
         if len(line) != width:
             raise ValueError(
-                f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; mend that row."
+                f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; fix that row."
             )
         for column, field in enumerate(line):
             if not (_is_number(field) and math.isfinite(float(field))):

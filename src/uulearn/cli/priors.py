@@ -47,11 +47,11 @@ def _hold_numbers(*paths: Path) -> bool:
 
 def read_tables(set0: Path, set1: Path, drop: Sequence[str], seed: int) -> tuple[Floats, Floats]:
     """The rows of two files of any format and any columns, as numbers."""
-    from uulearn.tables.matrices import prepare
+    from uulearn.tabular.matrices import prepare
 
     prepared = prepare(set0, set1, None, drop=drop, seed=seed)
-    if prepared.giveaways:
-        raise ValueError(f"{prepared.giveaways[0].reason} Leave it out with --drop.")
+    if prepared.leaking_columns:
+        raise ValueError(f"{prepared.leaking_columns[0].reason} Leave it out with --drop.")
     first, second = prepared.matrices(Path(tempfile.gettempdir()))
     return read_rows(first, str(set0)), read_rows(second, str(set1))
 

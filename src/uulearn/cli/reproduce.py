@@ -14,11 +14,11 @@ import typer
 
 from uulearn.cli.several import asks_for_ray
 from uulearn.datasets import BinaryTask, load_task
-from uulearn.paper.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
-from uulearn.paper.pages import Page, check_drawing, render
-from uulearn.paper.runner import Job, Outcome, Record, Reporter, reproduce
-from uulearn.paper.store import RunStore
-from uulearn.paper.tables import DATASET_NAMES
+from uulearn.reproduction.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
+from uulearn.reproduction.pages import Page, check_drawing, render
+from uulearn.reproduction.runner import Job, Outcome, Record, Reporter, reproduce
+from uulearn.reproduction.store import RunStore
+from uulearn.reproduction.tables import DATASET_NAMES
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -126,8 +126,12 @@ def summary(outcome: Outcome | None, pages: Iterable[Page], missing: int, writte
             lines.append(f"{page.target}  has no runs yet; nothing was written")
         if page.table is None or not page.paths:
             continue
-        judged, differ = len(page.table.judged), len(page.table.disagreeing)
-        said = f"{judged - differ} of {judged} complete cells agree with the paper, {differ} differ" if judged else ""
+        evaluated, differ = len(page.table.evaluated), len(page.table.disagreeing)
+        said = (
+            f"{evaluated - differ} of {evaluated} complete cells agree with the paper, {differ} differ"
+            if evaluated
+            else ""
+        )
         if incomplete := len(page.table.incomplete):
             said += f"{'; ' if said else ''}{incomplete} of {len(page.table.cells)} cells are not complete"
         if not any(cell.paper for cell in page.table):

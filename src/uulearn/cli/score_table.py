@@ -13,12 +13,12 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from uulearn.calibration import calibration_error
+from uulearn.app.model import Scored, TableModel
 from uulearn.exceptions import TableError
-from uulearn.metrics import Judgement, judge, judge_labelled
-from uulearn.tables.images import ImageSchema, base_folder, open_rows
-from uulearn.tables.model import Scored, TableModel
-from uulearn.tables.writing import TableWriter
+from uulearn.io.writing import TableWriter
+from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics.calibration import calibration_error
+from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def predict_table(
 
     The id columns that it has are kept, or with ``keep_columns`` all of them.
     """
-    model = model if target_prior is None else model.retarget(target_prior)
+    model = model if target_prior is None else model.with_target_prior(target_prior)
     schema, count = model.schema, 0
     names = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
     with TableWriter(out, float_format="%.6g") as writer:
@@ -66,22 +66,22 @@ def as_frame(scored: Scored, ids: pd.DataFrame | None = None) -> pd.DataFrame:
 
 def evaluate_sets(
     model: TableModel, first: str, second: str, set_priors: tuple[float, float] | None, target_prior: float | None
-) -> Judgement:
-    """Judge a model on more rows of the two kinds it was trained on, without labels."""
-    model = model if target_prior is None else model.retarget(target_prior)
+) -> Evaluation:
+    """Evaluate a model on more rows of the two kinds it was trained on, without labels."""
+    model = model if target_prior is None else model.with_target_prior(target_prior)
     classifier = model.classifier
     scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
     priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a fit always has some
     sets = np.repeat([0, 1], [len(own) for own in scores])
-    return judge(np.concatenate(scores), sets, priors, classifier.target_prior)
+    return evaluate(np.concatenate(scores), sets, priors, classifier.target_prior)
 
 
-def remark_on(judged: Judgement) -> None:
+def remark_on(evaluated: Evaluation) -> None:
     """Say, on standard error, where an estimate cannot be right."""
-    accuracy = judged.accuracy
+    accuracy = evaluated.accuracy
     if accuracy.value < 0.5 - 4 * accuracy.standard_error:
         _warn("the estimate is far below chance: pass the two files in the order in which the model was fitted.")
-    if accuracy.value > 1 or judged.auc.value > 1 + 4 * judged.auc.standard_error:
+    if accuracy.value > 1 or evaluated.auc.value > 1 + 4 * evaluated.auc.standard_error:
         _warn(
             "the estimate is beyond what is possible: by chance, if there are few rows; or the rows were trained on, "
             "the files differ in more than their shares of positives, or the shares are further apart than stated."
@@ -92,14 +92,14 @@ def remark_on(judged: Judgement) -> None:
 class LabelledResult:
     """What labels say of a model."""
 
-    judgement: Judgement
+    evaluation: Evaluation
     confusion: dict[str, int]
     calibration_error: float
     brier: float
 
 
 def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | None) -> LabelledResult:
-    """Judge a model on rows that have a label each."""
+    """Evaluate a model on rows that have a label each."""
     found: list[Scored] = []
     labels: list[Labels] = []
     missing = 0
@@ -123,7 +123,7 @@ def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | N
         )
     }  # fmt: skip
     return LabelledResult(
-        judge_labelled(score, y),
+        evaluate_labelled(score, y),
         counts,
         float(calibration_error(probability, y)),
         float(np.mean((probability - y) ** 2)),
@@ -176,9 +176,9 @@ def _warn(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 
-def show_judgement(judgement: Judgement, as_json: bool) -> None:
+def show_judgement(evaluation: Evaluation, as_json: bool) -> None:
     """The figures of a model, for people or for scripts."""
-    typer.echo(json.dumps(dataclasses.asdict(judgement), indent=1) if as_json else str(judgement))
+    typer.echo(json.dumps(dataclasses.asdict(evaluation), indent=1) if as_json else str(evaluation))
 
 
 def show_labelled(result: LabelledResult, as_json: bool) -> None:
@@ -187,8 +187,8 @@ def show_labelled(result: LabelledResult, as_json: bool) -> None:
         typer.echo(json.dumps(dataclasses.asdict(result), indent=1))
         return
     c = result.confusion
-    typer.echo(str(result.judgement))
-    if result.judgement.auc.interval[1] < 0.5:
+    typer.echo(str(result.evaluation))
+    if result.evaluation.auc.interval[1] < 0.5:
         _warn(
             "positives score lower than negatives: the shares of positives were probably given in the wrong order; fit "
             "again with the two of --set-priors exchanged."

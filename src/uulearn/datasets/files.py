@@ -15,7 +15,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from uulearn.datasets.catalog import CIFAR_ARCHIVE, Source
-from uulearn.training.storage import UMASK, write_atomically
+from uulearn.storage import UMASK, write_atomically
 
 DATA_VARIABLE = "UULEARN_DATA"
 CONNECT_SECONDS, READ_SECONDS = 10, 60

@@ -19,7 +19,7 @@ Bytes = NDArray[np.uint8]
 
 GZIP_MAGIC = b"\x1f\x8b"
 UNSIGNED_BYTE = 8  # IDX's code for the only element type that the image datasets use
-REMEDY = "delete it to have it downloaded anew, or put an intact copy in its place"
+REMEDY = "delete it to have it downloaded again, or put an intact copy in its place"
 
 
 class DatasetFileError(ValueError):
@@ -96,7 +96,7 @@ def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: i
     where = ", ".join(map(str, paths))
     raise DatasetFileError(
         f"the records in {where} are not those of CIFAR-10's {part} set ({reason}); delete every file named to have "
-        "it downloaded anew, or put intact copies in place."
+        "it downloaded again, or put intact copies in place."
     )
 
 

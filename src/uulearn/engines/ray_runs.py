@@ -11,11 +11,11 @@ import torch
 
 from uulearn.datasets import BinaryTask
 from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
-from uulearn.paper.bench import Bench
-from uulearn.paper.experiments import Configuration
-from uulearn.paper.jobs import MOST_RUNS, Job, Record, Reporter, frozen, halves, plan_jobs
-from uulearn.paper.runner import Outcome, choose_device
-from uulearn.paper.store import RunStore
+from uulearn.reproduction.bench import Bench
+from uulearn.reproduction.experiments import Configuration
+from uulearn.reproduction.jobs import MOST_RUNS, Job, Record, Reporter, frozen, halves, plan_jobs
+from uulearn.reproduction.runner import Outcome, choose_device
+from uulearn.reproduction.store import RunStore
 
 TASK = "uulearn-train"
 
@@ -32,7 +32,7 @@ def reproduce_on_ray(
 ) -> Outcome:
     """Train every configuration that the store lacks on a Ray cluster, and store what comes of it.
 
-    As `uulearn.paper.runner.reproduce`, with the same records. The data travel to the cluster and the records back, so
+    As `uulearn.reproduction.runner.reproduce`, with the same records. The data travel to the cluster and the records back, so
     that its machines need to share no files. A job whose process dies is done again.
 
     Parameters

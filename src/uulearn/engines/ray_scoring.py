@@ -14,7 +14,7 @@ from typing import Any
 
 from uulearn.engines.ray_cluster import plain_errors, ray_cluster
 from uulearn.exceptions import TableError
-from uulearn.tables.formats import (
+from uulearn.io.formats import (
     PARQUET,
     STANDARD,
     check_installed,
@@ -23,7 +23,7 @@ from uulearn.tables.formats import (
     quote_some,
     settle_format,
 )
-from uulearn.tables.reading import is_table_folder
+from uulearn.io.reading import is_table_folder
 
 ScoreFile = Callable[[str, str], int]
 """Scores the rows of one file into another, which appears when it is complete; returns their number."""
@@ -134,7 +134,7 @@ def _count_rows(files: list[Path]) -> dict[Path, int]:
     """The number of rows of each file, all of which must have the same columns, and one at least some rows."""
     import pyarrow.parquet as pq
 
-    from uulearn.tables.reading_arrow import refusing_damage
+    from uulearn.io.reading_arrow import refusing_damage
 
     counts: dict[Path, int] = {}
     columns: set[str] = set()

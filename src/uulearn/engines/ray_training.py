@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from uulearn.engines.ray_cluster import RETRIES, ray_cluster
-from uulearn.training.storage import write_atomically
+from uulearn.storage import write_atomically
 
 MISTAKE = "mistake.txt"
 FINAL = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)

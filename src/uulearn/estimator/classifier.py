@@ -10,18 +10,18 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from uulearn.data import TwoSets
+from uulearn.data.augmentation import AugmentationLike
+from uulearn.data.streams import RowStream
 from uulearn.estimator import inputs, persistence
 from uulearn.estimator.fitting import TrainableClassifier
 from uulearn.estimator.summary import summarize
 from uulearn.models import ModelLike
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training import TwoSets
-from uulearn.training.augmentation import AugmentationLike
 from uulearn.training.loop import Callback
 from uulearn.training.options import OptimizerLike, SchedulerLike
 from uulearn.training.scoring import module_device
-from uulearn.training.streaming import RowStream
 
 
 class UUClassifier(TrainableClassifier):
@@ -31,7 +31,7 @@ class UUClassifier(TrainableClassifier):
     for each, the set it came from; `predict` gives classes, 1 for positive. `score` estimates the accuracy from two
     unlabeled sets, so that ``cross_val_score`` and ``GridSearchCV`` work on (X, sets) as they are.
 
-    Parameters that are ``"auto"`` follow from the model, the number of rows and each other; `settled_` tells what they
+    Parameters that are ``"auto"`` follow from the model, the number of rows and each other; `resolved_params_` tells what they
     became. How all defaults were chosen, without labels, is told in ``docs/defaults.md``.
 
     Which of two unlabeled sets is the richer cannot be read off the rows: priors given in the wrong order train a
@@ -88,12 +88,12 @@ class UUClassifier(TrainableClassifier):
     input_scale : float
         Every value of X is multiplied by this on its way into the model (1/255 for images kept as uint8).
     augment : str or callable, optional
-        For images, how each is changed at random whenever it is trained on, never where it is judged or predicted:
+        For images, how each is changed at random whenever it is trained on, never where it is evaluated or predicted:
         ``"flip"`` mirrors it left to right or not (wrong for digits and letters), ``"shift"`` moves it by up to four
         pixels each way, zeros moving in, ``"shift+flip"`` does both. Or a function from a batch of shape (n, channels,
         height, width), scaled already, to one of the same shape and type, with its rows in the same order.
     validation_fraction : float or "auto"
-        Share of each set that is held out of training, chosen at random with all copies of a row on one side, to judge
+        Share of each set that is held out of training, chosen at random with all copies of a row on one side, to evaluate
         every epoch without labels; 0 trains on all rows. Not used where ``validation_data`` is passed to `fit`, nor
         with several members. "auto" is 0.1 where the smaller set has 5,000 rows or more, or where another parameter
         needs it, else 0.
@@ -107,14 +107,14 @@ class UUClassifier(TrainableClassifier):
         20 epochs are fewer than 400 steps; None where the last epoch is kept.
     members : int or "auto"
         Number of models whose scores are averaged. With more than one, the rows are cut into as many folds, each model
-        is trained without one of them and has its epochs judged there, so that every row is both trained on and, by
+        is trained without one of them and has its epochs evaluated there, so that every row is both trained on and, by
         one model, held out: ``validation_fraction`` is not needed. "auto" is 5 for ``"linear"`` and ``"mlp"``, and 1
         for other models, which take long, where ``validation_fraction`` or ``validation_data`` is given, and where a
         set has fewer than ten rows or its rows are copies of a few.
     rounds : int
         At most so many rounds of refinement, for which there are several members: the rows are sorted, by models that
         have not seen them, into two purer sets, and trained on again. How many rounds are kept, if any, is chosen
-        without labels: each half of the rows is refined apart and judged on the other, by the original sets. That
+        without labels: each half of the rows is refined apart and evaluated on the other, by the original sets. That
         takes the time of ``rounds`` + 1 trainings more, besides one for every round that is kept.
     calibrated : bool or "auto"
         Whether scores are turned into log-odds by the held-out rows, without labels, so that probabilities mean what
@@ -144,17 +144,17 @@ class UUClassifier(TrainableClassifier):
         What a row looks like.
     set_sizes_, held_out_sizes_ : (int, int)
         Rows of each set in training, and held out.
-    cross_fitted_ : `uulearn.metrics.Judgement` or None
+    cross_fitted_ : `uulearn.metrics.Evaluation` or None
         With several members: how good they are, estimated without labels, each on the fold it has not seen. Where a
         round of refinement was kept, how good that round's ensembles of either half of the rows are on the other half:
         rather less than that of all rows.
-    refinement_ : list of `uulearn.estimator.refining.Round`, or None
+    refinement_ : list of `uulearn.estimator.self_training.Round`, or None
         With ``rounds``: what each round trained on, what it gained, and whether it was kept.
-    scaling_ : `uulearn.calibration.Scaling` or None
+    scaling_ : `uulearn.metrics.calibration.Scaling` or None
         The line from the model's scores to log-odds; None where the scores are used as they are.
     precision_ : str
         The type of the products, ``"bfloat16"`` or ``"float32"``.
-    settled_ : dict
+    resolved_params_ : dict
         What the parameters that were "auto" became.
     seed_ : int
         The seed that was used.
@@ -168,7 +168,7 @@ class UUClassifier(TrainableClassifier):
     >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, epochs=50, random_state=0)
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> print(clf.cross_fitted_.accuracy)  # no label was used: each row was judged by a model that has not seen it
+    >>> print(clf.cross_fitted_.accuracy)  # no label was used: each row was evaluated by a model that has not seen it
     0.917 (95% interval 0.870 to 0.959)
     """
 
@@ -292,7 +292,7 @@ class UUClassifier(TrainableClassifier):
         """Train on set 0 and set 1, given apart, without putting them together in memory. See `fit` for the rest.
 
         Sets larger than memory are passed as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`:
-        one model is then trained, and judged by rows of each set that are held out and kept in memory.
+        one model is then trained, and evaluated by rows of each set that are held out and kept in memory.
         """
         columns = self._unfitted()
         if isinstance(X0, RowStream) or isinstance(X1, RowStream):

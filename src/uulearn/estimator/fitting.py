@@ -14,28 +14,29 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
+from uulearn.data import DenseRows, Rows, TwoSets, hold_out
+from uulearn.data.augmentation import AugmentationLike, build_augmentation
+from uulearn.data.folds import assign_folds, check_fold_sizes
+from uulearn.data.stream_holdout import hold_out_streams
+from uulearn.data.streams import StreamedSets
 from uulearn.estimator import guards, inputs
 from uulearn.estimator.members import round_options, train_members
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.refining import FIRST, Folds, Priors, Round, Stage, check_half_sizes, refine
-from uulearn.estimator.settling import HELD_OUT, SETTLED, is_auto, mostly_copies, settle
+from uulearn.estimator.resolving import HELD_OUT, SETTLED, has_few_unique_rows, is_auto, resolve_defaults
+from uulearn.estimator.self_training import FIRST, Folds, Priors, Round, Stage, check_half_sizes, refine
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.exceptions import ClosePriorsWarning, NonFiniteRiskError
-from uulearn.metrics import Judgement, judge
+from uulearn.metrics import Evaluation, evaluate
 from uulearn.models import build_model, check_scores
 from uulearn.risk import UURisk
 from uulearn.risk.coefficients import warn_if_close
-from uulearn.training import DenseRows, History, Rows, Trainer, TrainingOptions, TwoSets, hold_out, score_rows
-from uulearn.training.augmentation import AugmentationLike, build_augmentation
+from uulearn.training import History, Trainer, TrainingOptions, score_rows
 from uulearn.training.checkpoint import store_seed, stored_seed
-from uulearn.training.crossfit import CrossFit
-from uulearn.training.folds import assign_folds, check_fold_sizes
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
+from uulearn.training.out_of_fold import CrossFit
 from uulearn.training.randomness import own_randomness
-from uulearn.training.stream_holding import hold_out_streams
-from uulearn.training.streaming import StreamedSets
-from uulearn.training.workers import Workers, heard_once, join_workers, own_device
+from uulearn.training.workers import Workers, join_workers, own_device, warn_on_rank_zero
 
 PURE = (1.0, 0.0)
 
@@ -75,9 +76,9 @@ class TrainableClassifier(TrainedClassifier):
     row_shape_: tuple[int, ...]
     set_sizes_: tuple[int, int]
     held_out_sizes_: tuple[int, int]
-    cross_fitted_: Judgement | None
+    cross_fitted_: Evaluation | None
     refinement_: list[Round] | None
-    settled_: dict[str, Any]
+    resolved_params_: dict[str, Any]
     seed_: int
 
     def _unfitted(self) -> Self:
@@ -89,7 +90,7 @@ class TrainableClassifier(TrainedClassifier):
     def _settled(self, sizes: tuple[int, int], held_out: bool = False, copies: bool = False) -> Self:
         """A twin, not fitted, in which nothing is "auto"."""
         parameters = self.get_params(deep=False)
-        return type(self)(**parameters | settle(parameters, sizes, held_out=held_out, copies=copies))
+        return type(self)(**parameters | resolve_defaults(parameters, sizes, held_out=held_out, copies=copies))
 
     def _fit_streams(
         self,
@@ -100,7 +101,7 @@ class TrainableClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None,
         callback: Callback | None,
     ) -> Self:
-        """Train on sets that are streamed; rows that judge every epoch are held out and kept in memory."""
+        """Train on sets that are streamed; rows that evaluate every epoch are held out and kept in memory."""
         streams = inputs.check_streams(first, second)
         if self.rounds or not (is_auto(self.members) or self.members == 1):
             raise ValueError(
@@ -117,7 +118,7 @@ class TrainableClassifier(TrainedClassifier):
             numbers = held_out.numbers
             data = StreamedSets(streams, held_out.left_out, held_out.rows)
             validation_data = torch.cat(held_out.rows), np.repeat([0, 1], [len(rows) for rows in held_out.rows])
-        with heard_once(workers):
+        with warn_on_rank_zero(workers):
             data.warn_if_poorly_mixed(numbers)
         columns._read(data.sample(0, 2), "X0", reset=True)
         return self._fit(data, columns, validation_data, test_data, callback)
@@ -131,11 +132,11 @@ class TrainableClassifier(TrainedClassifier):
         callback: Callback | None,
     ) -> Self:
         workers = join_workers(self.distributed, self._device)
-        with heard_once(workers):
+        with warn_on_rank_zero(workers):
             inputs.check_set_sizes(data.sizes)
             held_out = validation_data is not None
             left_out = not held_out and (is_auto(self.members) or is_auto(self.validation_fraction))
-            alone = isinstance(data, StreamedSets) or (left_out and mostly_copies(data))
+            alone = isinstance(data, StreamedSets) or (left_out and has_few_unique_rows(data))
             twin = self._settled(data.sizes, held_out, copies=alone)
             work = twin._prepare(workers, data, columns, validation_data, test_data, callback)
             try:
@@ -145,7 +146,7 @@ class TrainableClassifier(TrainedClassifier):
                     twin._fit_members(work, columns)
             finally:
                 self._take_over(twin)
-            return self._looked_at(work.data)
+            return self._warn_if_degenerate(work.data)
 
     def _take_over(self, twin: Self) -> None:
         """Become what the twin has learned, if it got so far."""
@@ -156,7 +157,7 @@ class TrainableClassifier(TrainedClassifier):
         for name, value in vars(twin).items():
             if name.endswith("_"):
                 setattr(self, name, value)
-        self.settled_ = {name: getattr(twin, name) for name in SETTLED if is_auto(getattr(self, name))}
+        self.resolved_params_ = {name: getattr(twin, name) for name in SETTLED if is_auto(getattr(self, name))}
 
     def _prepare(
         self,
@@ -188,7 +189,7 @@ class TrainableClassifier(TrainedClassifier):
             store_seed(self.checkpoint_dir, seed)  # of which the members' seeds are made
         return Work(data, validation, options, test, callback)
 
-    def _looked_at(self, data: TwoSets | StreamedSets) -> Self:
+    def _warn_if_degenerate(self, data: TwoSets | StreamedSets) -> Self:
         """A last look at what was trained."""
         some = torch.cat([data.sample(which, 500) for which in (0, 1)])
         decisions = self._decisions(self._scores(DenseRows(some)).numpy())
@@ -205,7 +206,7 @@ class TrainableClassifier(TrainedClassifier):
     def _hold_out(
         self, data: TwoSets | StreamedSets, given: TwoSets | None, seed: int
     ) -> tuple[TwoSets | StreamedSets, TwoSets | None]:
-        """The rows to train on, and those to judge by."""
+        """The rows to train on, and those to evaluate by."""
         if self.set_priors is None and (self.calibrated or self.rounds):
             raise ValueError(
                 "probabilities and refinement take the sets' shares of positives, and set_priors is None; set "
@@ -219,7 +220,7 @@ class TrainableClassifier(TrainedClassifier):
         if self.members > 1:
             if given is not None:
                 raise ValueError(
-                    f"with members={self.members} each model is judged on the fold it has not seen; leave "
+                    f"with members={self.members} each model is evaluated on the fold it has not seen; leave "
                     "validation_data out, or set members=1."
                 )
             check_fold_sizes(data.sizes, self.members)
@@ -296,7 +297,7 @@ class TrainableClassifier(TrainedClassifier):
         if self.calibrated:
             self.scaling_ = self._scaled(scores, sets)
         if self.set_priors is not None:
-            self.cross_fitted_ = judge(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
+            self.cross_fitted_ = evaluate(self._decisions(scores.numpy()), sets, self.set_priors, self.target_prior)
 
     def _train_members(
         self,
@@ -341,7 +342,7 @@ class TrainableClassifier(TrainedClassifier):
         self.set_sizes_ = sizes
         self.held_out_sizes_ = held_out_sizes
         self.cross_fitted_ = self.refinement_ = None
-        self.settled_ = {}
+        self.resolved_params_ = {}
         self.scaling_ = None
         self.precision_ = str(dtype).removeprefix("torch.")
 

@@ -20,15 +20,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from uulearn.calibration import shift_log_odds
+from uulearn.data import Rows, TwoSets
 from uulearn.exceptions import (
     IndistinguishableSetsWarning,
     OneSidedPredictionsWarning,
     SuspiciousScoreWarning,
     SwappedPriorsWarning,
 )
+from uulearn.metrics.calibration import shift_log_odds
 from uulearn.risk import estimation_cost
-from uulearn.training import Rows, TwoSets
 
 MOST_ROWS = 20_000
 CHUNK_VALUES = 2**17

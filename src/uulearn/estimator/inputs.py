@@ -16,8 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, column_or_1d
 from torch import Tensor
 
-from uulearn.training import DenseRows, Rows, SparseRows
-from uulearn.training.streaming import RowStream
+from uulearn.data import DenseRows, Rows, SparseRows
+from uulearn.data.streams import RowStream
 
 CHECKED_BYTES = 16 * 2**20
 DIRECT = {

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from uulearn.data import Rows, TwoSets
+from uulearn.data.holdout import Positions
 from uulearn.models import ModelLike
 from uulearn.risk import UURisk
-from uulearn.training import Rows, TrainingOptions, TwoSets
-from uulearn.training.crossfit import CrossFit, cross_fit
-from uulearn.training.holding import Positions
+from uulearn.training import TrainingOptions
+from uulearn.training.batched.out_of_fold import Variant, can_be_batched, cross_fit_batched
 from uulearn.training.loop import Callback
-from uulearn.training.stack.crossfit import Variant, can_be_stacked, cross_fit_stacked
+from uulearn.training.out_of_fold import CrossFit, cross_fit
 
 
 def train_members(
@@ -38,8 +39,8 @@ def train_members(
     called with one model at a time.
     """
     on_cuda = torch.device(options.device).type == "cuda"
-    if on_cuda and callback is None and isinstance(model, str) and can_be_stacked(model, data, options):
-        return cross_fit_stacked(model, model_params, data, folds, [Variant(risk)], options, test=test)[0]
+    if on_cuda and callback is None and isinstance(model, str) and can_be_batched(model, data, options):
+        return cross_fit_batched(model, model_params, data, folds, [Variant(risk)], options, test=test)[0]
     return cross_fit(build, data, folds, risk, options, test=test, callback=callback)
 
 

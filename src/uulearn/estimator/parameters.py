@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from uulearn.estimator.settling import is_auto
+from uulearn.data.augmentation import AUGMENTATIONS, is_augmentation
+from uulearn.estimator.resolving import is_auto
 from uulearn.risk import LOSSES, get_loss
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import check_slope, get_method
-from uulearn.training.augmentation import AUGMENTATIONS, is_augmentation
 from uulearn.training.options import OPTIMIZERS
 from uulearn.training.precision import PRECISIONS
 

@@ -29,15 +29,15 @@ from safetensors.torch import save as save_tensors
 from torch import nn
 
 from uulearn._version import __version__
-from uulearn.calibration import Scaling
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.refining import Round
-from uulearn.estimator.settling import SETTLED, is_auto
+from uulearn.estimator.resolving import SETTLED, is_auto
+from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
-from uulearn.metrics import Estimate, Judgement
+from uulearn.metrics import Estimate, Evaluation
+from uulearn.metrics.calibration import Scaling
 from uulearn.models import Ensemble, build_model
+from uulearn.storage import _sync_folder, write_atomically
 from uulearn.training import History
-from uulearn.training.storage import _sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
@@ -107,7 +107,7 @@ def save(
             "scaling": None if classifier.scaling_ is None else dataclasses.asdict(classifier.scaling_),
             "precision": classifier.precision_,
             "seed": classifier.seed_,
-            "settled": classifier.settled_,
+            "settled": classifier.resolved_params_,
         },
         "files": files,
     }
@@ -231,7 +231,7 @@ def load(cls: type[Classifier], folder: Path, replaced: dict[str, Any]) -> Class
         weights = load_tensors(_read(folder, files["weights"]))
         history = _history(json.loads(_read(folder, files["history"])))
         classifier = cls(**parameters)
-        classifier.settled_ = _settled(fitted.get("settled", {}))
+        classifier.resolved_params_ = _settled(fitted.get("settled", {}))
         for used in (classifier.get_params(deep=False), classifier._trained_with()):
             check_parameters(used)
         row_shape = tuple(int(size) for size in fitted["row_shape"])
@@ -363,12 +363,12 @@ def _estimate(data: Any) -> Estimate:
     return Estimate(value, error, (float(low), float(high)), confidence)
 
 
-def _judgement(data: Any) -> Judgement | None:
+def _judgement(data: Any) -> Evaluation | None:
     if data is None:
         return None
-    names = [field.name for field in dataclasses.fields(Judgement) if field.name not in ("sizes", "labels_used")]
+    names = [field.name for field in dataclasses.fields(Evaluation) if field.name not in ("sizes", "labels_used")]
     first, second = data["sizes"]
-    return Judgement(
+    return Evaluation(
         **{name: _estimate(data[name]) for name in names},
         sizes=(int(first), int(second)),
         labels_used=bool(data["labels_used"]),
@@ -376,16 +376,16 @@ def _judgement(data: Any) -> Judgement | None:
 
 
 def _round(data: Any) -> Round:
-    judgement = _judgement(data["judgement"])
-    if judgement is None:
-        raise ValueError("a round of its refinement has no judgement")
+    evaluation = _judgement(data["evaluation"])
+    if evaluation is None:
+        raise ValueError("a round of its refinement has no evaluation")
     first, second = data["set_priors"]
     n, n_prime = data["set_sizes"]
     return Round(
         number=int(data["number"]),
         set_priors=(float(first), float(second)),
         set_sizes=(int(n), int(n_prime)),
-        judgement=judgement,
+        evaluation=evaluation,
         gain=None if data["gain"] is None else _estimate(data["gain"]),
         better=bool(data["better"]),
     )

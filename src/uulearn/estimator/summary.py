@@ -9,7 +9,7 @@ from uulearn.risk.corrections import get_method
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
-    from uulearn.estimator.refining import Round
+    from uulearn.estimator.self_training import Round
 
 
 def summarize(classifier: UUClassifier) -> str:
@@ -24,7 +24,7 @@ def summarize(classifier: UUClassifier) -> str:
         how = (
             "refined; accuracy of such models of half of the rows, on the other half,"
             if kept
-            else "judged on it; accuracy"
+            else "evaluated on it; accuracy"
         )
         members = classifier._trained_with()["members"]
         lines.append(
@@ -34,16 +34,16 @@ def summarize(classifier: UUClassifier) -> str:
         lines += [_refined(done, kept) for done in rounds[1:]]
     elif any(classifier.held_out_sizes_):
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
-        lines.append(f"held out of training to judge the epochs, without labels: {held_out} rows")
+        lines.append(f"held out of training to evaluate the epochs, without labels: {held_out} rows")
     if len(history):
         last = history[-1]
         lines.append(
             f"stopped: {history.stop_reason}; last epoch: positive bracket {last['positive']:+.4f}, negative bracket "
             f"{last['negative']:+.4f}, risk {last['unbiased']:+.4f} (unbiased), {last['corrected']:+.4f} (corrected)"
         )
-        if history.kept_epoch is not None:
-            error = history[history.kept_epoch - 1]["validation_zero_one"]
-            lines.append(f"kept: the weights of epoch {history.kept_epoch}, error on the held-out rows {error:.1%}")
+        if history.best_epoch is not None:
+            error = history[history.best_epoch - 1]["validation_zero_one"]
+            lines.append(f"kept: the weights of epoch {history.best_epoch}, error on the held-out rows {error:.1%}")
         negative = history.first_negative_epoch
         lines.append(
             "the empirical risk never went negative"

@@ -1,4 +1,4 @@
-"""What a fitted classifier does: predict, give probabilities, move to another prior, be judged."""
+"""What a fitted classifier does: predict, give probabilities, move to another prior, be evaluated."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from uulearn.calibration import Scaling, fit_scaling, shift_log_odds
+from uulearn.data import Rows
 from uulearn.estimator import guards, inputs
-from uulearn.metrics import Judgement, judge, judge_labelled
+from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics.calibration import Scaling, fit_scaling, shift_log_odds
 from uulearn.models import IMAGE_MODELS, Ensemble, ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction
-from uulearn.training import Rows, score_rows
+from uulearn.training import score_rows
 from uulearn.training.precision import multiplies_bfloat16
 from uulearn.training.scoring import module_device
 
@@ -32,7 +33,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     set_priors: Sequence[float] | None
     target_prior: float
-    cross_fitted_: Judgement | None
+    cross_fitted_: Evaluation | None
     method: MethodLike
     slope: float
     loss: str | LossFunction
@@ -41,12 +42,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     input_scale: float
     model_: Any
     scaling_: Scaling | None
-    settled_: dict[str, Any]
+    resolved_params_: dict[str, Any]
     precision_: str
 
     def _trained_with(self) -> dict[str, Any]:
         """The parameters of the last fit, with what "auto" became."""
-        used: dict[str, Any] = self.get_params(deep=False) | self.settled_
+        used: dict[str, Any] = self.get_params(deep=False) | self.resolved_params_
         return used
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
@@ -96,8 +97,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def calibrate(self, X: Any, sets: Any) -> Self:
         """Turn scores into log-odds by rows of both sets that were not trained on; no label is needed.
 
-        See `uulearn.calibration.fit_scaling`. Afterwards `decision_function` gives log-odds, and `predict`,
-        `predict_proba` and `retarget` follow them.
+        See `uulearn.metrics.calibration.fit_scaling`. Afterwards `decision_function` gives log-odds, and `predict`,
+        `predict_proba` and `with_target_prior` follow them.
         """
         check_is_fitted(self, "model_")
         rows = self._read(X, "X")
@@ -131,7 +132,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self.set_priors
 
-    def retarget(self, target_prior: float) -> Self:
+    def with_target_prior(self, target_prior: float) -> Self:
         """The same classifier for where another share is positive, without training again.
 
         A copy with the new ``target_prior`` whose log-odds are shifted by the change of the prior odds; this one stays
@@ -156,9 +157,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.cross_fitted_ = None  # which was for where another share is positive
         return moved
 
-    # ------------------------------------------------------------------------------------------------------- judging
+    # ------------------------------------------------------------------------------------------------------- evaluating
 
-    def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Judgement:
+    def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
         """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not trained on.
 
         Pass either ``sets``, the set that each row came from (everything is then estimated without labels, at class
@@ -184,12 +185,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         scores = self.decision_function(X)
         if labels is not None:
-            return judge_labelled(scores, inputs.read_labels(labels, len(scores)))
+            return evaluate_labelled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
-        judged = judge(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
+        evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
         pair = (float(priors[0]), float(priors[1]))
-        guards.warn_if_suspicious(judged.accuracy.value, pair, self.target_prior, judged.sizes)
-        return judged
+        guards.warn_if_suspicious(evaluated.accuracy.value, pair, self.target_prior, evaluated.sizes)
+        return evaluated
 
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy at class prior π estimated without labels, from rows of both sets.

@@ -22,7 +22,7 @@ from uulearn.export.checking import Agreement, PythonPath, check
 from uulearn.export.description import describe, metadata
 from uulearn.export.graph import ClassifierGraph
 from uulearn.export.transformers import fold_transformer
-from uulearn.training.storage import write_atomically
+from uulearn.storage import write_atomically
 
 OPSET = 18
 INPUT_TYPES = {"float32": torch.float32, "float64": torch.float64, "uint8": torch.uint8}
@@ -115,7 +115,7 @@ def export_onnx(
     >>> [port.name for port in done.outputs], done.largest_difference < 1e-5
     (['score', 'probability', 'class'], True)
     """
-    classifier, pipeline = _taken_apart(classifier, pipeline)
+    classifier, pipeline = _split_pipeline(classifier, pipeline)
     if input_type not in INPUT_TYPES:
         raise ValueError(f"input_type must be one of {', '.join(map(repr, INPUT_TYPES))}, got {input_type!r}.")
     path = Path(path)
@@ -155,7 +155,7 @@ def export_onnx(
 # ------------------------------------------------------------------------------------------------------------ checks
 
 
-def _taken_apart(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
+def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
     """The classifier and what comes before it."""
     if isinstance(classifier, Pipeline):
         if pipeline is not None:

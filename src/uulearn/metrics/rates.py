@@ -132,7 +132,7 @@ def uu_cost(
     """Expected cost of a prediction at class prior π, estimated from two unlabeled sets.
 
     With both costs 1 it is one minus the accuracy; see `uu_rates` for the other parameters, and
-    `uulearn.calibration.bayes_threshold` for the threshold that makes it lowest.
+    `uulearn.metrics.calibration.bayes_threshold` for the threshold that makes it lowest.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from uulearn.models.build import IMAGE_MODELS, MODELS, ModelLike, build_model, c
 from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
 from uulearn.models.ensemble import Ensemble
-from uulearn.models.normalisation import synchronised
+from uulearn.models.normalization import synchronised
 
 __all__ = [
     "IMAGE_MODELS",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from uulearn.models.initialisers import he_normal_
+from uulearn.models.initializers import he_normal_
 
 FULL_TILE = 64
 """Channels at which a convolution fills the tiles of an accelerator's matrix units."""

@@ -1,4 +1,4 @@
-"""The linear model and the multi-layer perceptron of the paper's experiments (Appendix C)."""
+"""The linear model and the multi-layer MLP of the paper's experiments (Appendix C)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
-from uulearn.models.initialisers import get_initialiser, lecun_normal_
+from uulearn.models.initializers import get_initialiser, lecun_normal_
 
 
 class Linear(nn.Module):
@@ -40,7 +40,7 @@ class Linear(nn.Module):
 
 
 class MLP(nn.Module):
-    """Multi-layer perceptron with batch normalisation and ReLU; by default the paper's d-300-300-300-300-1.
+    """Multi-layer MLP with batch normalisation and ReLU; by default the paper's d-300-300-300-300-1.
 
     Each hidden layer is a product, batch normalisation (then the layer has no bias),
     ReLU and, if asked, dropout. The output layer is computed in float32 even under autocast, so that scores keep

@@ -105,7 +105,7 @@ def sensitivity(doubts: Sequence[Doubt]) -> Html:
     legend = [Sample("estimated accuracy", "first", "dot")]
     legend += [Sample(f"{confidence} interval", "first", "whisker")] * bool(ends)
     cells = [[_doubted(doubt), percent(doubt.accuracy.value), interval(doubt.accuracy.interval)] for doubt in doubts]
-    more = "The model was trained and judged again as if it were so, all else as given." + _above_one(doubts)
+    more = "The model was trained and evaluated again as if it were so, all else as given." + _above_one(doubts)
     numbers = table(title, ["if it is", "accuracy", f"{confidence} interval"], cells)
     return figure(name, drawn, title, more, legend, numbers)
 
@@ -117,8 +117,8 @@ def _doubted(doubt: Doubt) -> str:
 
 
 def histogram(found: Histogram, names: tuple[str, str]) -> Html:
-    """Scores of the judging rows by set, as shares of each set."""
-    name, title = "figure-scores", "Scores of the judging rows, by set"
+    """Scores of the evaluating rows by set, as shares of each set."""
+    name, title = "figure-scores", "Scores of the evaluating rows, by set"
     totals = [sum(side) for side in found.counts]
     shares = [
         [value / total if total else 0.0 for value in side] for side, total in zip(found.counts, totals, strict=True)

@@ -56,7 +56,7 @@ def read_course(history: History) -> Course:
 
     Examples
     --------
-    >>> course = read_course(History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}], kept_epoch=1))
+    >>> course = read_course(History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}], best_epoch=1))
     >>> course.first_below_zero("unbiased"), course.kept, course.curve("positive")
     (2, 1, (None, None))
     """
@@ -66,14 +66,14 @@ def read_course(history: History) -> Course:
         )
     records = [Reader(record, f"history[{place}]") for place, record in enumerate(history.epochs)]
     curves = {name: tuple(record.number(name) for record in records) for name in FIGURES + HELD_OUT + LABELLED}
-    end = Reader({"stop_reason": history.stop_reason, "kept_epoch": history.kept_epoch}, "history")
+    end = Reader({"stop_reason": history.stop_reason, "best_epoch": history.best_epoch}, "history")
     epochs = tuple(record.count("epoch") or place for place, record in enumerate(records, start=1))
-    kept = end.count("kept_epoch")
+    kept = end.count("best_epoch")
     return Course(
         epochs=epochs,
         curves={name: values for name, values in curves.items() if any(value is not None for value in values)},
         stop_reason=end.text("stop_reason"),
         kept=kept if kept in epochs else None,
         labels_used=bool(history.labels_used),
-        kept_by_members=tuple(member.kept_epoch for member in history.members),
+        kept_by_members=tuple(member.best_epoch for member in history.members),
     )

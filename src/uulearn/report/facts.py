@@ -48,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluated:
     """Figures of the classifier on rows that nothing else was done with."""
 
     accuracy: Shown | None
@@ -120,9 +120,9 @@ class Facts:
     prior_intervals: tuple[tuple[float, float] | None, ...] | None
     """Where the shares of positives were estimated, their intervals."""
     split: tuple[tuple[str, tuple[int, int]], ...]
-    """Rows of each set that served to train, to choose the epoch, to judge."""
+    """Rows of each set that served to train, to choose the epoch, to evaluate."""
     set_auc: Shown | None
-    judged: Judged
+    evaluated: Evaluated
     targets: tuple[Target, ...]
     histogram: Histogram | None
     importance: tuple[Importance, ...] | None
@@ -142,23 +142,23 @@ class Facts:
         return "set 0", "set 1"
 
     def rows_for(self, purpose: str) -> tuple[int, int] | None:
-        """Rows of each set that served the purpose, ``"train"``, ``"choose"`` or ``"judge"``."""
+        """Rows of each set that served the purpose, ``"train"``, ``"choose"`` or ``"evaluate"``."""
         return dict(self.split).get(purpose)
 
     def shared(self, purpose: str) -> bool:
-        """Whether some rows served both the purpose and the judging, as where models are trained on folds."""
-        own, judging = self.rows_for(purpose), self.rows_for("judge")
-        if own is None or judging is None:
+        """Whether some rows served both the purpose and the evaluating, as where models are trained on folds."""
+        own, evaluating = self.rows_for(purpose), self.rows_for("evaluate")
+        if own is None or evaluating is None:
             return False
         totals = [file.rows for file in self.files]
         if len(totals) != 2 or None in totals:
-            return own == judging
-        return any(a + b > (total or 0) for a, b, total in zip(own, judging, totals, strict=True))
+            return own == evaluating
+        return any(a + b > (total or 0) for a, b, total in zip(own, evaluating, totals, strict=True))
 
     @property
     def judged_apart(self) -> bool:
-        """Whether the judging rows served nothing else."""
-        return self.rows_for("judge") is not None and not (self.shared("train") or self.shared("choose"))
+        """Whether the evaluating rows served nothing else."""
+        return self.rows_for("evaluate") is not None and not (self.shared("train") or self.shared("choose"))
 
 
 def read_facts(facts: Mapping[str, Any]) -> Facts:
@@ -188,11 +188,11 @@ def read_facts(facts: Mapping[str, Any]) -> Facts:
         prior_intervals=_intervals(estimated) if estimated else None,
         split=tuple(
             (name, (round(pair[0]), round(pair[1])))
-            for name in ("train", "choose", "judge")
+            for name in ("train", "choose", "evaluate")
             if (pair := given.within("split").pair(name))
         ),
         set_auc=_shown(given.within("set_auc")),
-        judged=_judged(given.within("judgement")),
+        evaluated=_is_evaluated(given.within("evaluation")),
         targets=tuple(sorted(filter(None, map(_target, given.each("targets"))), key=lambda target: target.prior)),
         histogram=_histogram(given.within("histogram")),
         importance=tuple(filter(None, importance)) or None,
@@ -227,9 +227,9 @@ def _shown(entry: Reader, name: str = "value") -> Shown | None:
     return Shown(value, entry.pair("interval"), entry.number("confidence") or CONFIDENCE)
 
 
-def _judged(entry: Reader) -> Judged:
+def _is_evaluated(entry: Reader) -> Evaluated:
     sizes = entry.pair("sizes")
-    return Judged(
+    return Evaluated(
         accuracy=_shown(entry.within("accuracy")),
         balanced_accuracy=_shown(entry.within("balanced_accuracy")),
         auc=_shown(entry.within("auc")),

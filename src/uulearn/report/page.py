@@ -11,8 +11,8 @@ from uulearn.report.course import read_course
 from uulearn.report.facts import Facts, read_facts
 from uulearn.report.markup import Html, element, join, named
 from uulearn.report.style import style_sheet
+from uulearn.storage import write_atomically
 from uulearn.training.history import History
-from uulearn.training.storage import write_atomically
 
 TITLE = "Report on a classifier from two unlabeled sets"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -45,7 +45,7 @@ def render_report(facts: Mapping[str, Any], history: History, *, title: str = TI
     Examples
     --------
     >>> accuracy = {"value": 0.931, "interval": [0.88, 0.974]}
-    >>> facts = {"target_prior": 0.5, "judgement": {"accuracy": accuracy, "sizes": [100, 120], "labels_used": False}}
+    >>> facts = {"target_prior": 0.5, "evaluation": {"accuracy": accuracy, "sizes": [100, 120], "labels_used": False}}
     >>> page = render_report(facts, History([{"epoch": 1, "positive": 0.2, "negative": 0.1, "unbiased": 0.3}]))
     >>> "93.1%" in page, "No label was used" in page, "<script" in page
     (True, True, False)

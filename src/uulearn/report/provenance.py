@@ -118,7 +118,7 @@ def data(facts: Facts) -> Html:
 def _sets(facts: Facts) -> Html:
     if not facts.files:
         return paragraph("The files were not recorded.")
-    purposes = {"train": "training", "choose": "choosing", "judge": "judging"}
+    purposes = {"train": "training", "choose": "choosing", "evaluate": "evaluating"}
     split = [(purposes[name], sizes) for name, sizes in facts.split]
     intervals = facts.prior_intervals
     cells: list[list[Child]] = []
@@ -133,18 +133,18 @@ def _sets(facts: Facts) -> Html:
     head = ["set", "rows", "positive", *(["interval"] if intervals is not None else []), *(name for name, _ in split)]
     how = "estimated from the rows" if intervals is not None else "as given"
     told = table(f"The two sets, with shares of positives {how}", head, cells)
-    return join(told, paragraph(_served(facts)) if facts.rows_for("judge") else None)
+    return join(told, paragraph(_served(facts)) if facts.rows_for("evaluate") else None)
 
 
 def _served(facts: Facts) -> str:
     """What the rows were for, and how far the accuracy can be trusted for it."""
     chosen = "Rows for choosing picked the epoch to keep. " if facts.rows_for("choose") else ""
     if facts.judged_apart:
-        return f"{chosen}Rows for judging served nothing else; the accuracy at the top is from them."
-    said = f"{chosen}The accuracy at the top is from the rows for judging."
+        return f"{chosen}Rows for evaluating served nothing else; the accuracy at the top is from them."
+    said = f"{chosen}The accuracy at the top is from the rows for evaluating."
     if facts.shared("train"):
         said = (
-            "Several models were trained, each without a part of the rows, so that every row could be judged by a "
+            "Several models were trained, each without a part of the rows, so that every row could be evaluated by a "
             "model that was not trained on it."
         )
     if facts.shared("choose"):

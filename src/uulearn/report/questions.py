@@ -9,7 +9,7 @@ from uulearn.report.wording import sentence
 
 COMMANDS = {
     "predict": "Score new rows",
-    "evaluate": "Judge the model on other rows",
+    "evaluate": "Evaluate the model on other rows",
     "report": "Make this page again",
     "repeat": "Train it again in the same way",
 }
@@ -70,7 +70,7 @@ def importance(facts: Facts) -> Html:
         return paragraph("The influence of the columns was not measured for this model.")
     return join(
         paragraph(
-            "Each column was shuffled among the judging rows, so that it says nothing any more, and the accuracy was "
+            "Each column was shuffled among the evaluating rows, so that it says nothing any more, and the accuracy was "
             "estimated again. Columns that say the same can stand in for each other and then both look unimportant."
         ),
         charts.importance(sorted(facts.importance, key=lambda entry: -entry.drop)),
@@ -115,6 +115,6 @@ def words() -> Html:
             "Objective",
             "what training makes small: the risk with brackets below zero corrected, so that noise is not learned.",
         ),
-        ("Held-out rows", "rows of both sets that were kept out of training, to judge it by."),
+        ("Held-out rows", "rows of both sets that were kept out of training, to evaluate it by."),
     ]
     return element("dl", [[element("dt", element("strong", word)), element("dd", text)] for word, text in meanings])

@@ -50,8 +50,8 @@ class Reader:
 
     Examples
     --------
-    >>> facts = Reader({"seconds": 12.3, "split": {"judge": [100, 120]}}, "facts")
-    >>> facts.number("seconds"), facts.number("hours"), facts.within("split").pair("judge")
+    >>> facts = Reader({"seconds": 12.3, "split": {"evaluate": [100, 120]}}, "facts")
+    >>> facts.number("seconds"), facts.number("hours"), facts.within("split").pair("evaluate")
     (12.3, None, (100.0, 120.0))
     >>> facts.text("seconds")
     Traceback (most recent call last):

@@ -33,7 +33,9 @@ def training(facts: Facts, course: Course) -> Html:
         curves.accuracy(course, judged_apart=facts.judged_apart),
     ]
     if not any(name in course.curves for name in HELD_OUT):
-        content.append(paragraph("No rows were held out to judge the epochs, so there are no curves of held-out rows."))
+        content.append(
+            paragraph("No rows were held out to evaluate the epochs, so there are no curves of held-out rows.")
+        )
     return join(content)
 
 

@@ -51,7 +51,7 @@ ADVICE = {
 
 def verdict(facts: Facts, course: Course) -> Html:
     """Estimated accuracy with its interval, what it rests on, and what it compares to."""
-    accuracy = facts.judged.accuracy
+    accuracy = facts.evaluated.accuracy
     if accuracy is None:
         content: list[Child] = [
             element("h2", "Estimated accuracy", id_="worth"),
@@ -59,7 +59,7 @@ def verdict(facts: Facts, course: Course) -> Html:
             element("p", "No estimate was stored with this model; uulearn evaluate makes one from rows of both sets."),
         ]
         return element("section", content, class_="verdict", aria_labelledby="worth")
-    labelled = facts.judged.labels_used
+    labelled = facts.evaluated.labels_used
     title = "Accuracy on labelled rows" if labelled else "Estimated accuracy"
     span = "no interval was stored"
     if accuracy.interval is not None:
@@ -76,19 +76,19 @@ def verdict(facts: Facts, course: Course) -> Html:
 
 
 def _basis(facts: Facts, accuracy: Shown) -> list[Child]:
-    sizes = facts.judged.sizes or facts.rows_for("judge")
+    sizes = facts.evaluated.sizes or facts.rows_for("evaluate")
     where = "" if facts.target_prior is None else f" where {prior(facts.target_prior)} of the rows are positive"
     right = f"About {100 * accuracy.value:.0f} of 100 rows are" if 0 <= accuracy.value <= 1 else "So many rows are"
     said: list[Child] = [f"{right} classified right{where}. "]
-    if facts.judged.labels_used:
+    if facts.evaluated.labels_used:
         number = "labelled rows" if sizes is None else f"{both(sizes)} labelled rows, positive and negative"
         return [*said, element("strong", "Labels were used"), f" for this figure: it was counted on {number}."]
     rows = "rows" if sizes is None else f"{both(sizes)} rows"
-    if facts.judged.labels_used is False:
+    if facts.evaluated.labels_used is False:
         said += [element("strong", "No label was used"), ": this is an estimate"]
     else:
         said.append("This is an estimate")
-    unseen = "each judged by a model that was not trained on it" if facts.shared("train") else "kept out of training"
+    unseen = "each evaluated by a model that was not trained on it" if facts.shared("train") else "kept out of training"
     said.append(f" from {rows} of the two sets, {unseen}")
     if facts.set_priors is not None:
         known = "estimated" if facts.prior_intervals is not None else "given"
@@ -158,7 +158,7 @@ def _spaced(category: str) -> str:
     Examples
     --------
     >>> _spaced("GiveawayColumnWarning")
-    'Giveaway column'
+    'LeakingColumn column'
     """
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", category.removesuffix("Warning")).strip() or "warning"
     return words[0].upper() + words[1:].lower()
@@ -167,10 +167,10 @@ def _spaced(category: str) -> str:
 def figures(facts: Facts) -> Html:
     """The other figures of merit, each with what it means."""
     rows = [
-        ("Balanced accuracy", facts.judged.balanced_accuracy, "accuracy where half of the rows are positive"),
-        ("Positives found", facts.judged.true_positive_rate, "share of the positives that are called positive"),
-        ("False alarms", facts.judged.false_positive_rate, "share of the negatives that are called positive"),
-        ("Ranking (AUC)", facts.judged.auc, "how often a positive scores above a negative; 50% is chance"),
+        ("Balanced accuracy", facts.evaluated.balanced_accuracy, "accuracy where half of the rows are positive"),
+        ("Positives found", facts.evaluated.true_positive_rate, "share of the positives that are called positive"),
+        ("False alarms", facts.evaluated.false_positive_rate, "share of the negatives that are called positive"),
+        ("Ranking (AUC)", facts.evaluated.auc, "how often a positive scores above a negative; 50% is chance"),
     ]
     known = [(name, shown, meaning) for name, shown, meaning in rows if shown is not None]
     if not known:
@@ -180,6 +180,6 @@ def figures(facts: Facts) -> Html:
         [join(name, element("small", meaning)), join(percent(shown.value), element("small", interval(shown.interval)))]
         for name, shown, meaning in known
     ]
-    sizes = facts.judged.sizes
+    sizes = facts.evaluated.sizes
     caption = "Other figures" if sizes is None else f"Other figures, from {plural(sum(sizes), 'row')}"
     return table(caption, ["figure", f"estimate, {confidence} interval"], cells)

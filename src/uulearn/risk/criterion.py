@@ -48,7 +48,7 @@ class UURisk(nn.Module):
         λ ≤ 0 of ``"leaky_relu"``.
     distributed : bool
         Whether brackets are those of all workers of a process group, where there is one; False for rows that one worker
-        judges by itself.
+        evaluates by itself.
     process_group : torch.distributed.ProcessGroup, optional
         The workers that share a batch; None is all of them.
 

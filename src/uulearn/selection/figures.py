@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uulearn.metrics import Estimate
-from uulearn.training.storage import write_atomically
+from uulearn.storage import write_atomically
 
 if TYPE_CHECKING:
     from uulearn.selection.sensitivity import Sensitivity, SensitivityRow

@@ -17,7 +17,7 @@ class UUScorer:
     """A scorer for ``GridSearchCV``, ``cross_val_score`` and their kin, on (X, sets): no label is used.
 
     It scores any estimator that has ``decision_function``, ``predict_proba`` or ``predict``: a `uulearn.UUClassifier`,
-    a pipeline that ends in one, or a classifier of set membership that is to be judged as a classifier of the classes.
+    a pipeline that ends in one, or a classifier of set membership that is to be evaluated as a classifier of the classes.
 
     Parameters
     ----------

@@ -18,20 +18,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from uulearn.data import TwoSets
+from uulearn.data.augmentation import build_augmentation
+from uulearn.data.folds import assign_folds
 from uulearn.engines.ray_cluster import ENGINES
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.inputs import check_set_sizes, read_sets
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.settling import is_auto
+from uulearn.estimator.resolving import is_auto
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
-from uulearn.metrics import Estimate, Judgement, judge, uu_gain
+from uulearn.metrics import Estimate, Evaluation, evaluate, uu_gain
 from uulearn.selection.store import FoldStore
 from uulearn.selection.trials import Trials, cross_fit_all
-from uulearn.training import TwoSets
-from uulearn.training.augmentation import build_augmentation
-from uulearn.training.crossfit import CrossFit
-from uulearn.training.folds import assign_folds
-from uulearn.training.workers import heard_once, join_workers
+from uulearn.training.out_of_fold import CrossFit
+from uulearn.training.workers import join_workers, warn_on_rank_zero
 
 FOLDS = 5
 FIXED = {"set_priors", "target_prior", "members", "random_state", "device", "checkpoint_dir", "progress"}
@@ -53,7 +53,7 @@ class Candidate:
     """One setting of a search, with what its models are worth on the rows they have not seen."""
 
     params: dict[str, Any]
-    judgement: Judgement
+    evaluation: Evaluation
     """Of decisions as the classifier makes them, by log-odds where it is calibrated; all NaN where there are none."""
     gap: Estimate
     """Accuracy of the best candidate minus this one's, on the same rows: known more precisely than either."""
@@ -234,13 +234,13 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sets = np.repeat([0, 1], pooled.sizes)
         decided = [_decisions(classifier, one, sets) for classifier, one in zip(tried, fitted, strict=True)]
         candidates = _compare(settings, decided, sets, base._priors, base.target_prior)
-        with heard_once(workers):
+        with warn_on_rank_zero(workers):
             _warn_of_failures(candidates)
         best = next(place for place, candidate in enumerate(candidates) if candidate.rank == 1)
         first, chosen = fitted[best], tried[best]
         assert isinstance(first, CrossFit)
         chosen._fit_members(work, columns, first)
-        chosen._looked_at(data)
+        chosen._warn_if_degenerate(data)
         # All at once and at the end, so that a search that is broken off leaves what an earlier one found.
         self.best_estimator_, self.best_params_, self.candidates_ = chosen, settings[best], candidates
         return self
@@ -261,7 +261,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for candidate in sorted(self.candidates_, key=lambda one: one.rank):
             gap = f"{100 * candidate.gap.value:.2f} ± {100 * candidate.gap.standard_error:.2f} points behind"
             told = candidate.failure or ("the best" if candidate.rank == 1 else gap)
-            lines.append(f"  {candidate.judgement.accuracy.value:6.4f}  {_named(candidate.params)}  ({told})")
+            lines.append(f"  {candidate.evaluation.accuracy.value:6.4f}  {_named(candidate.params)}  ({told})")
         return "\n".join([*lines, self.best_estimator_.summary()])
 
     # The best one, used
@@ -334,7 +334,7 @@ def _compare(
     set_priors: tuple[float, float],
     target_prior: float,
 ) -> list[Candidate]:
-    """Every setting judged, and compared with the best; an error where none can be used."""
+    """Every setting evaluated, and compared with the best; an error where none can be used."""
     failures = [one for one in decided if isinstance(one, Exception)]
     if len(failures) == len(decided):
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in failures) else ValueError
@@ -343,17 +343,17 @@ def _compare(
             "columns, or try another loss or method."
         )
     n1 = int(sets.sum())
-    nothing = Judgement(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, (len(sets) - n1, n1), labels_used=False)
+    nothing = Evaluation(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior
-    judged = [nothing if isinstance(one, Exception) else judge(one, *known) for one in decided]
-    order = np.argsort([-one.accuracy.value for one in judged], kind="stable")  # NaN comes last
+    evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
+    order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
     best = decided[order[0]]
     ranks = np.argsort(order) + 1
     return [
-        Candidate(params, judgement, UNKNOWN, int(rank), str(one))
+        Candidate(params, evaluation, UNKNOWN, int(rank), str(one))
         if isinstance(one, Exception)
-        else Candidate(params, judgement, uu_gain(best, one, *known), int(rank))
-        for params, judgement, one, rank in zip(settings, judged, decided, ranks, strict=True)
+        else Candidate(params, evaluation, uu_gain(best, one, *known), int(rank))
+        for params, evaluation, one, rank in zip(settings, evaluated, decided, ranks, strict=True)
     ]
 
 

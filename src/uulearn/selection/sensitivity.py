@@ -20,22 +20,22 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
-from uulearn.calibration import fit_scaling
+from uulearn.data import DenseRows, Rows, SparseRows, TwoSets, hold_out
 from uulearn.estimator import UUClassifier, guards, inputs
-from uulearn.estimator.settling import is_auto
+from uulearn.estimator.resolving import is_auto
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
 )
-from uulearn.metrics import Estimate, judge_labelled, uu_accuracy, uu_gain
+from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_gain
+from uulearn.metrics.calibration import fit_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior, warn_if_close
 from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
-from uulearn.training import DenseRows, Rows, SparseRows, TwoSets, hold_out
-from uulearn.training.stack import Run, StackTrainer
-from uulearn.training.stack.crossfit import can_be_stacked
+from uulearn.training.batched import BatchedTrainer, Run
+from uulearn.training.batched.out_of_fold import can_be_batched
 
 ERRORS = (-0.1, -0.05, 0.05, 0.1)
 BASELINE = "baseline"
@@ -82,7 +82,7 @@ class SensitivityRow:
     not_retrained: Estimate
     """Accuracy of the *baseline's* predictions under the altered priors: the effect on the estimate alone."""
     gain: Estimate
-    """``if_guess_right`` minus the baseline's, which is known better than either: both were judged on the same rows."""
+    """``if_guess_right`` minus the baseline's, which is known better than either: both were evaluated on the same rows."""
     differing: float
     """Share of the held-out rows that are predicted otherwise than by the baseline."""
     true: Estimate | None
@@ -164,9 +164,9 @@ def prior_sensitivity(
     """Train the classifier again as if θ, θ′ or π were off by each of some errors, and compare.
 
     All runs share the seed and the held-out rows, so that they differ by the altered prior and nothing else. Linear
-    models and MLPs on dense rows are trained together (`uulearn.training.stack`); other models, and classifiers of
+    models and MLPs on dense rows are trained together (`uulearn.training.batched`); other models, and classifiers of
     several members, one by one. Checkpoints are not written. Where ``members``, ``validation_fraction`` or ``keep`` is
-    "auto", each run is one model, a fifth of the rows judges it, and the last epoch is kept.
+    "auto", each run is one model, a fifth of the rows evaluates it, and the last epoch is kept.
 
     Parameters
     ----------
@@ -215,10 +215,10 @@ def prior_sensitivity(
 
     study = _Study(plain.set_params(random_state=seed), rows, _numbers(kept), _numbers(held_out), test)
     # A single member has no rounds of refinement: `fit` refuses them.
-    stacked = plain.members == 1 and not plain.rounds and can_be_stacked(plain.model, data, plain._options(seed))
+    stacked = plain.members == 1 and not plain.rounds and can_be_batched(plain.model, data, plain._options(seed))
     results = dict(zip(assumed, study.together(assumed) if stacked else study.one_by_one(assumed), strict=True))
     return Sensitivity(
-        rows=tuple(_judged(results, study)),
+        rows=tuple(_is_evaluated(results, study)),
         skipped=(*skipped, *(Skipped(what, why) for what, why in results.items() if isinstance(why, str))),
         held_out_sizes=held_out.sizes,
         test_size=0 if test is None else len(test[1]),
@@ -229,7 +229,7 @@ def prior_sensitivity(
 
 
 def _settled(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassifier:
-    """What is "auto", settled: one model, so that all can be a stack, of the last epoch, since held-out rows judge."""
+    """What is "auto", settled: one model, so that all can be a stack, of the last epoch, since held-out rows evaluate."""
     usual = {"members": 5 if classifier.rounds else 1, "validation_fraction": HELD_OUT, "keep": "last"}
     chosen = {name: value for name, value in usual.items() if is_auto(getattr(classifier, name))}
     settled: UUClassifier = classifier.set_params(**chosen)._settled(sizes, held_out=True)
@@ -347,7 +347,7 @@ class _Study(NamedTuple):
             Run(self.kept, priors, pi, own.method, own.slope, seed=own.random_state, held_out=self.held_out)
             for _, _, priors, pi in assumed
         ]
-        stack = StackTrainer(
+        stack = BatchedTrainer(
             table,
             runs,
             model=own.model,
@@ -416,10 +416,10 @@ def _both(table: Any, numbers: tuple[Tensor, Tensor]) -> tuple[Any, NDArray[np.i
     return table[torch.cat(numbers).numpy()], np.repeat([0, 1], [len(part) for part in numbers])
 
 
-# ----------------------------------------------------------------------------------------------------------- judging
+# ----------------------------------------------------------------------------------------------------------- evaluating
 
 
-def _judged(results: dict[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
+def _is_evaluated(results: dict[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
     """A row for every run that has scores; the guess, which comes first, must have."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
@@ -443,7 +443,7 @@ def _row(
     true, true_gain = None, None
     if study.test is not None:
         labels = study.test[1].numpy()
-        true = judge_labelled(scored.test, labels).accuracy
+        true = evaluate_labelled(scored.test, labels).accuracy
         # Labels are two sets, one all positive and one all negative, in the shares that the test rows have.
         true_gain = uu_gain(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
     return SensitivityRow(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, StratifiedGroupKFold, StratifiedKFold
 
-from uulearn.training.holding import digests_of
-from uulearn.training.rows import DenseRows, SparseRows
+from uulearn.data.holdout import digests_of
+from uulearn.data.rows import DenseRows, SparseRows
 
 Positions = NDArray[np.int64]
 
@@ -19,7 +19,7 @@ Positions = NDArray[np.int64]
 class SetKFold(BaseCrossValidator):  # type: ignore[misc]
     """Folds in which both sets have their share of rows, and all copies of a row are in one fold.
 
-    A row that occurs twice, in one set or in both, would otherwise be judged by a model that remembers it. Rows that
+    A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that remembers it. Rows that
     belong together for other reasons (of one patient, of one day) are kept together by ``groups``.
 
     Parameters

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
-from uulearn.training.crossfit import FoldFit
+from uulearn.storage import load_tree, remove_leftovers, save_tree
 from uulearn.training.history import History
-from uulearn.training.storage import load_tree, remove_leftovers, save_tree
+from uulearn.training.out_of_fold import FoldFit
 
 FORMAT = 1
 SUFFIX = ".safetensors"

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from uulearn._version import __version__
+from uulearn.data import TwoSets
+from uulearn.data.holdout import Positions
+from uulearn.data.identity import describe, digest
 from uulearn.estimator import UUClassifier
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.selection.store import FoldStore
-from uulearn.training import TwoSets
-from uulearn.training.crossfit import CrossFit, FoldFit, count_folds, fit_fold, put_together
-from uulearn.training.holding import Positions
-from uulearn.training.identity import describe, digest
+from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
 from uulearn.training.options import TrainingOptions
-from uulearn.training.stack.crossfit import Variant, can_be_stacked, fit_folds_stacked
+from uulearn.training.out_of_fold import CrossFit, FoldFit, count_folds, fit_fold, put_together
 
 PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
 """What the runs of one stack may differ in."""
@@ -53,7 +53,7 @@ class Trials:
     def stacked(self, setting: int) -> bool:
         """Are the models of the setting trained as a stack?"""
         one = self.tried[setting]
-        return isinstance(one.model, str) and can_be_stacked(one.model, self.data, one._options(self.seed))
+        return isinstance(one.model, str) and can_be_batched(one.model, self.data, one._options(self.seed))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def train_job(trials: Trials, job: Job) -> dict[Place, Result]:
             for one in (trials.tried[setting] for setting in job.settings)
         ]
         assert isinstance(one.model, str)
-        stacked = fit_folds_stacked(
+        stacked = fit_folds_batched(
             job.folds, one.model, one.model_params, trials.data, trials.folds, variants, options
         )
         return {

@@ -17,7 +17,7 @@ from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import _safe_indexing, indexable
 
-from uulearn.calibration import set_log_likelihood
+from uulearn.metrics.calibration import set_log_likelihood
 from uulearn.surrogate.inversion import Floats, segment_ends
 
 SQUEEZE = 1e-3

@@ -12,7 +12,7 @@ the straight segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
-So everything is inverted at π̄ and then moved to π, which shifts the log-odds (`uulearn.calibration.shift_log_odds`).
+So everything is inverted at π̄ and then moved to π, which shifts the log-odds (`uulearn.metrics.calibration.shift_log_odds`).
 Two sets determine t; for more, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
 predicted probabilities q. A sum of logarithms of linear functions is concave, strictly so unless all θ_j are equal:
 there is one maximum, and the sign of the slope tells on which side of it one is.
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
-from uulearn.calibration import shift_log_odds
+from uulearn.metrics.calibration import shift_log_odds
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 Floats = NDArray[np.float64]
@@ -235,7 +235,7 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 # ----------------------------------------------------------------------------------------------------- another prior π
 
 
-def retarget(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
+def with_target_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """η at one class prior from η at another, for the same two classes (label shift).
 
     Parameters
@@ -247,7 +247,7 @@ def retarget(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
 
     Examples
     --------
-    >>> retarget([0.0, 0.5, 1.0], 0.5, 0.8)
+    >>> with_target_prior([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])
     """
     return np.asarray(expit(shift_log_odds(logit(np.asarray(positive, dtype=np.float64)), from_prior, to_prior)))

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.risk.coefficients import uu_coefficients
+from uulearn.storage import write_atomically
 from uulearn.theory.deviation import bias_bound, negative_bracket_bound
 from uulearn.theory.planning import anticipated_spread, guaranteed_spread
-from uulearn.training.storage import write_atomically
 
 Floats = NDArray[np.float64]
 

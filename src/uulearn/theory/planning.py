@@ -15,7 +15,7 @@ questions about sizes. There are three of them, from hopeful to sure:
 `guaranteed_spread`    Hoeffding's inequality: any classifier, any n and n′
 =====================  =====================================================================================
 
-All take the priors as exact; `prior_error_effect` tells what an error in them does, which no number of rows mends.
+All take the priors as exact; `prior_error_effect` tells what an error in them does, which no number of rows fixes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class MovingAverage:
         """Take in the model's present weights; counters are copied."""
         n = self.n_updates
         share = 1.0 - min(self.decay, (1 + n) / (10 + n)) if n else 1.0
-        # Read anew each time: a module may put new tensors in the place of its buffers.
+        # Read again each time: a module may put new tensors in the place of its buffers.
         (averaged, counters), (current, current_counters) = _split(self.module), _split(self._model)
         torch._foreach_lerp_(averaged, current, share)
         if counters:

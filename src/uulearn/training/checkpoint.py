@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from uulearn.data.identity import describe, digest
+from uulearn.data.rows import TwoSets
+from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
-from uulearn.training.identity import describe, digest
+from uulearn.storage import load_tree, remove_leftovers, save_tree, write_atomically
 from uulearn.training.options import TrainingOptions
-from uulearn.training.rows import TwoSets
-from uulearn.training.storage import load_tree, remove_leftovers, save_tree, write_atomically
-from uulearn.training.streaming import StreamedSets
 
 FILE_NAME = "checkpoint.safetensors"
 SEED_NAME = "seed.json"

@@ -36,7 +36,7 @@ class History:
     stop_reason: str | None = None
     labels_used: bool = False
     resumed_at: list[int] = field(default_factory=list)
-    kept_epoch: int | None = None
+    best_epoch: int | None = None
     """The epoch whose weights were kept, chosen on held-out rows; None where the last were."""
     members: list[History] = field(default_factory=list)
     """Where several models were trained, the history of each; the records here are their means."""

@@ -13,25 +13,25 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from uulearn.data.augmentation import build_augmentation
+from uulearn.data.batches import BatchPlan
+from uulearn.data.rows import PickedRows, Rows, TwoSets, place_tables
+from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
-from uulearn.models.normalisation import synchronised
+from uulearn.models.normalization import synchronised
 from uulearn.risk import LOSSES, UURisk, UURiskParts
 from uulearn.risk.corrections import get_method
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
-from uulearn.training.augmentation import build_augmentation
 from uulearn.training.averaging import MovingAverage
-from uulearn.training.batches import BatchPlan
-from uulearn.training.best import CRITERION, follow_epochs
 from uulearn.training.checkpoint import Checkpoint, fingerprint
-from uulearn.training.graphs import Captured, protect_optimizer, protect_tensors
+from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
+from uulearn.training.early_stopping import CRITERION, follow_epochs
 from uulearn.training.history import History
 from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import own_randomness, seed_generators
-from uulearn.training.rows import PickedRows, Rows, TwoSets, place_tables
 from uulearn.training.scoring import score_rows
-from uulearn.training.streaming import StreamedSets
 from uulearn.training.workers import join_workers
 
 UNBIASED = get_method("unbiased")
@@ -257,7 +257,7 @@ class Trainer:
         """Keep the weights if the epoch is the best so far."""
         if self.best is not None and self.best.update(record[CRITERION]):
             self._best_weights = copy.deepcopy(self.final_model.state_dict())
-            self.history.kept_epoch = self.best.epoch
+            self.history.best_epoch = self.best.epoch
 
     def step(self, x: Tensor, weights: RowWeights) -> tuple[UURiskParts, Tensor]:
         """Forward, correct, backward, update; returns the parts of the risk and the scores, detached.

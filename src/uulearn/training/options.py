@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from uulearn.training.augmentation import AugmentationLike
+from uulearn.data.augmentation import AugmentationLike
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from uulearn.training.rows import Rows
+from uulearn.data.rows import Rows
 
 CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 

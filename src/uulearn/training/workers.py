@@ -149,7 +149,7 @@ def own_device(device: str) -> str:
 
 
 @contextmanager
-def heard_once(workers: Workers | None) -> Iterator[None]:
+def warn_on_rank_zero(workers: Workers | None) -> Iterator[None]:
     """Warnings are given by the first worker alone."""
     if workers is None or workers.first:
         yield

@@ -1,0 +1,69 @@
+"""Folds of two sets: every row in one, all copies of a row in the same, both sets spread evenly over all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uulearn.data.holdout import Positions, row_digests
+from uulearn.data.rows import TwoSets
+
+
+def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Positions]:
+    """The fold, 0 to n_folds − 1, of every row of set 0 and of set 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from uulearn.data import DenseRows
+    >>> rows = DenseRows(torch.arange(17.0)[:, None])
+    >>> first, second = assign_folds(TwoSets.from_membership(rows, (torch.arange(17) >= 6).long()), 3, seed=0)
+    >>> np.bincount(first), np.bincount(second)
+    (array([2, 2, 2]), array([4, 4, 3]))
+    """
+    check_fold_sizes(data.sizes, n_folds)
+    first, second = assign_balanced(row_digests(data), n_folds, seed)
+    for which, folds in enumerate((first, second)):
+        if len(np.unique(folds)) < n_folds:
+            raise ValueError(
+                f"set {which} cannot be cut into {n_folds} folds: too many of its rows are copies of one another; use "
+                "fewer folds."
+            )
+    return first, second
+
+
+def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
+    """Refuse more folds than the smaller set has rows."""
+    if n_folds < 2 or min(sizes) < n_folds:
+        raise ValueError(
+            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, and one has {min(sizes)}; use fewer "
+            "folds or more rows."
+        )
+
+
+def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
+    """Rows with copies are dealt out first, all copies together; those without then even out the numbers."""
+    rng = np.random.default_rng([seed, 2])
+    _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
+    fold_of = np.full(len(counts), -1)
+    copied = rng.permutation(np.flatnonzero(counts > 1))
+    fold_of[copied] = np.arange(len(copied)) % n_folds
+    folds = []
+    for numbers in np.split(number, [len(digests[0])]):
+        mine = fold_of[numbers]
+        single = rng.permutation(np.flatnonzero(mine < 0))
+        held = np.bincount(mine[mine >= 0], minlength=n_folds)
+        mine[single] = _fill_evenly(held, len(single))
+        folds.append(mine.astype(np.int64))
+    return folds[0], folds[1]
+
+
+def _fill_evenly(held: Positions, n: int) -> Positions:
+    """Folds for n more rows, so that the fullest and the emptiest fold differ as little as can be."""
+    level = np.sort(held)
+    total = level.cumsum()
+    # The lowest k folds can be filled up to one height; more of them as long as the height exceeds the next fold.
+    k = int(np.flatnonzero(level * np.arange(1, len(level) + 1) - total <= n)[-1]) + 1
+    height, spare = divmod(n + int(total[k - 1]), k)
+    order = np.argsort(held, kind="stable")[:k]
+    wanted = np.full(k, height) + (np.arange(k) < spare)
+    return np.repeat(order, wanted - held[order])

@@ -1,0 +1,113 @@
+"""Rows held out of both sets, so that a model can be evaluated on rows it has not seen.
+
+A row may occur more than once, in one set or in both. All its copies go to one side: a model remembers the rows it
+was trained on, and would be evaluated on what it remembers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from uulearn.data.rows import Rows, SparseRows, TwoSets
+
+CHUNK_BYTES = 16 * 2**20
+MIXER = -7046029254386353131  # 2⁶⁴ divided by the golden ratio, odd: spreads a word over all bits
+
+Positions = NDArray[np.int64]
+
+
+def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
+    """The sets to train on, and the sets held out: about that fraction of each, exactly so where no row has a copy.
+
+    Examples
+    --------
+    >>> from uulearn.data import DenseRows
+    >>> rows = DenseRows(torch.arange(300.0)[:, None])
+    >>> data = TwoSets.from_membership(rows, (torch.arange(300) >= 100).long())
+    >>> kept, held_out = hold_out(data, 0.1, seed=0)
+    >>> kept.sizes, held_out.sizes
+    ((90, 180), (10, 20))
+    """
+    chosen = choose_held_out(row_digests(data), fraction, seed)
+    sides = []
+    for which, size in enumerate(data.sizes):
+        kept = np.setdiff1d(np.arange(size), chosen[which])
+        if not len(kept) or not len(chosen[which]):
+            raise ValueError(
+                f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}, which leaves "
+                f"{len(kept)} and {len(chosen[which])}; use more rows, another fraction, or none (0)."
+            )
+        sides.append((kept, chosen[which]))
+    (kept0, held0), (kept1, held1) = sides
+    return data.pick(kept0, kept1), data.pick(held0, held1)
+
+
+def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
+    """Positions in each set to hold out; equal digests stay together.
+
+    Of the rows with copies the fraction is drawn first, then rows without fill up what each set lacks.
+    """
+    rng = np.random.default_rng([seed, 1])
+    _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
+    copied = rng.permutation(np.flatnonzero(counts > 1))
+    drawn = np.zeros(len(counts), dtype=bool)
+    drawn[copied[: round(fraction * len(copied))]] = True
+    held_out = []
+    for numbers in np.split(number, [len(digests[0])]):
+        with_copies = np.flatnonzero(drawn[numbers])
+        single = rng.permutation(np.flatnonzero(counts[numbers] == 1))
+        lacking = max(0, round(fraction * len(numbers)) - len(with_copies))
+        held_out.append(np.sort(np.concatenate([with_copies, single[:lacking]])))
+    return held_out[0], held_out[1]
+
+
+def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
+    """A number for every row of each set, the same for rows that are the same."""
+    first, second = data.rows
+    tables = {id(first): digests_of(first)}
+    tables.setdefault(id(second), tables[id(first)] if second is first else digests_of(second))
+    found = []
+    for rows, index in zip(data.rows, data.index, strict=True):
+        digests = tables[id(rows)]
+        found.append(digests if index is None else digests[index.cpu().numpy()])
+    return found[0], found[1]
+
+
+def digests_of(rows: Rows) -> Positions:
+    """Rows of different types hold different bits, so all are compared as float32, exact or not."""
+    if isinstance(rows, SparseRows):
+        return _sparse_digests(rows)
+    step = max(1, CHUNK_BYTES // max(1, 4 * torch.Size(rows.row_shape).numel()))
+    weights: Tensor | None = None
+    parts = []
+    for start in range(0, rows.n_rows, step):
+        values = rows.slice(start, min(start + step, rows.n_rows)).float().flatten(1)
+        words = (values + 0.0).contiguous().view(torch.int32).long()  # + 0 makes −0 the same as 0
+        if weights is None:
+            weights = _weights(words.shape[1]).to(words.device)
+        parts.append((_mixed(words) * weights).sum(1).cpu())
+    return torch.cat(parts).numpy()
+
+
+def _sparse_digests(rows: SparseRows) -> Positions:
+    matrix = rows.matrix
+    values = torch.from_numpy(np.asarray(matrix.data, dtype=np.float32) + 0.0)
+    mixed = _mixed(values.view(torch.int32).long()) * _weights(matrix.shape[1])[torch.from_numpy(matrix.indices).long()]
+    mixed[values == 0] = 0  # as if it were not stored
+    total = torch.cat([torch.zeros(1, dtype=torch.int64), mixed.cumsum(0)])
+    ends = torch.from_numpy(matrix.indptr).long()
+    return (total[ends[1:]] - total[ends[:-1]]).numpy()
+
+
+def _mixed(words: Tensor) -> Tensor:
+    """Zero stays zero, every other word is spread over 64 bits; overflow wraps around, as it should."""
+    words = words * MIXER
+    return words ^ (words >> 29)
+
+
+def _weights(columns: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(-(2**63), 2**63 - 1, (columns,), generator=generator) | 1

@@ -1,0 +1,127 @@
+"""All figures of a classifier at once, without labels or with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, read_labelled, sum_of_shares
+from uulearn.metrics.ranking import area, uu_auc
+from uulearn.metrics.rates import predicted_positive
+from uulearn.risk.coefficients import check_target_prior
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval.
+
+    ``labels_used`` tells whether labels were needed; ``sizes`` are the rows of set 0 and set 1, or the positive and
+    negative ones.
+    """
+
+    accuracy: Estimate
+    balanced_accuracy: Estimate
+    auc: Estimate
+    true_positive_rate: Estimate
+    false_positive_rate: Estimate
+    sizes: tuple[int, int]
+    labels_used: bool
+
+    def __str__(self) -> str:
+        rows = [
+            ("accuracy", self.accuracy),
+            ("balanced accuracy", self.balanced_accuracy),
+            ("AUC", self.auc),
+            ("true-positive rate", self.true_positive_rate),
+            ("false-positive rate", self.false_positive_rate),
+        ]
+        n, n_prime = self.sizes
+        from_labels = f"labels were used: {n:,} positive and {n_prime:,} negative rows"
+        from_sets = f"no label was used: estimated from {n:,} + {n_prime:,} rows of the two sets"
+        lines = [f"{name:<20}{estimate}" for name, estimate in rows]
+        return "\n".join([*lines, from_labels if self.labels_used else from_sets])
+
+
+def evaluate(
+    scores: Any,
+    sets: Any,
+    set_priors: Sequence[float],
+    target_prior: float,
+    *,
+    threshold: float = 0.0,
+    confidence: float = CONFIDENCE,
+) -> Evaluation:
+    """Every estimate of `uulearn.metrics` from two unlabeled sets; see `uu_rates` and `uu_accuracy`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> sets = np.repeat([0, 1], 5000)
+    >>> y = rng.random(10_000) < np.where(sets == 0, 0.8, 0.2)  # what nobody knows
+    >>> print(evaluate(rng.normal(2.0 * y - 1.0), sets, (0.8, 0.2), 0.5))
+    accuracy            0.840 (95% interval 0.825 to 0.854)
+    balanced accuracy   0.840 (95% interval 0.825 to 0.854)
+    AUC                 0.922 (95% interval 0.906 to 0.938)
+    true-positive rate  0.837 (95% interval 0.820 to 0.855)
+    false-positive rate 0.158 (95% interval 0.141 to 0.176)
+    no label was used: estimated from 5,000 + 5,000 rows of the two sets
+    """
+    pi = check_target_prior(target_prior)
+    predicted = predicted_positive(scores, sets, set_priors, threshold, confidence)
+    return Evaluation(
+        accuracy=predicted.combine(pi, pi - 1, 1 - pi),
+        balanced_accuracy=predicted.combine(0.5, -0.5, 0.5),
+        auc=uu_auc(scores, sets, set_priors, confidence=confidence),
+        true_positive_rate=predicted.combine(1, 0, 0),
+        false_positive_rate=predicted.combine(0, 1, 0),
+        sizes=predicted.sizes,
+        labels_used=False,
+    )
+
+
+def evaluate_labelled(
+    scores: Any,
+    labels: Any,
+    target_prior: float | None = None,
+    *,
+    threshold: float = 0.0,
+    confidence: float = CONFIDENCE,
+) -> Evaluation:
+    """The same figures from labelled rows: plain metrics.
+
+    The accuracy is that on the rows as they are or, with ``target_prior``, at that share of positives.
+
+    Examples
+    --------
+    >>> print(evaluate_labelled([2.0, 1.0, -1.0, 0.5, -2.0, -1.5], [1, 1, 1, 0, 0, 0]).accuracy)
+    0.667 (95% interval 0.300 to 0.903)
+    """
+    confidence = check_confidence(confidence)
+    positive, negative = read_labelled(scores, labels)
+    if not len(positive) or not len(negative):
+        missing = "negative" if len(positive) else "positive"
+        raise ValueError(f"labels has no {missing} row; rates and AUC need rows of both classes.")
+    sizes = len(positive), len(negative)
+    shares = float((positive > threshold).mean()), float((negative > threshold).mean())
+
+    def combine(true_positive: float, false_positive: float, constant: float) -> Estimate:
+        return sum_of_shares(shares, sizes, (true_positive, false_positive), constant, confidence)
+
+    if target_prior is None:
+        total = sum(sizes)
+        right = (shares[0] * sizes[0] + (1 - shares[1]) * sizes[1]) / total
+        accuracy = sum_of_shares((right,), (total,), (1.0,), 0.0, confidence)
+    else:
+        pi = check_target_prior(target_prior)
+        accuracy = combine(pi, pi - 1, 1 - pi)
+    return Evaluation(
+        accuracy=accuracy,
+        balanced_accuracy=combine(0.5, -0.5, 0.5),
+        auc=area(positive, negative, confidence),
+        true_positive_rate=combine(1, 0, 0),
+        false_positive_rate=combine(0, 1, 0),
+        sizes=sizes,
+        labels_used=True,
+    )

@@ -1,0 +1,207 @@
+"""The paper's figures, drawn from finished runs; each is written as PNG and as SVG.
+
+Figures are made without ``pyplot``: nothing global is touched, no window system is asked for, and the same records
+give the same SVG to the byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import torch
+from matplotlib.figure import Figure
+
+from uulearn.reproduction.statistics import first_negative_epoch, turning_epoch
+from uulearn.risk.corrections import get_method, identity
+from uulearn.storage import write_atomically
+
+Record = Mapping[str, Any]
+
+RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
+FAR_RISK = 10.0
+LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
+PANELS = {
+    "mnist-linear-sigmoid": "MNIST, linear, sigmoid loss",
+    "mnist-linear-logistic": "MNIST, linear, logistic loss",
+    "mnist-mlp-sigmoid": "MNIST, MLP, sigmoid loss",
+    "mnist-mlp-logistic": "MNIST, MLP, logistic loss",
+    "cifar10-allconvnet-sigmoid": "CIFAR-10, AllConvNet, sigmoid loss",
+    "cifar10-allconvnet-logistic": "CIFAR-10, AllConvNet, logistic loss",
+    "cifar10-resnet32-sigmoid": "CIFAR-10, ResNet-32, sigmoid loss",
+    "cifar10-resnet32-logistic": "CIFAR-10, ResNet-32, logistic loss",
+}
+
+
+def figure1(path: str | Path, panels: Mapping[str, Record | None]) -> list[Path]:
+    """The co-occurrence of a negative training risk and of overfitting: eight runs of the unbiased method.
+
+    ``panels`` gives the run for each key of ``PANELS``; a panel without one says that it was not run yet.
+    """
+    if unknown := panels.keys() - PANELS.keys():
+        raise ValueError(f"figure 1 has the panels {', '.join(PANELS)}, got {', '.join(sorted(unknown))}.")
+    return _write(path, draw_figure1(panels))
+
+
+def figure2(path: str | Path, slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> list[Path]:
+    """Correction functions: the identity, which is none, and members of the family of Definition 1."""
+    return _write(path, draw_figure2(slopes))
+
+
+def figure3(path: str | Path, dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> list[Path]:
+    """General-purpose regularization of the unbiased method: by dropout on the left, by weight decay on the right.
+
+    The setting of a run is its configuration's ``dropout`` on the left and its ``l2`` on the right.
+    """
+    return _write(path, draw_figure3(dropout_records, decay_records))
+
+
+def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
+    """`figure1` as a matplotlib figure, not written."""
+    figure = Figure(figsize=(15, 6.6), layout="constrained")
+    axes = figure.subplots(2, 4)
+    handles: dict[str, Any] = {}
+    for index, (axis, (name, title)) in enumerate(zip(axes.flat, PANELS.items(), strict=True)):
+        axis.set_title(title, fontsize=10)
+        record = panels.get(name)
+        if record is None:
+            _say_not_run(axis)
+            continue
+        left, right = index % 4 == 0, index % 4 == 3
+        for line in _draw_overfitting(axis, record, left, right):
+            handles.setdefault(line.get_label(), line)
+    if handles:
+        ordered = [handles[label] for label in LEGEND if label in handles]
+        figure.legend(handles=ordered, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
+    """Training risk on the left axis, test error on the right, and a dashed line where each turns bad."""
+    curves = record["curves"]
+    epochs = range(1, len(curves["unbiased"]) + 1)
+    lines = axis.plot(epochs, curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
+    axis.axhline(0, color="black", lw=0.6)
+    axis.set_xlabel("epoch")
+    axis.tick_params(axis="y", colors=RISK)
+    other = axis.twinx()
+    error = [100 * (1 - accuracy) for accuracy in curves["test_accuracy"]]
+    lines += other.plot(range(1, len(error) + 1), error, color=ERROR, lw=1.6, label=LEGEND[2])
+    other.tick_params(axis="y", colors=ERROR)
+    if (negative := first_negative_epoch(curves["unbiased"])) is not None:
+        lines.append(axis.axvline(negative, color=RISK, ls="--", lw=1.3, label=LEGEND[1]))
+    if (turn := turning_epoch(curves["test_accuracy"])) is not None:
+        # Dashes of another length: where both lines fall on one epoch, both stay visible.
+        lines.append(other.axvline(turn, color=ERROR, ls=(0, (2, 2)), lw=1.3, label=LEGEND[3]))
+    _bend_far_risks(axis, [curves["unbiased"]])
+    if left:
+        axis.set_ylabel("training risk", color=RISK)
+    if right:
+        other.set_ylabel("test error (%)", color=ERROR)
+    return list(lines)
+
+
+def draw_figure2(slopes: Sequence[float]) -> Figure:
+    """`figure2` as a matplotlib figure, not written."""
+    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
+    axis = figure.subplots()
+    below, above = (torch.linspace(*ends, 201, dtype=torch.float64) for ends in ((-2, 0), (0, 2)))
+    shown: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], Any]] = [
+        ("identity (no correction)", identity, {"color": QUIET, "ls": ":"}),
+        ("absolute value, λ = −1", get_method("abs").corrections[0], {"color": "#e08e0b", "ls": "-"}),
+        ("ReLU, λ = 0", get_method("relu").corrections[0], {"color": "#17202a", "ls": "-"}),
+    ]
+    colours = matplotlib.colormaps["Purples"]
+    styles = ["--", "-.", (0, (3, 1, 1, 1, 1, 1))]
+    for index, slope in enumerate(slopes):
+        label = f"leaky ReLU, λ = {slope:g}".replace("-", "−")
+        look = {"color": colours(0.6 + 0.4 * index / max(1, len(slopes) - 1)), "ls": styles[index % len(styles)]}
+        shown.append((label, get_method("leaky_relu", slope).corrections[0], look))
+    axis.fill_between([-2, 0], 0, 4, color="#d6e4f0", lw=0, label="where Definition 1 leaves a choice")
+    axis.axhline(0, color="black", lw=0.6)
+    axis.axvline(0, color="black", lw=0.6)
+    for label, correction, look in shown:
+        # All agree where x ≥ 0, so that half is drawn once.
+        axis.plot(below.numpy(), correction(below).numpy(), lw=2, label=label, **look)
+    axis.plot(above.numpy(), identity(above).numpy(), lw=2, color="#17202a", label="_all")
+    axis.annotate("all: f(x) = x", (1.1, 0.75), fontsize=9)
+    axis.set(xlabel="x, a bracket of the empirical risk", ylabel="f(x)", xlim=(-2, 2), ylim=(-2.1, 4))
+    figure.legend(loc="outside right upper", fontsize=9, frameon=False)
+    return figure
+
+
+def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> Figure:
+    """`figure3` as a matplotlib figure, not written."""
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_settings(left, dropout_records, "dropout", "dropout")
+    _draw_settings(right, decay_records, "l2", "weight decay")
+    figure.suptitle("UU-Unbiased on MNIST, (θ, θ′) = (0.6, 0.4), MLP, logistic loss", fontsize=11)
+    return figure
+
+
+def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str) -> None:
+    axis.set_title(title.capitalize(), fontsize=11)
+    if not records:
+        _say_not_run(axis)
+        return
+    settings = sorted({float(record["configuration"][entry]) for record in records})
+    # The pale end of the colour map cannot be seen on white.
+    shades = matplotlib.colormaps["viridis"]
+    colours = {s: shades(0.85 * index / max(1, len(settings) - 1)) for index, s in enumerate(settings)}
+    labelled: set[float] = set()
+    for record in sorted(records, key=lambda record: float(record["configuration"][entry])):
+        setting = float(record["configuration"][entry])
+        curves = record["curves"]
+        label = "_again" if setting in labelled else f"{setting:g}"
+        labelled.add(setting)
+        for curve, style, name in ((curves["test_risk"], "-", label), (curves["unbiased"], "--", "_training")):
+            axis.plot(range(1, len(curve) + 1), curve, color=colours[setting], ls=style, lw=1.6, label=name)
+    axis.axhline(0, color="black", lw=0.6)
+    axis.set(xlabel="epoch", ylabel="risk")
+    _bend_far_risks(axis, [record["curves"][name] for record in records for name in ("test_risk", "unbiased")])
+    settings_legend = axis.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.6), fontsize=9, frameon=False)
+    axis.add_artist(settings_legend)
+    meanings = [axis.plot([], [], color=QUIET, ls=style)[0] for style in ("-", "--")]
+    axis.legend(
+        meanings, ["test", "training"], loc="center left", bbox_to_anchor=(1.01, 0.15), fontsize=9, frameon=False
+    )
+
+
+def _bend_far_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
+    """Where a risk leaves [−10, 10], as the unbiased one may without end, an axis that is linear only around zero."""
+    finite = [value for curve in curves for value in curve if math.isfinite(value)]
+    if not finite or max(map(abs, finite)) <= FAR_RISK:
+        return
+    low, high = (
+        4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in (min(*finite, -1.0), max(*finite, 1.0))
+    )
+    axis.set_yscale("symlog", linthresh=1.0, linscale=1.5)
+    axis.set_ylim(low, high)
+    step = math.ceil(math.log10(max(high, -low)) / 5)
+    powers = [10.0**exponent for exponent in range(step, 40, step)]
+    axis.set_yticks([tick for tick in (*(-power for power in reversed(powers)), 0.0, *powers) if low <= tick <= high])
+    axis.minorticks_off()
+
+
+def _say_not_run(axis: Any) -> None:
+    axis.text(0.5, 0.5, "not run yet", ha="center", va="center", color=QUIET, transform=axis.transAxes)
+    axis.set(xticks=[], yticks=[])
+
+
+def _write(path: str | Path, figure: Figure) -> list[Path]:
+    """Write ``<path>.png`` and ``<path>.svg``, each complete or not at all."""
+    base = Path(path)
+    base = base.with_suffix("") if base.suffix in (".png", ".svg") else base
+    written = []
+    # A fixed salt and no date: a figure drawn again is the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "uulearn", "svg.fonttype": "path"}):
+        for kind, metadata in (("png", None), ("svg", {"Date": None})):
+            target = base.with_name(f"{base.name}.{kind}")
+            options = {"format": kind, "dpi": 130, "metadata": metadata}
+            write_atomically(target, lambda temporary, options=options: figure.savefig(temporary, **options))  # type: ignore[misc]
+            written.append(target)
+    return written

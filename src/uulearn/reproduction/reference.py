@@ -1,0 +1,54 @@
+"""The numbers that the paper printed, as data: Table 2 (simple models) and Table 3 (deep models)."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib import resources
+from typing import Any, NamedTuple
+
+TABLES = ("table2", "table3")
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation over trials, in percent; the deviation of a single trial is not known."""
+
+    mean: float
+    std: float | None
+
+
+class PaperCell(NamedTuple):
+    """What the paper printed for one method in one row."""
+
+    accuracy: Spread
+    drop: Spread
+    bold: bool
+
+
+PaperTable = dict[tuple[str, tuple[float, float]], dict[str, PaperCell]]
+
+
+def paper_table(name: str) -> PaperTable:
+    """One printed table: by dataset and set priors, then by method.
+
+    Examples
+    --------
+    >>> paper_table("table3")["mnist", (0.8, 0.2)]["abs"]
+    PaperCell(accuracy=Spread(mean=95.19, std=0.12), drop=Spread(mean=0.86, std=0.13), bold=True)
+    """
+    if name not in TABLES:
+        raise ValueError(f"the paper's tables are {' and '.join(map(repr, TABLES))}, got {name!r}.")
+    return {
+        (row["dataset"], (row["set_priors"][0], row["set_priors"][1])): {
+            method: PaperCell(Spread(mean, std), Spread(drop, drop_std), bold)
+            for method, (mean, std, drop, drop_std, bold) in row["cells"].items()
+        }
+        for row in _reference()[name]
+    }
+
+
+@functools.cache
+def _reference() -> dict[str, Any]:
+    text = resources.files("uulearn.reproduction").joinpath("reference.json").read_text(encoding="utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data

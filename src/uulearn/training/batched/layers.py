@@ -1,0 +1,123 @@
+"""The layers between the products of a stack, with their gradients: normalise and ReLU, and the last, single unit.
+
+Their gradients are written out rather than left to autograd, so that only the input of the normalisation is kept for
+the way back and each way takes two passes over the batch. On CUDA the passes are the kernels of
+`uulearn.training.batched.kernels`; elsewhere, and where Triton is not installed, they are the torch formulas below.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+
+def use_kernels(x: Tensor) -> bool:
+    """Whether work on this tensor goes to the Triton kernels."""
+    return x.is_cuda and HAS_TRITON
+
+
+def runs_apart(x: Tensor, width: int) -> Tensor:
+    """From (G, n, width·h), the runs of a group side by side, to (R, n, h)."""
+    groups, n, columns = x.shape
+    return x.reshape(groups, n, width, columns // width).transpose(1, 2).reshape(groups * width, n, columns // width)
+
+
+def runs_side_by_side(x: Tensor, width: int) -> Tensor:
+    """The inverse of `runs_apart`."""
+    runs, n, h = x.shape
+    return x.view(runs // width, width, n, h).transpose(1, 2).reshape(runs // width, n, width * h)
+
+
+class NormaliseReLU(torch.autograd.Function):
+    """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each column over the rows of a batch.
+
+    x has the shape (G, n, width·h), the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments are
+    taken about the first row, so that one pass gives both and nothing cancels. Returns the activations, (R, n, h) in
+    the type of x, and the mean and the (biased) variance of the batch.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float, width: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Normalise with the statistics of the batch."""
+        n = x.shape[1]
+        about = runs_apart(x[:, :1], width).float().contiguous()  # as the kernels take it
+        if use_kernels(x):
+            from uulearn.training.batched import kernels
+
+            first, second = (sums / n for sums in kernels.moments(x, about, width))
+        else:
+            distance = runs_apart(x, width).float() - about
+            first, second = (values.mean(1, keepdim=True) for values in (distance, distance * distance))
+        var = (second - first * first).clamp(min=0)
+        mean, inverse = about + first, torch.rsqrt(var + eps)
+        ctx.save_for_backward(x, gamma, beta, mean, inverse)
+        ctx.width = width
+        ctx.mark_non_differentiable(mean, var)
+        return scale_shift_relu(x, mean, inverse * gamma, beta, width), mean, var
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient through the activations, the statistics included."""
+        x, gamma, beta, mean, inverse = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        if use_kernels(x):
+            from uulearn.training.batched import kernels
+
+            d_x, d_gamma, d_beta = kernels.normalise_gradient(x, gradient, gamma, beta, mean, inverse, ctx.width)
+        else:
+            n = x.shape[1]
+            normalised = (runs_apart(x, ctx.width).float() - mean) * inverse
+            back = torch.where(normalised * gamma + beta > 0, gradient.float(), 0)
+            d_beta, d_gamma = back.sum(1, keepdim=True), (back * normalised).sum(1, keepdim=True)
+            d_x = (gamma * inverse) * (back - d_beta / n - normalised * (d_gamma / n))
+            d_x = runs_side_by_side(d_x.to(x.dtype), ctx.width)
+        return d_x, d_gamma, d_beta, None, None
+
+
+class LastUnit(torch.autograd.Function):
+    """Scores of shape (R, n) from hidden units (R, n, h), kernels (R, h, 1) and biases (R, 1, 1), in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+        """hidden · kernel + bias."""
+        ctx.save_for_backward(hidden, kernel)
+        return last_scores(hidden, kernel, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of all three."""
+        hidden, kernel = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        if use_kernels(hidden):
+            from uulearn.training.batched import kernels
+
+            d_hidden, d_kernel = kernels.scores_gradient(hidden, kernel, gradient)
+        else:
+            d_hidden = (gradient[:, :, None] * kernel.transpose(1, 2)).to(hidden.dtype)
+            d_kernel = torch.bmm(hidden.float().transpose(1, 2), gradient[:, :, None])
+        return d_hidden, d_kernel, gradient.sum(1)[:, None, None]
+
+
+def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
+    """relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x, for x of shape (G, n, width·h)."""
+    if use_kernels(x):
+        from uulearn.training.batched import kernels
+
+        return kernels.scale_shift_relu(x, mean, scale, shift, width)
+    return torch.relu_((runs_apart(x, width) - mean) * scale + shift).to(x.dtype)
+
+
+def last_scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    """Scores of shape (R, n) from hidden units (R, n, h), in float32."""
+    if use_kernels(hidden):
+        from uulearn.training.batched import kernels
+
+        return kernels.scores(hidden, kernel, bias)
+    return torch.bmm(hidden.float(), kernel)[:, :, 0] + bias[:, 0]

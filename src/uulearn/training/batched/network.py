@@ -1,0 +1,204 @@
+"""A stack of linear models or MLPs as one network of batched products.
+
+R runs in G groups of M neighbours (R = G·M). The runs of a group read the same rows, so the first product of a group
+is one product with the kernels of its M runs side by side: its kernel has the shape (G, d, M·h). All later kernels
+have the shape (R, h, h′), and what belongs to a unit (R, 1, h).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from uulearn.models import MLP, Linear
+from uulearn.training.batched.layers import LastUnit, NormaliseReLU, runs_apart, runs_side_by_side, scale_shift_relu
+from uulearn.training.batched.runs import Groups
+
+Tensors = Mapping[str, Tensor]
+
+
+class DenseStack:
+    """Parameters and statistics of R dense models, and their scores.
+
+    Parameters
+    ----------
+    models : sequence of Linear or MLP
+        Of one architecture, in the order of the stack; their weights are copied.
+    groups : Groups
+        Which neighbours read the same rows.
+    dtype : torch.dtype
+        Of the products. Sums, statistics, the last layer and the parameters themselves are float32.
+    dropout : (R,) tensor or None
+        Share of hidden units dropped in each run while training.
+    align : int
+        Widths are rounded up to a multiple of this with units that stay zero, for products of half precision.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        groups: Groups,
+        dtype: torch.dtype,
+        device: torch.device,
+        dropout: Tensor | None = None,
+        align: int = 1,
+    ) -> None:
+        self.template = copy.deepcopy(models[0]).cpu()
+        self.groups, self.dtype, self.device, self.align = groups, dtype, device, align
+        self.n_runs = len(models)
+        self.norms = _norms(models[0])
+        if any(norm.momentum is None for norm in self.norms):
+            raise ValueError("a stack needs a number as momentum of its batch normalisation, got None; use 0.1.")
+        self.params: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
+        self.kernel_names: list[str] = []
+        self.keep = None if dropout is None else (1 - dropout).to(device)[:, None, None]
+        products = [_products(model) for model in models]
+        self.n_layers = len(products[0])
+        for layer in range(self.n_layers):
+            last = layer == self.n_layers - 1
+            weights = torch.stack([chain[layer].weight.detach().T for chain in products])  # (R, inputs, outputs)
+            self._add_kernel(layer, self._pad(self._pad(weights, 1), 2) if not last else self._pad(weights, 1))
+            if products[0][layer].bias is not None:
+                biases = torch.stack([chain[layer].bias.detach()[None, :] for chain in products])
+                self.params[f"{layer}.bias"] = self._place(biases if last else self._pad(biases, 2))
+            if not last and self.norms:
+                chains = [_norms(model)[layer] for model in models]
+                for name, source in (("gamma", "weight"), ("beta", "bias")):
+                    values = torch.stack([getattr(norm, source).detach()[None, :] for norm in chains])
+                    self.params[f"{layer}.{name}"] = self._place(self._pad(values, 2))
+                for name, source in (("mean", "running_mean"), ("var", "running_var")):
+                    values = torch.stack([getattr(norm, source).detach()[None, :] for norm in chains])
+                    self.buffers[f"{layer}.{name}"] = self._place(self._pad(values, 2))
+        # What Keras-style L2 acts on: hidden kernels, and the one kernel of a linear model.
+        hidden = [f"{layer}.kernel" for layer in range(self.n_layers - 1)]
+        self.kernel_names = hidden if isinstance(models[0], MLP) else ["0.kernel"]
+
+    def _place(self, values: Tensor) -> Tensor:
+        return values.to(self.device).contiguous()
+
+    def _pad(self, values: Tensor, dim: int) -> Tensor:
+        extra = -values.shape[dim] % self.align
+        return values if not extra else F.pad(values, (0, 0) * (values.ndim - 1 - dim) + (0, extra))
+
+    def _add_kernel(self, layer: int, weights: Tensor) -> None:
+        if layer == 0:
+            weights = runs_side_by_side(weights, self.groups.width)
+        self.params[f"{layer}.kernel"] = self._place(weights)
+
+    # --------------------------------------------------------------------------------------------------------- layout
+
+    @property
+    def width(self) -> int:
+        """Of the widest layer of one run, input included."""
+        widths = [p.shape[2] for name, p in self.params.items() if name != "0.kernel"]
+        return max(self.params["0.kernel"].shape[1] // self.groups.width, *widths)
+
+    def pad_rows(self, x: Tensor) -> Tensor:
+        """Rows with as many columns as the first kernels have inputs."""
+        return self._pad(x, x.ndim - 1)
+
+    def per_run(self, values: Tensor, name: str) -> Tensor:
+        """Values of shape (R,) in a shape that multiplies the named parameter or statistic."""
+        if name != "0.kernel":
+            return values[:, None, None]
+        width, outputs = self.groups.width, self.params[name].shape[2]
+        return values.view(-1, 1, width, 1).expand(-1, 1, width, outputs // width).reshape(-1, 1, outputs)
+
+    def narrowed(self) -> dict[str, Tensor]:
+        """The parameters, hidden kernels in the type of the products: their gradients then come in it too."""
+        hidden = {f"{layer}.kernel" for layer in range(self.n_layers - 1)}
+        return {name: value.to(self.dtype) if name in hidden else value for name, value in self.params.items()}
+
+    def module(self, run: int, params: Tensors, buffers: Tensors) -> nn.Module:
+        """The model of one run, on the CPU, in evaluation mode."""
+        model = copy.deepcopy(self.template)
+        norms = _norms(model)
+        with torch.no_grad():
+            for layer, product in enumerate(_products(model)):
+                kernel = params[f"{layer}.kernel"]
+                if layer == 0:
+                    group, place = divmod(run, self.groups.width)
+                    own = kernel[group].view(len(kernel[group]), self.groups.width, -1)[:, place]
+                else:
+                    own = kernel[run]
+                outputs, inputs = product.weight.shape
+                product.weight.copy_(own[:inputs, :outputs].T)
+                if product.bias is not None:
+                    product.bias.copy_(params[f"{layer}.bias"][run, 0, :outputs])
+                if layer < len(norms):
+                    for target, source in (("weight", params[f"{layer}.gamma"]), ("bias", params[f"{layer}.beta"])):
+                        getattr(norms[layer], target).copy_(source[run, 0, :outputs])
+                    for target, name in (("running_mean", "mean"), ("running_var", "var")):
+                        getattr(norms[layer], target).copy_(buffers[f"{layer}.{name}"][run, 0, :outputs])
+        return model.eval()
+
+    # --------------------------------------------------------------------------------------------------------- scores
+
+    def training_scores(self, params: Tensors, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Scores of shape (R, n) for rows of shape (G, n, d), and the statistics of the batch by name."""
+        statistics: dict[str, Tensor] = {}
+        hidden = x
+        for layer in range(self.n_layers - 1):
+            out, width = self._product(params, layer, hidden)
+            if self.norms:
+                gamma, beta = params[f"{layer}.gamma"], params[f"{layer}.beta"]
+                normalise: Any = NormaliseReLU.apply
+                hidden, mean, var = normalise(out, gamma, beta, self.norms[layer].eps, width)
+                statistics |= {f"{layer}.mean": mean, f"{layer}.var": var}
+            else:
+                hidden = torch.relu(runs_apart(out, width) + params[f"{layer}.bias"]).to(self.dtype)
+            if self.keep is not None:
+                kept = torch.rand_like(hidden, dtype=torch.float32) < self.keep
+                hidden = torch.where(kept, hidden / self.keep, 0).to(self.dtype)
+        return self._last(params, hidden), statistics
+
+    def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
+        """Scores of shape (R, n) with the running statistics; rows of shape (G, n, d) or, for all runs, (n, d)."""
+        hidden = x if x.ndim == 3 else x.expand(self.groups.count, *x.shape)
+        for layer in range(self.n_layers - 1):
+            out, width = self._product(params, layer, hidden)
+            if self.norms:
+                mean, shift = buffers[f"{layer}.mean"], params[f"{layer}.beta"]
+                scale = params[f"{layer}.gamma"] * torch.rsqrt(buffers[f"{layer}.var"] + self.norms[layer].eps)
+            else:
+                shift = params[f"{layer}.bias"]
+                mean, scale = torch.zeros_like(shift), torch.ones_like(shift)
+            hidden = scale_shift_relu(out, mean, scale, shift, width)
+        return self._last(params, hidden)
+
+    def _product(self, params: Tensors, layer: int, hidden: Tensor) -> tuple[Tensor, int]:
+        """The product of a layer, and how many runs lie side by side in it."""
+        return torch.bmm(hidden, params[f"{layer}.kernel"].to(self.dtype)), self.groups.width if layer == 0 else 1
+
+    def _last(self, params: Tensors, hidden: Tensor) -> Tensor:
+        layer = self.n_layers - 1
+        kernel, bias = params[f"{layer}.kernel"], params[f"{layer}.bias"]
+        if layer == 0:
+            return torch.bmm(hidden.float(), kernel).transpose(1, 2).reshape(self.n_runs, -1) + bias[:, 0]
+        scores: Tensor = LastUnit.apply(hidden, kernel, bias)  # type: ignore[no-untyped-call]
+        return scores
+
+    def update_statistics(self, buffers: Tensors, statistics: Tensors, n_rows: int, alive: Tensor) -> None:
+        """Move the running statistics toward those of a batch, for runs that are alive."""
+        for name, value in statistics.items():
+            layer, kind = name.split(".")
+            if kind == "var":
+                value = value * (n_rows / max(1, n_rows - 1))
+            momentum = float(self.norms[int(layer)].momentum or 0.0)
+            buffers[name].lerp_(torch.where(alive[:, None, None], value, buffers[name]), momentum)
+
+
+def _products(model: nn.Module) -> list[nn.Linear]:
+    hidden = [layer for layer in model.hidden if isinstance(layer, nn.Linear)] if isinstance(model, MLP) else []
+    assert isinstance(model, MLP | Linear)
+    return [*hidden, model.output]
+
+
+def _norms(model: nn.Module) -> list[nn.BatchNorm1d]:
+    return [layer for layer in model.hidden if isinstance(layer, nn.BatchNorm1d)] if isinstance(model, MLP) else []

@@ -1,0 +1,103 @@
+"""The risks of a stack of runs: one loss, and for each run its own coefficients and corrections."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from uulearn.risk import LOSSES
+from uulearn.risk.corrections import DEFAULT_SLOPE, Correction, identity, leaky_relu
+from uulearn.risk.functional import RowWeights, row_weights
+from uulearn.risk.losses import MarginLoss
+from uulearn.training.batched.runs import Run
+
+
+class StackedRisk(NamedTuple):
+    """Parts of the risk of each run, every one of shape (R,); as `uulearn.UURiskParts`."""
+
+    positive: Tensor
+    negative: Tensor
+    corrected: Tensor
+    objective: Tensor
+    zero_one: Tensor
+
+
+class RiskStack:
+    """Computes the risks of R runs from scores of shape (R, n), where rows of set 0 come before those of set 1."""
+
+    def __init__(self, runs: Sequence[Run], loss: MarginLoss, device: torch.device) -> None:
+        self.runs = runs
+        self.loss = loss
+        self.device = device
+        self.target_prior = torch.tensor([run.target_prior for run in runs], device=device)
+        methods = [run.resolved_method for run in runs]
+        self._biased = torch.tensor([m.objective == "membership" for m in methods], device=device)
+        self._any_biased = bool(self._biased.any())
+        functions = [[method.corrections[which] for method in methods] for which in (0, 1)]
+        self._slopes = torch.tensor([[_slope(f) or 0.0 for f in each] for each in functions], device=device)
+        self._others = [_others(each, device) for each in functions]
+        self._weights: dict[tuple[int, int], RowWeights] = {}
+
+    def weights(self, counts: tuple[int, int]) -> RowWeights:
+        """Row weights of shape (R, n) of a batch with that many rows of each set."""
+        if counts not in self._weights:
+            sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
+            each = [row_weights(sets, run.coefficients) for run in self.runs]
+            self._weights[counts] = RowWeights(*(torch.stack(part).to(self.device) for part in zip(*each, strict=True)))
+        return self._weights[counts]
+
+    def risk(self, scores: Tensor, weights: RowWeights) -> StackedRisk:
+        """All parts of the risk of each run."""
+        positive, negative = self._brackets(scores, weights, self.loss)
+        corrected = self._correct(positive, 0) + self._correct(negative, 1)
+        objective = corrected
+        if self._any_biased:
+            apart = _weighted_sum(weights.membership.abs(), torch.sign(weights.membership) * scores, self.loss)
+            objective = torch.where(self._biased, apart, corrected)
+        with torch.no_grad():
+            wrong = sum(self._brackets(scores, weights, LOSSES["zero_one"]), start=torch.zeros_like(positive))
+        return StackedRisk(positive, negative, corrected, objective, wrong)
+
+    def _brackets(self, scores: Tensor, weights: RowWeights, loss: MarginLoss) -> tuple[Tensor, Tensor]:
+        return _weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)
+
+    def _correct(self, brackets: Tensor, which: int) -> Tensor:
+        out = torch.where(brackets < 0, self._slopes[which] * brackets, brackets)
+        for mask, f in self._others[which]:
+            # Shown its own brackets only: elsewhere its gradient may not even be a number.
+            out = torch.where(mask, f(torch.where(mask, brackets, 0)), out)
+        return out
+
+    def labelled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
+        """The supervised risk (Eq. 2) of each run, shape (R,), from scores (R, n) and classes (n,)."""
+        positive = is_positive.to(scores.dtype)
+        on_positives = (self.loss(scores) * positive).sum(1) / positive.sum().clamp(min=1)
+        on_negatives = (self.loss(-scores) * (1 - positive)).sum(1) / (1 - positive).sum().clamp(min=1)
+        return self.target_prior * on_positives + (1 - self.target_prior) * on_negatives
+
+
+def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
+    """Σ w·ℓ(z) over rows, where rows of weight zero count nothing even if their loss is infinite."""
+    return (weights * loss(torch.where(weights == 0, 0, margins))).sum(1)
+
+
+def _slope(f: Correction) -> float | None:
+    """λ of a generalized leaky ReLU, of which the identity is the one with λ = 1; None for another function."""
+    if f is identity:
+        return 1.0
+    if isinstance(f, functools.partial) and f.func is leaky_relu:
+        return float(f.keywords.get("slope", DEFAULT_SLOPE))
+    return None
+
+
+def _others(functions: Sequence[Correction], device: torch.device) -> list[tuple[Tensor, Correction]]:
+    """The distinct corrections that are no leaky ReLU, and the runs that use them."""
+    users: dict[int, tuple[Correction, list[bool]]] = {}
+    for position, f in enumerate(functions):
+        if _slope(f) is None:
+            users.setdefault(id(f), (f, [False] * len(functions)))[1][position] = True
+    return [(torch.tensor(mask, device=device), f) for f, mask in users.values()]

@@ -1,0 +1,413 @@
+"""Training a stack of runs: one gather, one set of batched products and one update a step for all of them.
+
+On a CUDA device the step is captured as a graph, so that the device never waits for Python.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from uulearn.data.batches import BatchPlan
+from uulearn.models import Linear
+from uulearn.risk.functional import RowWeights
+from uulearn.risk.losses import LossFunction, get_loss
+from uulearn.training.batched.checks import check_options, check_runs, check_table, initial_model
+from uulearn.training.batched.early_stopping import KeptWeights
+from uulearn.training.batched.network import DenseStack
+from uulearn.training.batched.optimizer import StackedOptimizer
+from uulearn.training.batched.risk import RiskStack, StackedRisk
+from uulearn.training.batched.runs import Groups, Run
+from uulearn.training.cuda_graphs import Captured, protect_tensors
+from uulearn.training.early_stopping import follow_epochs
+from uulearn.training.history import History
+from uulearn.training.options import TrainingOptions
+from uulearn.training.precision import resolve_precision
+from uulearn.training.progress import ProgressBar
+from uulearn.training.randomness import own_randomness
+
+TRAINED = ("positive", "negative", "corrected", "objective", "zero_one", "positive_below_zero", "negative_below_zero")
+VALIDATED = ("positive", "negative", "unbiased", "corrected", "zero_one")
+EVALUATION_BYTES = 2**30
+AHEAD = 4
+"""Epochs whose shuffles are drawn while the device works on earlier ones."""
+ALIGNMENT = 8
+"""Tensor cores want rows of half precision that begin at multiples of 16 bytes."""
+
+StackCallback = Callable[[int, list[dict[str, Any]]], bool | None]
+
+
+class BatchedTrainer:
+    """Trains R linear models or MLPs together, each on its own rows, with its own risk, seed and rates.
+
+    A run of the stack ends as it would have ended alone (`uulearn.training.Trainer`, same seed), up to the rounding of
+    sums taken in another order. The rows of all runs come from one table that is on the device once. A run whose risk
+    stops being finite keeps the weights it had, says so in its history, and does not disturb the others.
+
+    Uses: a path of λ or of learning rates, the folds of a cross-validation, an ensemble over seeds, a band over
+    doubtful priors.
+
+    Parameters
+    ----------
+    X : tensor or array of shape (n, d)
+        The table; any float type or uint8, used as it is and widened a batch at a time.
+    runs : sequence of Run
+        All with sets of the same sizes (see `train_runs`).
+    model : str
+        ``"linear"`` or ``"mlp"``.
+    model_params : dict, optional
+        Arguments for the model, the same for all runs.
+    loss : str or callable
+        As in `uulearn.UURisk`; the same for all runs.
+    options : TrainingOptions
+        The rest. A stack has no augmentation, scheduler, clipping or checkpoints; the optimizer is one of the three
+        names.
+    test : (rows, tensor of 0 and 1), optional
+        Labelled rows: the accuracy and the labelled risk of every run are recorded every epoch, and used for nothing.
+    callback : callable, optional
+        Called after every epoch with its number and the records of all runs; return True to stop.
+
+    Examples
+    --------
+    A path of λ on one pair of sets:
+
+    >>> from uulearn.datasets import make_sets
+    >>> y = torch.randint(0, 2, (600,), generator=torch.Generator().manual_seed(0))
+    >>> X = torch.randn(600, 5, generator=torch.Generator().manual_seed(1)) + y[:, None]
+    >>> rows = make_sets(X, y, (0.8, 0.2), (200, 200), random_state=0).indices
+    >>> runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -1.0)]
+    >>> options = TrainingOptions(epochs=5, lr=0.01, progress=False)
+    >>> stack = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options, test=(X, y))
+    >>> [len(history) for history in stack.run()]
+    [5, 5, 5]
+    >>> stack.scores(X).shape
+    torch.Size([3, 600])
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        runs: Sequence[Run],
+        *,
+        model: str = "mlp",
+        model_params: Mapping[str, Any] | None = None,
+        loss: str | LossFunction = "logistic",
+        options: TrainingOptions | None = None,
+        test: tuple[Any, Any] | None = None,
+        callback: StackCallback | None = None,
+    ) -> None:
+        self.options = options or TrainingOptions()
+        check_options(self.options)
+        self.groups = Groups.of(check_runs(runs))
+        self.runs = [runs[position] for position in self.groups.order]
+        self.device = torch.device(self.options.device)
+        self.plan = BatchPlan(self.runs[0].sizes, self.options.batch_size)
+        self.callback = callback
+        table = torch.as_tensor(X)
+        check_table(table, self.runs)
+        self.n_features = table.shape[1]
+        models = [initial_model(model, table.shape[1], model_params, run.seed) for run in self.runs]
+        sample = table[torch.cat([index[:: max(1, len(index) // 256)] for index in self.runs[0].index])]
+        self.dtype = resolve_precision(self.options.precision, models[0], self.device, sample)
+        if isinstance(models[0], Linear):
+            self.dtype = torch.float32
+        align = ALIGNMENT if self.device.type == "cuda" and self.dtype == torch.bfloat16 else 1
+        self.network = DenseStack(models, self.groups, self.dtype, self.device, self._dropout(models[0]), align)
+        if loss == "zero_one":
+            raise ValueError("loss 'zero_one' has no gradient and serves evaluation only; train with 'logistic'.")
+        self.risks = RiskStack(self.runs, get_loss(loss), self.device)
+        self.optimizer = self._build_optimizer()
+        self.average = self._copied_state() if self.options.ema else None
+        self.table = self.network.pad_rows(table).to(self.device)
+        self.test = None if test is None else self._labelled(*test)
+        self.held_out = self._gather_held_out()
+        self.alive = torch.ones(len(runs), dtype=torch.bool, device=self.device)
+        self.totals = torch.zeros(len(TRAINED), len(runs), device=self.device)
+        self.histories = [History(labels_used=test is not None) for _ in runs]
+        follows = follow_epochs(self.options, self.held_out is not None) is not None
+        self.kept = KeptWeights(self._final, self.network.per_run, self.histories, self.options) if follows else None
+        self._place_batches()
+        self._step = Captured(self._one_step, self.device, self._protect)
+        self._evaluation = Captured(self._evaluate, self.device, self._protect_nothing)
+
+    # ------------------------------------------------------------------------------------------------------- building
+
+    def _per_run(self, name: str, default: float) -> Tensor:
+        values = [getattr(run, name) for run in self.runs]
+        return torch.tensor([default if value is None else value for value in values], device=self.device)
+
+    def _dropout(self, model: nn.Module) -> Tensor | None:
+        if isinstance(model, Linear) and any(run.dropout for run in self.runs):
+            raise ValueError("a linear model has no hidden units to drop; leave dropout of its runs at 0.")
+        own = next((layer.p for layer in model.modules() if isinstance(layer, nn.Dropout)), 0.0)
+        rates = self._per_run("dropout", own)
+        return rates if bool((rates > 0).any()) else None
+
+    def _build_optimizer(self) -> StackedOptimizer:
+        assert isinstance(self.options.optimizer, str)
+        return StackedOptimizer(
+            self.options.optimizer,
+            self.network.params,
+            self.network.per_run,
+            self.network.kernel_names,
+            self.groups.width,
+            self.options.optimizer_params or {},
+            lr=self._per_run("lr", self.options.lr),
+            lr_decay=self._per_run("lr_decay", 0.0),
+            weight_decay=self._per_run("weight_decay", self.options.weight_decay),
+            l2=self._per_run("l2", self.options.l2),
+        )
+
+    def _copied_state(self) -> dict[str, dict[str, Tensor]]:
+        state = {"params": self.network.params, "buffers": self.network.buffers}
+        return {kind: {name: value.clone() for name, value in tensors.items()} for kind, tensors in state.items()}
+
+    def _state(self) -> list[Tensor]:
+        """Every tensor that a step changes."""
+        averages = [] if self.average is None else [value for kind in self.average.values() for value in kind.values()]
+        slots = [slot for own in self.optimizer.slots.values() for slot in own]
+        own = [*self.network.params.values(), *self.network.buffers.values(), *averages, *slots]
+        return [*own, self.optimizer.step, self.alive, self.totals, *self._next.values()]
+
+    def _protect(self) -> Callable[[], None]:
+        return protect_tensors(self._state())
+
+    def _protect_nothing(self) -> Callable[[], None]:
+        return protect_tensors([])
+
+    def _columns(self, rows: Any, name: str) -> Tensor:
+        x = torch.as_tensor(rows)
+        if x.ndim != 2 or x.shape[1] != self.n_features:
+            raise ValueError(f"{name} must have {self.n_features} columns like X, got shape {tuple(x.shape)}.")
+        return x
+
+    def _labelled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
+        x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
+        if len(x) != len(y) or not len(x):
+            raise ValueError(f"test must be rows and one label a row, got {len(x)} rows and {len(y)} labels.")
+        found = set(torch.unique(y).tolist())
+        if not (found <= {0, 1} or found <= {-1, 1}):
+            raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
+        return self.network.pad_rows(x).to(self.device), (y == 1).to(self.device)
+
+    def _gather_held_out(self) -> tuple[Tensor, tuple[int, int]] | None:
+        sizes = self.runs[0].held_out_sizes
+        if not any(sizes):
+            return None
+        leaders = self.runs[:: self.groups.width]
+        index = torch.stack([torch.cat(run.held_out_index) for run in leaders if run.held_out_index is not None])
+        return index.to(self.device), sizes
+
+    def _place_batches(self) -> None:
+        """Which rows form which batch, for each composition of a batch: (its batches, G, its rows)."""
+        leaders = self.runs[:: self.groups.width]
+        self._seeds = sorted({run.seed for run in leaders})
+        self._seed_of = torch.tensor([self._seeds.index(run.seed) for run in leaders], device=self.device)
+        self._rows = torch.stack([torch.cat(run.index) for run in leaders]).to(self.device)
+        self._places: dict[tuple[int, int], Tensor] = {}
+        self._order: dict[tuple[int, int], Tensor] = {}
+        self._next: dict[tuple[int, int], Tensor] = {}
+        n0 = self.plan.sizes[0]
+        for counts in {self.plan.counts(batch): None for batch in range(self.plan.n_batches)}:
+            bounds = [self.plan.bounds(b) for b in range(self.plan.n_batches) if self.plan.counts(b) == counts]
+            places = [[*range(one.start, one.stop), *range(n0 + two.start, n0 + two.stop)] for one, two in bounds]
+            self._places[counts] = torch.tensor(places, device=self.device)
+            shape = (len(places), self.groups.count, sum(counts))
+            self._order[counts] = torch.zeros(shape, dtype=torch.int64, device=self.device)
+            self._next[counts] = torch.zeros((), dtype=torch.int64, device=self.device)
+
+    # ------------------------------------------------------------------------------------------------------- training
+
+    def run(self) -> list[History]:
+        """Train to the last epoch; the histories of the runs, in the order in which the runs were given.
+
+        A stack is trained once: called again, this returns the same histories.
+        """
+        if any(history.stop_reason for history in self.histories):
+            return self._in_given_order(self.histories)
+        self.plan.warn_if_grown()
+        try:
+            self._train()
+        finally:
+            if self.kept is not None:
+                self.kept.restore()
+            self._step.clear()  # their memory is needed no more
+            self._evaluation.clear()
+        for history in self.histories:
+            if history.stop_reason is None:
+                done = len(history) == self.options.epochs
+                history.stop_reason = f"all {len(history)} epochs done" if done else "the callback asked to stop"
+        return self._in_given_order(self.histories)
+
+    def _train(self) -> None:
+        with own_randomness(self.runs[0].seed, self.device):
+            progress = ProgressBar(self.options.epochs, self.options.progress, models=len(self.runs))
+            with progress as bar, ThreadPoolExecutor(AHEAD) as pool:
+                shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, AHEAD + 1))
+                for epoch in range(1, self.options.epochs + 1):
+                    started = time.perf_counter()
+                    self._load(shuffles.popleft().result())
+                    shuffles.append(pool.submit(self._shuffle, epoch + AHEAD))
+                    self._train_epoch()
+                    evaluate = self._evaluation if self.test or self.held_out else self._evaluate
+                    records = self._record(epoch, evaluate(), started)
+                    if self.kept is not None:
+                        self.kept.consider(records)
+                    bar.update(epoch, records[0])
+                    stop = self.callback and self.callback(epoch, self._in_given_order(records))
+                    if stop or all(history.stop_reason for history in self.histories):
+                        break
+
+    def _in_given_order(self, values: Sequence[Any]) -> list[Any]:
+        out: list[Any] = [None] * len(values)
+        for place, position in enumerate(self.groups.order):
+            out[position] = values[place]
+        return out
+
+    def _shuffle(self, epoch: int) -> Tensor:
+        """For each seed, the places of both sets in the order of the epoch, shape (seeds, n + n′)."""
+        n0 = self.plan.sizes[0]
+        drawn = [self.plan.shuffles(seed, epoch) for seed in self._seeds]
+        places = torch.stack([torch.cat([first, second + n0]) for first, second in drawn])
+        return places.pin_memory() if self.device.type == "cuda" else places
+
+    def _load(self, shuffles: Tensor) -> None:
+        order = self._rows.gather(1, shuffles.to(self.device, non_blocking=True)[self._seed_of])
+        for counts, places in self._places.items():
+            self._order[counts].copy_(order[:, places].transpose(0, 1))
+        self.totals.zero_()
+
+    def _train_epoch(self) -> None:
+        for batch in range(self.plan.n_batches):
+            self._step(self.plan.counts(batch))
+
+    def _one_step(self, counts: tuple[int, int]) -> None:
+        """Gather, forward, correct, backward, update; figures are added to ``totals``."""
+        leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
+        with torch.enable_grad():
+            risk, statistics = self._forward(leaves, self._batch(counts), self.risks.weights(counts))
+            gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
+        with torch.no_grad():
+            parts = StackedRisk(*(part.detach() for part in risk))
+            self._finish(dict(zip(leaves, gradients, strict=True)), statistics, parts, sum(counts))
+
+    def _batch(self, counts: tuple[int, int]) -> Tensor:
+        with torch.no_grad():
+            index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
+            self._next[counts].add_(1).remainder_(len(self._order[counts]))
+            return self.table[index]
+
+    def _forward(
+        self, params: dict[str, Tensor], rows: Tensor, weights: RowWeights
+    ) -> tuple[StackedRisk, dict[str, Tensor]]:
+        scores, statistics = self.network.training_scores(params, self._widen(rows))
+        return self.risks.risk(scores, weights), statistics
+
+    def _finish(
+        self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: StackedRisk, n_rows: int
+    ) -> None:
+        self.alive &= risk.objective.isfinite() & risk.positive.isfinite() & risk.negative.isfinite()
+        self.optimizer.update(gradients, self.alive)
+        self.network.update_statistics(self.network.buffers, statistics, n_rows, self.alive)
+        self._update_average()
+        below = [(risk.positive < 0).float(), (risk.negative < 0).float()]
+        self.totals += torch.stack([*(part * n_rows for part in risk), *below])
+
+    def _widen(self, rows: Tensor) -> Tensor:
+        if self.options.input_scale != 1.0:
+            return (rows.float() * self.options.input_scale).to(self.dtype)
+        return rows.to(self.dtype)
+
+    def _update_average(self) -> None:
+        if self.average is None:
+            return
+        n = self.optimizer.step - 1  # updates so far
+        decay = torch.minimum(torch.full_like(n, self.options.ema or 0.0), (1 + n) / (10 + n))
+        share = self.alive * torch.where(n == 0, 1.0, 1 - decay)
+        for kind, current in (("params", self.network.params), ("buffers", self.network.buffers)):
+            for name, value in current.items():
+                self.average[kind][name].lerp_(value, self.network.per_run(share, name))
+
+    # ----------------------------------------------------------------------------------------------------- evaluation
+
+    @property
+    def _final(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        if self.average is not None:
+            return self.average["params"], self.average["buffers"]
+        return self.network.params, self.network.buffers
+
+    def _evaluate(self) -> Tensor:
+        """Figures of shape (k, R): accuracy and labelled risk, then those of the held-out rows."""
+        figures: list[Tensor] = []
+        with torch.no_grad():
+            if self.test is not None:
+                x, is_positive = self.test
+                scores = self._all_scores(x)
+                figures.append(((scores > 0) == is_positive).float().mean(1))
+                figures.append(self.risks.labelled_risk(scores, is_positive))
+            if self.held_out is not None:
+                index, sizes = self.held_out
+                scores = torch.cat([self._chunk_scores(self.table[part]) for part in self._chunks(index, 1)], 1)
+                risk = self.risks.risk(scores, self.risks.weights(sizes))
+                unbiased = risk.positive + risk.negative
+                figures += [risk.positive, risk.negative, unbiased, risk.corrected, risk.zero_one]
+            return torch.stack(figures) if figures else torch.zeros(0, len(self.runs), device=self.device)
+
+    def _all_scores(self, x: Tensor) -> Tensor:
+        return torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
+
+    def _chunk_scores(self, rows: Tensor) -> Tensor:
+        return self.network.evaluation_scores(*self._final, self._widen(rows))
+
+    def _chunks(self, rows: Tensor, dim: int) -> Sequence[Tensor]:
+        """Equal parts, each with activations of bounded size."""
+        largest = max(1, EVALUATION_BYTES // (4 * len(self.runs) * self.network.width))
+        n = max(1, rows.shape[dim])
+        return torch.split(rows, -(-n // -(-n // largest)), dim)
+
+    def _record(self, epoch: int, evaluated: Tensor, started: float) -> list[dict[str, Any]]:
+        totals, figures, alive = self.totals.cpu().double(), evaluated.cpu().double(), self.alive.tolist()
+        rates = (self.optimizer.lr / (1 + self.optimizer.lr_decay * self.optimizer.step)).tolist()
+        totals[:5] /= sum(self.plan.sizes)
+        totals[5:] /= self.plan.n_batches
+        seconds = time.perf_counter() - started
+        names = [] if self.test is None else ["test_accuracy", "test_risk"]
+        names += [] if self.held_out is None else [f"validation_{name}" for name in VALIDATED]
+        records = []
+        for place, history in enumerate(self.histories):
+            record: dict[str, Any] = {"epoch": epoch, **dict(zip(TRAINED, totals[:, place].tolist(), strict=True))}
+            record["unbiased"] = record["positive"] + record["negative"]
+            record |= {
+                "lr": rates[place],
+                **dict(zip(names, figures[:, place].tolist(), strict=True)),
+                "seconds": seconds,
+            }
+            records.append(record)
+            if history.stop_reason is not None:
+                continue
+            if alive[place]:
+                history.epochs.append(record)
+            else:
+                history.stop_reason = f"the risk was not finite in epoch {epoch}"
+        return records
+
+    # -------------------------------------------------------------------------------------------------------- results
+
+    def models(self) -> list[nn.Module]:
+        """The model of each run, on the CPU: the one to use (the moving average, if there is one)."""
+        params, buffers = ({name: value.cpu() for name, value in tensors.items()} for tensors in self._final)
+        return self._in_given_order([self.network.module(place, params, buffers) for place in range(len(self.runs))])
+
+    @torch.no_grad()
+    def scores(self, X: Any) -> Tensor:
+        """g(x) of every row by every run, shape (R, n), on the CPU."""
+        x = self._columns(X, "X")
+        parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
+        scores = torch.cat(parts, 1).cpu()
+        return torch.stack(self._in_given_order(list(scores)))

@@ -1,0 +1,71 @@
+"""Which epoch to keep: the one with the lowest smoothed figure."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from uulearn.training.options import TrainingOptions
+
+CRITERION = "validation_zero_one"
+"""The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
+
+
+class BestEpoch:
+    """Follows a figure that should be low and says which epoch has been the best so far.
+
+    An epoch is evaluated by the mean of the figure over the last ``smoothing`` epochs, itself included, since one epoch's
+    estimate is noisy and the luckiest of hundreds would win. After ``patience`` epochs without a better one it is
+    `exhausted`.
+
+    Examples
+    --------
+    >>> best = BestEpoch(smoothing=2, patience=3)
+    >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)]
+    [True, True, True, False, False]
+    >>> best.epoch, best.exhausted
+    (3, False)
+    """
+
+    def __init__(self, smoothing: int, patience: int | None) -> None:
+        self.patience = patience
+        self.epoch: int | None = None
+        self.value = math.inf
+        self.seen = 0
+        self._window: deque[float] = deque(maxlen=int(smoothing))
+
+    def update(self, figure: float) -> bool:
+        """Take in the figure of the next epoch; is it the best so far?"""
+        self.seen += 1
+        self._window.append(figure)
+        smoothed = sum(self._window) / len(self._window)
+        if not smoothed < self.value:  # nor is a figure that is not a number
+            return False
+        self.epoch, self.value = self.seen, smoothed
+        return True
+
+    @property
+    def exhausted(self) -> bool:
+        """Have there been too many epochs without a better one?"""
+        return self.patience is not None and self.seen - (self.epoch or 0) >= self.patience
+
+    @property
+    def stop_reason(self) -> str:
+        """Why a run ends that has exhausted its patience."""
+        return f"no better epoch in {self.patience} (the best is epoch {self.epoch})"
+
+
+def follow_epochs(options: TrainingOptions, has_held_out: bool) -> BestEpoch | None:
+    """What follows the epochs of one run, None where the last epoch is kept."""
+    if options.keep == "last":
+        if options.patience is not None:
+            raise ValueError(f"patience={options.patience} waits for a better epoch to keep; set keep='best' with it.")
+        return None
+    if options.keep != "best":
+        raise ValueError(f"keep must be 'best' or 'last', got {options.keep!r}.")
+    if not has_held_out:
+        raise ValueError(
+            "keep='best' evaluates the epochs on held-out rows of both sets, and there are none; hold some out, or set "
+            "keep='last'."
+        )
+    return BestEpoch(options.smoothing, options.patience)

@@ -1,0 +1,107 @@
+"""Settings of a fit as TOML: complete, the same after a round trip, and refused where they are wrong."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uulearn.app.settings import FitSettings, read_settings
+
+text = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
+shares = st.floats(0, 1)
+names = st.lists(text, max_size=3).map(tuple)
+classifiers = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.sampled_from(["mlp", "linear"]),
+        "epochs": st.integers(1, 10**6),
+        "lr": st.floats(1e-9, 1e3),
+        "model_params": st.dictionaries(text, st.lists(st.integers(), max_size=3).map(tuple), max_size=2),
+        "calibrated": st.booleans(),
+    },
+)
+
+
+@given(
+    settings=st.builds(
+        FitSettings,
+        first=text,
+        second=text,
+        set_priors=st.one_of(st.just("auto"), st.tuples(shares, shares)),
+        target_prior=shares,
+        drop=names,
+        ids=names,
+        only=names,
+        images=st.one_of(st.none(), text),
+        image_size=st.one_of(st.none(), st.integers(1, 100)),
+        hold_out=st.floats(0.01, 0.99),
+        allow_leakage=st.booleans(),
+        sensitivity=st.one_of(st.none(), st.booleans()),
+        seed=st.integers(0, 2**31),
+        classifier=classifiers,
+    )
+)
+def test_toml_brings_back_every_setting(settings, tmp_path_factory):
+    path = tmp_path_factory.mktemp("toml") / "config.toml"
+    path.write_text(settings.to_toml(), encoding="utf-8")
+    read = read_settings(path)
+    read["classifier"] = {name: _tuples(value) for name, value in read["classifier"].items()}
+    assert FitSettings(**read) == settings
+
+
+def _tuples(value):
+    return {key: tuple(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("first = ", "cannot be read as TOML"),
+        ("colour = 1", "'colour', which fit does not know"),
+        ("first = 1", "first must be a name in quotes, got 1"),
+        ("drop = 'age'", "drop must be a list of column names, got 'age'"),
+        ("set_priors = [0.8]", r"set_priors must be two shares or 'auto', got \[0.8\]"),
+        ("set_priors = [true, false]", "set_priors must be two shares"),
+        ("target_prior = 'half'", "target_prior must be a number, got 'half'"),
+        ("seed = -1", "seed must be a whole number of at least 0, got -1"),
+        ("seed = true", "seed must be a whole number"),
+        ("sensitivity = 1", "sensitivity must be true or false, got 1"),
+        ("classifier = 3", r"\[classifier\] must be a table, got 3"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, content, message):
+    path = tmp_path / "config.toml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_settings(path)
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path):
+    with pytest.raises(ValueError, match="is not there"):
+        read_settings(tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="cannot be read as TOML"):
+        read_settings(tmp_path / "config.toml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"set_priors": "guess"}, "'auto', got 'guess'"),
+        ({"hold_out": 0.0}, "hold_out must be above 0 and below 1, got 0.0"),
+        ({"classifier": {"colour": 1}}, "colour is no parameter to be set there"),
+        ({"classifier": {"random_state": 1}}, "random_state is no parameter to be set there"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        FitSettings(**{"first": "a", "second": "b", "set_priors": (0.8, 0.2)} | changes)
+
+
+def test_what_toml_cannot_hold_is_refused():
+    settings = FitSettings("a", "b", (0.8, 0.2), classifier={"loss": print})
+    with pytest.raises(ValueError, match="cannot be written as TOML"):
+        settings.to_toml()
+    assert "set_priors = [0.8, 0.2]" in FitSettings("a", "b", (0.8, 0.2)).to_toml()
+    tomllib.loads(FitSettings("a", "b", "auto").to_toml())

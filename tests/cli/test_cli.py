@@ -1,0 +1,118 @@
+"""The command line as a user meets it: a process, its output and its exit code."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers.plain import plain_classifier
+from helpers.processes import python
+from uulearn import UUClassifier, __version__
+
+
+def uulearn(*arguments, cwd=None):
+    code, out, err = python("-m", "uulearn", *arguments, cwd=cwd, env={"COLUMNS": "120"})
+    return subprocess.CompletedProcess(arguments, code, out, err)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, gaussians):
+    folder = tmp_path_factory.mktemp("cli") / "model"
+    frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
+    plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0).fit(frame, gaussians["sets"]).save(
+        folder
+    )
+    return folder
+
+
+def test_version_and_help():
+    assert uulearn("--version").stdout.strip() == f"uulearn {__version__}"
+    text = uulearn("--help").stdout
+    assert "demo" in text
+    assert "predict" in text
+
+
+def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
+    frame = pd.DataFrame(gaussians["X_test"][:20], columns=["a", "b", "c"])
+    frame[["c", "a", "b"]].to_csv(tmp_path / "rows.csv", index=False)  # columns are found by name
+    done = uulearn("predict", model, tmp_path / "rows.csv", "--out", tmp_path / "scored.csv")
+    assert (done.returncode, done.stderr) == (0, f"20 rows scored, written to {tmp_path / 'scored.csv'}\n")
+    scored = pd.read_csv(tmp_path / "scored.csv")
+    classifier = UUClassifier.load(model)
+    np.testing.assert_allclose(scored["score"], classifier.decision_function(frame), rtol=1e-4)
+    np.testing.assert_allclose(scored["probability"], classifier.predict_proba(frame)[:, 1], rtol=1e-4)
+    np.testing.assert_array_equal(scored["class"], classifier.predict(frame))
+    np.save(tmp_path / "rows.npy", gaussians["X_test"][:20])
+    done = uulearn("predict", model, tmp_path / "rows.npy")
+    assert done.stdout == (tmp_path / "scored.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("a,b,c\n1,2,x\n", "holds 'x' in row 1, column 'c', which is not a finite number"),
+        ("a,b,c\n1,2\n", "line 2 of"),
+        ("a,b,c\n", "holds no rows"),
+        ("", "is empty"),
+        ("a,b\n1,2\n", "lacks the column 'c'"),
+        ("5,2\n3,4\n", "has 2 columns, but the model takes 3"),
+        ("a,b,c\n1,2,nan\n", "holds nothing in row 1, column 'c', which is not a finite number"),
+        (b"\xff\xfe\x00", "save it as UTF-8"),
+    ],
+)
+def test_bad_rows_get_one_sentence(model, tmp_path, content, text):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = uulearn("predict", model, path, "--out", tmp_path / "scored.csv")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "scored.csv").exists()
+
+
+def test_columns_that_are_only_numbered_are_a_header(tmp_path, gaussians):
+    plain_classifier((0.8, 0.2), model="linear", epochs=1).fit(gaussians["X"], gaussians["sets"]).save(
+        tmp_path / "model"
+    )
+    pd.DataFrame(gaussians["X_test"][:5]).to_csv(tmp_path / "rows.csv", index=False)
+    done = uulearn("predict", tmp_path / "model", tmp_path / "rows.csv")
+    assert len(done.stdout.splitlines()) == 1 + 5
+
+
+def test_a_reader_that_leaves_is_no_error(model, tmp_path, gaussians):
+    np.save(tmp_path / "rows.npy", np.tile(gaussians["X_test"], (40, 1)))
+    command = f"{sys.executable} -m uulearn predict {model} {tmp_path / 'rows.npy'} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("score,probability,class\n", "")
+
+
+def test_bad_paths_get_one_sentence(model, tmp_path):
+    np.save(tmp_path / "rows.npy", np.zeros((2, 3)))
+    folder = uulearn("predict", model, tmp_path / "rows.npy", "--out", tmp_path)
+    assert (folder.returncode, "is a folder" in folder.stderr) == (2, True)
+    file = uulearn("demo", "--out", tmp_path / "rows.npy")
+    assert (file.returncode, "is a file" in file.stderr) == (2, True)
+    missing = uulearn("predict", model, tmp_path / "none.csv")
+    assert (missing.returncode, "does not exist" in missing.stderr) == (2, True)
+    no_model = uulearn("predict", tmp_path, tmp_path / "none.csv")
+    assert (no_model.returncode, "holds no model.json" in no_model.stderr) == (2, True)
+    traced = uulearn("--debug", "predict", tmp_path, tmp_path / "none.csv")
+    assert "Traceback" in traced.stderr
+
+
+def test_demo_writes_everything_and_its_next_command_works(tmp_path):
+    done = uulearn("demo", "--epochs", 3, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    written = sorted(path.name for path in (tmp_path / "uulearn-demo").iterdir())
+    assert written == ["demo.png", "model", "new_rows.csv", "table.csv"]
+    assert (tmp_path / "uulearn-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    command = done.stdout.strip().splitlines()[-1]
+    following = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert (following.returncode, following.stderr) == (0, "540 rows scored, written to uulearn-demo/scored.csv\n")
+    scored = pd.read_csv(tmp_path / "uulearn-demo" / "scored.csv")
+    assert len(scored) == 540
+    assert set(scored["class"]) == {0, 1}

@@ -1,0 +1,483 @@
+"""Two files in, a model out: fit, predict, evaluate and report as a user types them, run in this process."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from uulearn import UUClassifier
+from uulearn.app.model import TableModel
+from uulearn.cli import main
+from uulearn.datasets import make_sets
+
+QUICK = ("--epochs", "8", "--no-sensitivity")
+PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
+
+
+@pytest.fixture
+def uulearn(monkeypatch, capsys):
+    """Run a command; its exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["uulearn", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def population(n, seed):
+    """A table of mixed columns whose class shows in a number, a word and a date; and the classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n) < 0.5
+    frame = pd.DataFrame(
+        {
+            "patient": [f"p{number:05d}" for number in rng.permutation(n)],
+            "age": np.round(rng.normal(50 + 12 * y, 8), 1),
+            "ward": np.where(rng.random(n) < np.where(y, 0.8, 0.2), "north", "south"),
+            "smokes": np.where(rng.random(n) < 0.3, "yes", "no"),
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D"),
+            "constant": "same",
+        }
+    )
+    frame["seen"] = frame["seen"].dt.strftime("%Y-%m-%d")
+    frame.loc[rng.random(n) < 0.05, "age"] = None
+    return frame, y.astype(int)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    frame, y = population(3000, 0)
+    sets = make_sets(np.arange(2000)[:, None], y[:2000], (0.8, 0.2), (400, 500), random_state=0)
+    for name, rows in zip(("a.csv", "b.csv"), sets.indices, strict=True):
+        frame.iloc[rows].to_csv(folder / name, index=False)
+    frame.iloc[2000:].assign(truth=y[2000:]).to_csv(folder / "new.csv", index=False)
+    (folder / "quick.toml").write_text("[classifier]\nlr = 0.05\nema = 0.9\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(files):
+    """A model in a folder, made once, and what was printed."""
+    import contextlib
+    import io
+
+    out, printed = files / "model", io.StringIO()
+    before = sys.argv
+    sys.argv = ["uulearn", "fit", str(files / "a.csv"), str(files / "b.csv"), *PRIORS, "--id", "patient"]
+    sys.argv += ["--out", str(out), "--epochs", "40", "--model", "linear", "--config", str(files / "quick.toml")]
+    try:
+        with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        sys.argv = before
+    assert not ended.value.code
+    return out, printed.getvalue()
+
+
+@pytest.fixture
+def model(fitted, tmp_path):
+    shutil.copytree(fitted[0], tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_fit_ends_with_what_a_person_wants_to_know(fitted):
+    out, said = fitted
+    assert f"model      {out}" in said
+    assert "accuracy   " in said
+    assert (
+        "estimated without any label, from 400 + 500 rows, each evaluated by a model that was not trained on it" in said
+    )
+    assert "'constant'" in said  # left out, with a note
+    assert f"uulearn report {out}" in said
+
+
+def test_the_directory_holds_all_that_belongs_to_it(fitted):
+    out, _ = fitted
+    names = {path.name.split("-")[0] for path in out.iterdir()}
+    assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
+    facts = TableModel.load(out).facts
+    assert facts["split"]["evaluate"] == [400, 500]
+    assert facts["files"][0] == {"name": "a.csv", "rows": 400, "prior": 0.8}
+    used = {column["name"]: column["used"] for column in facts["columns"]}
+    assert used == {"age": True, "ward": True, "smokes": True, "seen": True, "patient": False, "constant": False}
+    assert {entry["column"] for entry in facts["importance"]} == {"age", "ward", "smokes", "seen"}
+    drops = {entry["column"]: entry["drop"] for entry in facts["importance"]}
+    assert min(drops["age"], drops["ward"]) > 0.03 > max(abs(drops["smokes"]), abs(drops["seen"]))
+    assert len(facts["sensitivity"]["rows"]) == 13
+    assert "Estimated accuracy" in (out / "README.md").read_text()
+    classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
+    assert classifier.members == 5
+
+
+def test_every_row_is_judged_by_the_member_that_has_not_seen_it(fitted):
+    """The facts come from members and folds drawn again; the estimator evaluated itself while it was fitted."""
+    loaded = TableModel.load(fitted[0])
+    own, evaluated = loaded.classifier.cross_fitted_, loaded.facts["evaluation"]
+    assert evaluated["accuracy"]["value"] == pytest.approx(own.accuracy.value, abs=1e-9)
+    assert evaluated["auc"]["value"] == pytest.approx(own.auc.value, abs=1e-3)
+    targets = {entry["target_prior"]: entry for entry in loaded.facts["targets"]}
+    assert targets[0.5]["accuracy"] == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
+    assert targets[0.5]["threshold"] == pytest.approx(0.0)
+    assert (
+        targets[0.9]["threshold"] < -1 < 1 < targets[0.1]["threshold"]
+    )  # the more are positive, the sooner one is called so
+    counts = loaded.facts["histogram"]["counts"]
+    assert [sum(own) for own in counts] == [400, 500]
+
+
+def test_the_poorer_file_may_come_first(files, uulearn, tmp_path):
+    options = ("--set-priors", "0.2", "0.8", *QUICK, "--config", files / "quick.toml", "--id", "patient", "--json")
+    code, said, error = uulearn("fit", files / "b.csv", files / "a.csv", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    facts = json.loads(said)
+    assert facts["evaluation"]["accuracy"]["value"] > 0.7
+    assert facts["set_auc"]["value"] > 0.5
+    assert "BeyondPriorsWarning" not in [warning["category"] for warning in facts["warnings"]]
+
+
+def test_what_cannot_be_saved_is_not_fitted(files, uulearn, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "m")
+    assert code == 2
+    assert "pip install 'uulearn[files]'" in error
+    assert "reading" not in error
+
+
+def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulearn):
+    evaluated = TableModel.load(fitted[0]).facts["evaluation"]["accuracy"]
+    code, said, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")
+    assert code == 0
+    result = json.loads(said)
+    truth = result["evaluation"]["accuracy"]["value"]
+    assert truth > 0.8
+    assert abs(evaluated["value"] - truth) < 3 * evaluated["standard_error"] + 0.02
+    counts = result["confusion"]
+    assert sum(counts.values()) == 1000
+    assert counts["true_positive"] + counts["true_negative"] == round(1000 * truth)
+    assert counts["true_positive"] + counts["false_negative"] == pd.read_csv(files / "new.csv")["truth"].sum()
+    assert result["calibration_error"] < 0.1
+
+
+def test_predict_keeps_order_and_ids_and_agrees_with_the_model(fitted, files, uulearn, tmp_path):
+    code, _, said = uulearn("predict", fitted[0], files / "new.csv", "--out", tmp_path / "scored.csv")
+    assert (code, said.strip()) == (0, f"1,000 rows scored, written to {tmp_path / 'scored.csv'}")
+    scored, rows = pd.read_csv(tmp_path / "scored.csv"), pd.read_csv(files / "new.csv", dtype=str)
+    assert list(scored.columns) == ["patient", "score", "probability", "class"]
+    assert scored["patient"].tolist() == rows["patient"].tolist()
+    own = TableModel.load(fitted[0]).score(rows.where(rows.notna(), None))
+    np.testing.assert_allclose(scored["score"], own.score, rtol=1e-4)
+    np.testing.assert_allclose(scored["probability"], own.probability, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(scored["class"], own.predicted)
+    np.testing.assert_array_equal(scored["class"], (scored["probability"] > 0.5).astype(int))
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet", ".feather", ".jsonl", ".csv.gz", ".csv.zst"])
+def test_predict_reads_and_writes_other_formats(fitted, files, uulearn, tmp_path, suffix):
+    from uulearn.io.reading import read_table
+    from uulearn.io.writing import TableWriter
+
+    rows = read_table(files / "new.csv")
+    with TableWriter(tmp_path / f"rows{suffix}") as writer:
+        writer.write(rows)
+    code, _, said = uulearn("predict", fitted[0], tmp_path / f"rows{suffix}", "--out", tmp_path / f"scored{suffix}")
+    assert code == 0, said
+    scored = read_table(tmp_path / f"scored{suffix}")
+    plain = TableModel.load(fitted[0]).score(rows)
+    np.testing.assert_allclose(scored["score"].astype(float), plain.score, rtol=1e-4)
+
+
+def test_chunks_do_not_change_the_scores(fitted, files, monkeypatch, tmp_path):
+    from uulearn.cli.score_table import predict_table
+    from uulearn.tabular import images
+
+    loaded = TableModel.load(fitted[0])
+    predict_table(loaded, str(files / "new.csv"), str(tmp_path / "whole.csv"))
+    monkeypatch.setattr(images, "CHUNK_ROWS", 77)
+    predict_table(loaded, str(files / "new.csv"), str(tmp_path / "pieces.csv"))
+    one, other = (pd.read_csv(tmp_path / name) for name in ("whole.csv", "pieces.csv"))
+    np.testing.assert_allclose(one["score"], other["score"], rtol=2e-5, atol=2e-5)
+
+
+def test_evaluate_without_labels_and_at_another_prior(fitted, files, uulearn):
+    code, said, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv")
+    assert code == 0
+    assert "no label was used: estimated from 400 + 500 rows" in said
+    _, moved, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv", "--target-prior", "0.9", "--json")
+    assert json.loads(moved)["accuracy"]["value"] != pytest.approx(float(said.split()[1]), abs=1e-4)
+
+
+def test_another_target_prior_moves_probabilities(fitted, files, uulearn):
+    _, plain, _ = uulearn("predict", fitted[0], files / "new.csv")
+    _, moved, _ = uulearn("predict", fitted[0], files / "new.csv", "--target-prior", "0.9")
+    share = [sum(line.endswith(",1") for line in text.splitlines()) for text in (plain, moved)]
+    assert share[1] > share[0]
+
+
+def test_report(model, uulearn):
+    code, said, _ = uulearn("report", model)
+    assert code == 0
+    page = (model / "report.html").read_text()
+    assert f"report written to {model / 'report.html'}" in said
+    assert "<svg" in page
+    assert "a.csv" in page
+
+
+def test_a_configuration_repeats_the_fit_to_the_bit(fitted, files, uulearn, tmp_path):
+    code, _, said = uulearn("fit", "--config", fitted[0] / "config.toml", "--out", tmp_path / "again")
+    assert code == 0, said
+    weights = [sorted(folder.glob("weights-*"))[0].name for folder in (fitted[0], tmp_path / "again")]
+    assert weights[0] == weights[1]  # names carry the hash of the content
+
+
+def test_a_column_that_gives_the_set_away_is_refused(files, uulearn, tmp_path):
+    for name in ("a", "b"):
+        pd.read_csv(files / f"{name}.csv").assign(clinic=name).to_csv(tmp_path / f"{name}.csv", index=False)
+    paths = (tmp_path / "a.csv", tmp_path / "b.csv")
+    code, said, error = uulearn("fit", *paths, *PRIORS, *QUICK, "--out", tmp_path / "m")
+    assert (code, said) == (2, "")
+    assert "clinic" in error
+    assert "--drop clinic" in error
+    assert not (tmp_path / "m").exists()
+    code, *_ = uulearn("fit", *paths, *PRIORS, *QUICK, "--out", tmp_path / "m", "--drop", "clinic", "--id", "patient")
+    assert code == 0
+
+
+def test_files_that_differ_in_more_than_their_shares_are_warned_of(files, uulearn, tmp_path):
+    for name, moved in (("a", 0), ("b", 40)):
+        frame = pd.read_csv(files / f"{name}.csv")
+        frame.assign(age=frame["age"] - moved).to_csv(tmp_path / f"{name}.csv", index=False)
+    options = (*PRIORS, *QUICK, "--id", "patient", "--config", files / "quick.toml", "--allow-leakage", "--json")
+    code, said, error = uulearn("fit", tmp_path / "a.csv", tmp_path / "b.csv", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    facts = json.loads(said)
+    assert "BeyondPriorsWarning" in [warning["category"] for warning in facts["warnings"]]
+    assert any("age" in note for note in facts["notes"])
+
+
+def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monkeypatch):
+    from uulearn.app import fitting
+
+    monkeypatch.setattr(fitting, "FEW_ROWS", 100)
+    options = ("--set-priors", "auto", "--model", "linear", "--only", "age", "--only", "ward", "--json", *QUICK)
+    code, said, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    facts = json.loads(said)
+    assert facts["split"] == {"train": [320, 400], "choose": [40, 50], "evaluate": [40, 50]}
+    assert not facts["cross_fitted"]
+    assert facts["priors_estimated"]["intervals"][0][0] < facts["set_priors"][0]
+    assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
+
+
+def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
+    code, said, error = uulearn("priors", files / "a.csv", files / "b.csv", "--drop", "patient", "--json")
+    assert code == 0, error
+    first, second = json.loads(said)["set_priors"]
+    assert 0.6 < first <= 1
+    assert 0 <= second < 0.4
+    for name in ("a", "b"):
+        pd.read_csv(files / f"{name}.csv").assign(clinic=name).to_csv(tmp_path / f"{name}.csv", index=False)
+    code, _, error = uulearn("priors", tmp_path / "a.csv", tmp_path / "b.csv")
+    assert code == 2
+    assert "clinic" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a.csv",), "fit needs two files of rows"),
+        (("a.csv", "b.csv"), "fit needs --set-priors"),
+        (("a.csv", "nothing.csv", *PRIORS), "nothing.csv"),
+        (("a.csv", "nothing", *PRIORS), "nothing does not exist; check the path"),
+        (("a.csv", "b.csv", "--set-priors", "0.5", "0.5"), "0.5"),
+        (("a.csv", "b.csv", "--set-priors", "many"), "takes two shares such as 0.8 0.2, or auto, got 'many'"),
+        (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
+        (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
+        (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 1"),
+        (("a.csv", "b.csv", *PRIORS, "--resume"), "no unfinished fit"),
+        (("a.csv", ".", *PRIORS), "is a folder and the other is a file"),
+    ],
+)
+def test_bad_input_gets_a_sentence_before_any_work(files, uulearn, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(files)
+    code, said, error = uulearn("fit", *arguments, "--out", tmp_path / "m")
+    assert (code, said) == (2, "")
+    assert message in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_folder_of_other_things_is_not_written_into(files, uulearn, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)
+    assert code == 2
+    assert "a folder of other things" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_interrupted_fit_goes_on_and_ends_the_same(files, uulearn, tmp_path, monkeypatch):
+    from uulearn.training import loop
+
+    options = (files / "a.csv", files / "b.csv", *PRIORS, "--id", "patient", "--model", "linear", "--no-sensitivity")
+    options += ("--epochs", "20", "--members", "1")
+    assert uulearn("fit", *options, "--out", tmp_path / "whole")[0] == 0
+    epoch, done = loop.Trainer._epoch, []
+
+    def interrupted(self, number):
+        done.append(number)
+        if len(done) == 15:
+            raise KeyboardInterrupt
+        return epoch(self, number)
+
+    monkeypatch.setattr(loop.Trainer, "_epoch", interrupted)
+    code, _, error = uulearn("fit", *options, "--out", tmp_path / "m")
+    assert code == 130
+    assert "interrupted: nothing was written" in error
+    assert not (tmp_path / "m").exists()
+    checkpoint = (tmp_path / ".m.unfinished" / "checkpoint.safetensors").read_bytes()
+    done[:] = range(14)
+    code, _, error = uulearn("fit", *options, "--out", tmp_path / "m")  # without --resume
+    assert code == 130
+    assert "an unfinished fit of" in error
+    assert "which --resume would have gone on with" in error
+    assert (tmp_path / ".m.unfinished.old" / "checkpoint.safetensors").read_bytes() == checkpoint
+    shutil.rmtree(tmp_path / ".m.unfinished", ignore_errors=True)
+    (tmp_path / ".m.unfinished.old").rename(tmp_path / ".m.unfinished")
+    done.clear()
+    monkeypatch.setattr(loop.Trainer, "_epoch", lambda self, number: done.append(number) or epoch(self, number))
+    assert uulearn("fit", *options, "--out", tmp_path / "m", "--resume")[0] == 0
+    assert done[0] == 11  # from the checkpoint of epoch 10
+    weights = [next((tmp_path / name).glob("weights-*")).name for name in ("whole", "m")]
+    assert weights[0] == weights[1]
+    assert not list(tmp_path.glob(".*unfinished*"))
+
+
+def test_a_damaged_directory_is_refused(model, uulearn, files):
+    (pipeline,) = model.glob("pipeline-*")
+    pipeline.write_bytes(pipeline.read_bytes()[:-1])
+    code, _, error = uulearn("predict", model, files / "new.csv")
+    assert code == 2
+    assert "truncated" in error
+
+
+def test_labels_are_read_with_care(fitted, files, uulearn, tmp_path):
+    frame = pd.read_csv(files / "new.csv")
+    frame["truth"] = np.where(frame["truth"] == 1, "ill", "well")
+    frame.to_csv(tmp_path / "words.csv", index=False)
+    code, _, error = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "truth")
+    assert code == 2
+    assert "--positive VALUE" in error
+    code, said, _ = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "truth", "--positive", "ill")
+    assert code == 0
+    assert "really positive" in said
+    code, _, error = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "thruth")
+    assert "no column 'thruth'" in error
+    code, _, error = uulearn("evaluate", fitted[0], tmp_path / "words.csv")
+    assert "one file without --labels" in error
+
+
+def images(folder, n, share, seed, size=12):
+    from PIL import Image
+
+    rng = np.random.default_rng(seed)
+    (folder / "more").mkdir(parents=True)
+    labels = rng.random(n) < share
+    for number, positive in enumerate(labels):
+        pixels = rng.integers(0, 90, (size, size), dtype=np.uint8)
+        rows = slice(0, size // 2) if positive else slice(size // 2, size)
+        pixels[rows] += 120
+        Image.fromarray(pixels).save(folder / ("more" if number % 2 else ".") / f"{number:04d}.png")
+    return labels
+
+
+def test_pixels_keep_their_place_and_colour(tmp_path):
+    from PIL import Image
+
+    from uulearn.tabular.images import load_images, survey_images
+
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "one.png")
+    schema, notes = survey_images([tmp_path], None, None)
+    assert (schema.row_shape, schema.mode, notes) == ((3, 5, 7), "RGB", [])
+    np.testing.assert_array_equal(load_images(["one.png"], tmp_path, schema)[0], pixels.transpose(2, 0, 1))
+    square, notes = survey_images([tmp_path], None, 4)
+    assert load_images(["one.png"], tmp_path, square).shape == (1, 3, 4, 4)
+    assert "4 × 4 pixels" in notes[0]
+
+
+def test_folders_of_images(uulearn, tmp_path):
+    torch.manual_seed(0)
+    images(tmp_path / "a", 60, 0.85, 0)
+    images(tmp_path / "b", 60, 0.15, 1)
+    truth = images(tmp_path / "new", 40, 0.5, 2)
+    options = (*PRIORS, "--epochs", "6", "--no-sensitivity", "--model", "allconvnet")
+    config = tmp_path / "config.toml"
+    config.write_text("[classifier]\nlr = 0.003\nema = 0.5\nbatch_size = 20\n")
+    code, said, error = uulearn(
+        "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
+    )
+    assert code == 0, error
+    assert "from 6 + 6 rows that were not trained on" in said
+    code, said, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
+    assert code == 0, error
+    scored = pd.DataFrame([line.split(",") for line in said.splitlines()[1:]], columns=said.splitlines()[0].split(","))
+    assert list(scored.columns) == ["path", "score", "probability", "class"]
+    order = [int(path.removeprefix("more/").removesuffix(".png")) for path in scored["path"]]
+    assert (scored["class"].astype(int).to_numpy() == truth[order]).mean() > 0.9
+    (tmp_path / "new" / "0000.png").write_bytes(b"no image")
+    code, _, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
+    assert code == 2
+    assert "is no image that can be read" in error
+
+
+def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_path):
+    """On a machine without an accelerator nothing else is quick enough."""
+    images(tmp_path / "a", 60, 0.85, 0)
+    images(tmp_path / "b", 60, 0.15, 1)
+    truth = images(tmp_path / "new", 40, 0.5, 2)
+    config = tmp_path / "config.toml"
+    config.write_text("[classifier]\nlr = 0.01\nema = 0.5\nbatch_size = 20\n")
+    options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
+    code, said, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    assert "from 60 + 60 rows, each evaluated by a model that was not trained on it" in said  # as quick as a table
+    model = TableModel.load(tmp_path / "m")
+    assert model.schema.flat
+    assert model.classifier.n_features_in_ == model.facts["features"] == model.schema.row_shape[0]
+    paths = [f"{'more/' if number % 2 else ''}{number:04d}.png" for number in range(40)]
+    scored = model.score(pd.DataFrame({"path": paths}), folder=tmp_path / "new")
+    assert (scored.predicted == truth).mean() > 0.9
+
+
+def test_export_of_a_table_of_numbers_and_truths(files, uulearn, tmp_path):
+    options = ("--only", "age", "--only", "smokes", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0
+    code, said, error = uulearn("export", tmp_path / "m", "--out", tmp_path / "m.onnx")
+    assert code == 0, error
+    assert "m.onnx" in said
+    import onnxruntime
+
+    loaded = TableModel.load(tmp_path / "m")
+    rows = pd.read_csv(files / "new.csv", dtype=str)
+    frame = rows.where(rows.notna(), None)
+    X = np.stack([rows["age"].astype(float), (rows["smokes"] == "yes").astype(float)], axis=1)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    score, probability, predicted = session.run(["score", "probability", "class"], {"X": X})
+    own = loaded.score(frame)
+    np.testing.assert_allclose(score, own.score, atol=1e-5)
+    np.testing.assert_allclose(probability, own.probability, atol=1e-5)
+    np.testing.assert_array_equal(predicted, own.predicted)
+
+
+def test_export_of_words_is_refused_by_name(fitted, uulearn, tmp_path):
+    code, _, error = uulearn("export", fitted[0], "--out", tmp_path / "m.onnx")
+    assert code == 2
+    assert "category" in error
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,258 @@
+"""`uulearn plan`: its numbers, its text, its JSON and its refusals; and the figures of the documentation."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uulearn.cli.app import main
+from uulearn.cli.plan import render, run_plan
+from uulearn.risk import estimation_cost
+from uulearn.theory import (
+    anticipated_spread,
+    bias_bound,
+    deviation_bound,
+    guaranteed_spread,
+    plan_rows,
+    prior_error_effect,
+    worst_spread,
+)
+from uulearn.theory.figures import draw_all, simulate_brackets
+from uulearn.theory.plan import FACTORS
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run the command in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["uulearn", "plan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        written = capsys.readouterr()
+        return caught.value.code or 0, written.out, written.err
+
+    return run
+
+
+SKEWED = ((0.8, 0.3), 0.3)
+
+
+def test_the_numbers_are_those_of_the_parts():
+    plan = plan_rows(*SKEWED, accuracy=0.85, half_width=0.03, sizes=(900, 300), delta=0.1)
+    spread = anticipated_spread(*SKEWED, accuracy=0.85, delta=0.1)
+    splits = {split.name: split for split in plan.splits}
+    assert list(splits) == ["best", "equal", "2 : 1", "1 : 2", "5 : 1", "1 : 5", "as given"]
+    assert splits["best"].rows == spread.rows(0.03)
+    for name, share in {"equal": 1 / 2, "2 : 1": 2 / 3, "1 : 5": 1 / 6, "as given": 3 / 4}.items():
+        assert splits[name].rows == spread.rows(0.03, share)
+        assert splits[name].cost == pytest.approx(spread.cost(share))
+        assert splits[name].rows.total == pytest.approx(splits[name].cost * splits["best"].rows.total, abs=3)
+    assert plan.equal == splits["equal"].rows
+    assert plan.worst == worst_spread(*SKEWED, delta=0.1).rows(0.03, 0.5)
+    assert plan.guaranteed == guaranteed_spread(*SKEWED, delta=0.1).rows(0.03, 0.5)
+    assert plan.prior_error == pytest.approx(0.01 * max(prior_error_effect(*SKEWED, accuracy=0.85)))
+    given = plan.precision
+    assert given.sizes == (900, 300)
+    assert given.half_width == spread.half_width((900, 300))
+    assert given.half_width / given.standard_error == pytest.approx(1.6448536)
+    assert given.interval == (pytest.approx(0.85 - given.half_width), pytest.approx(0.85 + given.half_width))
+    assert given.labelled_rows == estimation_cost(*SKEWED, (900, 300)).effective_rows
+    assert given.worst_half_width == worst_spread(*SKEWED, delta=0.1).half_width((900, 300))
+    assert given.guaranteed_half_width == guaranteed_spread(*SKEWED, delta=0.1).half_width((900, 300))
+    lost = {"alpha": 0.3 * 0.15, "beta": 0.7 * 0.15}
+    corrected = deviation_bound(*SKEWED, (900, 300), **lost, delta=0.1)
+    assert given.corrected_half_width == pytest.approx(corrected.value)
+    assert given.corrected_sharp == pytest.approx(corrected.sharp)
+    assert given.corrected_bias == pytest.approx(bias_bound(*SKEWED, (900, 300), **lost).sharp)
+    assert given.set0_needed == spread.rows_beside(half_width=0.03, set1=300)
+    assert given.set1_needed == spread.rows_beside(half_width=0.03, set0=900)
+
+
+def test_without_sizes_the_equal_ones_are_looked_at():
+    plan = plan_rows(*SKEWED)
+    assert plan.precision.sizes == plan.equal
+    assert 0.0199 < plan.precision.half_width <= 0.02
+    assert "as given" not in [split.name for split in plan.splits]
+
+
+def test_nearer_priors_need_more():
+    plan = plan_rows((0.6, 0.4), 0.5, accuracy=0.9)
+    assert [distance.set_priors for distance in plan.distances] == [
+        (0.7, 0.3), (0.6, 0.4), (0.575, 0.425), (0.55, 0.45), (0.525, 0.475),
+    ]  # fmt: skip
+    rows = [distance.rows_each for distance in plan.distances]
+    assert rows == sorted(rows)
+    assert rows[1] == plan.equal.set0
+    assert rows[4] > 16 * rows[1] * 0.99  # a quarter of the distance
+    effects = [distance.prior_error for distance in plan.distances]
+    assert effects == pytest.approx([0.01, 0.02, 0.02 / 0.75, 0.04, 0.08])
+    assert plan.prior_error == effects[1]
+
+
+def test_priors_beyond_the_unit_interval_are_left_out():
+    """Twice as far would be 1.05 and 0.25."""
+    plan = plan_rows((0.85, 0.45), 0.5)
+    assert len(plan.distances) == len(FACTORS) - 1
+    assert plan.distances[0].set_priors == (0.85, 0.45)
+    widest = plan_rows((0.75, 0.25), 0.5)
+    assert widest.distances[0].set_priors == (1.0, 0.0)
+
+
+def test_the_interval_is_cut_to_what_an_accuracy_can_be():
+    assert plan_rows((0.6, 0.4), 0.5, accuracy=0.95, sizes=(100, 100)).precision.interval[1] == 1.0
+    assert plan_rows((0.55, 0.45), 0.5, accuracy=0.1, sizes=(10, 10)).precision.interval[0] == 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------- the text
+
+
+def test_what_is_printed_without_sizes(command):
+    code, out, err = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "set 0: 60% positive, set 1: 40%; used where 50% are; anticipated accuracy 90%, on either class"
+    assert re.search(r"^  equal +29,244 +29,244 +58,488 +1\.00$", out, re.MULTILINE)
+    assert re.search(r"^  5 : 1 +87,730 +17,546 +105,276 +1\.80$", out, re.MULTILINE)
+    assert re.search(r"^  equal, by Hoeffding +57,639 +57,639 +115,278$", out, re.MULTILINE)
+    assert re.search(r"^  0\.6, 0\.4 \(yours\) +29,244 +2\.0 points$", out, re.MULTILINE)
+    assert re.search(r"^  unbiased estimate +±2\.8 points \(Hoeffding\)$", out, re.MULTILINE)
+    corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias$"
+    assert re.search(corrected, out, re.MULTILINE)
+    assert "What " not in out
+    assert lines[-1].startswith("next: keep 29,244 rows of each set out of training; UUClassifier.score(X, sets)")
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_page_in_the_documentation_is_what_is_printed(command):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
+    commands = re.findall(r"```console\n\$ uulearn plan (.*)\n((?:.*\n)+?)```", page)
+    assert len(commands) == 1
+    for arguments, shown in commands:
+        assert command(*arguments.split())[1] == shown
+
+
+def test_columns_are_aligned():
+    text = render(plan_rows((0.6, 0.4), 0.5, sizes=(500, 4000)), given=True)
+    table = text[text.index("Held-out rows") :].split("\n\n")[0].splitlines()[1:]
+    assert len({line.index(line.split()[-1]) + len(line.split()[-1]) for line in table[1:-2]}) == 1
+    ends = {re.match(r".{26} *[\d,]+", line).end() for line in table[1:]}
+    assert ends == {table[0].index("set 0", 20) + len("set 0")}
+
+
+def test_what_is_printed_with_sizes(command):
+    code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000)
+    assert code == 0
+    assert "What 3,000 + 1,000 held-out rows give for the accuracy" in out
+    assert re.search(r"95% interval +±3\.0 points: 0\.870 to 0\.930 around 0\.9", out)
+    assert "no number of rows of set 0 is enough, with set 1 as it is" in out
+    assert "2,621 rows of set 1, with set 0 as it is" in out
+    assert re.search(r"^  as given +6,661 +2,221 +8,882 +1\.73$", out, re.MULTILINE)
+    assert out.splitlines()[-1] == "next: hold out more rows, 2,715 of each set are enough, or accept ±3.0 points"
+    _, enough, _ = command("--set-priors", 0.8, 0.2, "--sizes", 3000, 3000, "--delta", 0.1)
+    assert re.search(r"90% interval +±1\.6 points", enough)
+    assert re.search(r"for ±2\.0 points +enough", enough)
+    assert enough.splitlines()[-1].startswith("next: keep these rows of each set out of training")
+
+
+def test_a_bound_that_says_nothing_is_said_to(command):
+    _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 50, 50)
+    assert re.search(
+        r"unbiased estimate +nothing \(Hoeffding: the bound, ±136 points, is wider than the whole scale\)", out
+    )
+    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*, is wider than the whole scale\)$", out, re.M)
+    _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 500, 500)
+    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*\); ±\d\d points with a sharper bias$", out, re.M)
+
+
+def test_json_holds_the_plan(command):
+    code, out, err = command("--set-priors", 0.8, 0.3, "--target-prior", 0.3, "--sizes", 900, 300, "--json")
+    assert (code, err) == (0, "")
+    read = json.loads(out)
+    plan = plan_rows(*SKEWED, sizes=(900, 300))
+    assert read["splits"]["best"] == {**plan.splits[0].rows._asdict(), "total": plan.splits[0].rows.total, "cost": 1.0}
+    assert read["guaranteed"] == plan.guaranteed._asdict()
+    assert read["worst"] == plan.worst._asdict()
+    assert read["precision"]["sizes"] == {"set0": 900, "set1": 300}
+    assert read["precision"]["half_width"] == plan.precision.half_width
+    assert read["precision"]["set1_needed"] == plan.precision.set1_needed
+    assert (read["set_priors"], read["target_prior"], read["accuracy"]) == ([0.8, 0.3], 0.3, 0.9)
+    assert [row["rows_each"] for row in read["distances"]] == [row.rows_each for row in plan.distances]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--set-priors", 0.5, 0.5], "set_priors must differ, got (0.5, 0.5)"),
+        (["--set-priors", 80, 20], "must lie in [0, 1], got 80.0; give it as a fraction, 80% as 0.8"),
+        (
+            ["--set-priors", 0.8, 0.2, "--target-prior", 0],
+            "target_prior must be a number strictly between 0 and 1, got 0.0",
+        ),
+        (
+            ["--set-priors", 0.8, 0.2, "--accuracy", 90],
+            "accuracy must be a number between 0 and 1, got 90.0; give it as",
+        ),
+        (
+            ["--set-priors", 0.8, 0.2, "--half-width", 2],
+            "half_width must be a number strictly between 0 and 1, got 2.0; ",
+        ),
+        (["--set-priors", 0.8, 0.2, "--sizes", 0, 5], "sizes must be two whole numbers of rows"),
+        (["--set-priors", 0.8, 0.2, "--delta", 1], "delta must be a number strictly between 0 and 1, got 1.0"),
+        (["--set-priors", "nan", 0.2], "must lie in [0, 1], got nan"),
+    ],
+)
+@pytest.mark.parametrize("json_flag", [[], ["--json"]])
+def test_bad_values_get_one_sentence(command, arguments, text, json_flag):
+    code, out, err = command(*arguments, *json_flag)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert text in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_priors_have_to_be_given(command):
+    code, _, err = command()
+    assert code == 2
+    assert "--set-priors" in err
+
+
+def test_the_installed_command_plans():
+    done = subprocess.run(
+        [sys.executable, "-m", "uulearn", "plan", "--set-priors", "0.2", "0.8"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("next: ")
+
+
+def test_the_same_plan_whichever_set_is_the_richer(capsys):
+    run_plan((0.8, 0.3), 0.4, as_json=True)
+    one = json.loads(capsys.readouterr().out)
+    run_plan((0.3, 0.8), 0.4, as_json=True)
+    two = json.loads(capsys.readouterr().out)
+    swapped = {"set0": two["splits"]["best"]["set1"], "set1": two["splits"]["best"]["set0"]}
+    assert {name: one["splits"]["best"][name] for name in ("set0", "set1")} == swapped
+    assert one["precision"]["half_width"] == pytest.approx(two["precision"]["half_width"])
+
+
+# ---------------------------------------------------------------------------------------------------------- the figures
+
+
+def test_figures_are_drawn(tmp_path):
+    paths = draw_all(tmp_path / "new", draws=2000)
+    assert [path.name for path in paths] == ["theory-bias.png", "theory-exponent.png", "theory-half-width.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(path.name for path in paths)
+
+
+def test_simulated_brackets_do_not_mind_the_order_of_the_sets():
+    for priors in ((0.8, 0.3), (0.3, 0.8)):
+        positive, negative = simulate_brackets(priors, 0.4, (300, 200), 0.9, 20_000, np.random.default_rng(0))
+        assert (positive.mean(), negative.mean()) == pytest.approx((0.04, 0.06), abs=0.001)

@@ -1,0 +1,300 @@
+"""Commands of which torchrun has started several: mistakes are said once, all end, and nothing stays behind."""
+
+import errno
+import os
+import re
+import socket
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch.distributed as dist
+
+from helpers.processes import Program, python, several
+from uulearn.app import sharing
+from uulearn.app.fitting import ROWS
+from uulearn.cli import fit, main
+from uulearn.cli import several as talking
+from uulearn.exceptions import TableError
+from uulearn.tabular.matrices import Prepared, Source
+from uulearn.training.workers import Workers
+
+RAY = "--engine ray starts its own processes; leave torchrun out, or leave --engine out."
+FIT = ("fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", "--members", "1", "--no-sensitivity")
+BY_RAY = {
+    "fit": (*FIT, "--engine", "ray", "--workers", "2"),
+    "predict": ("predict", "model", "rows", "--out", "scored", "--engine", "ray"),
+    "reproduce": ("reproduce", "table2", "--quick", "--engine", "ray"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    for name, share in (("a", 0.8), ("b", 0.2)):
+        x = rng.normal(size=300) + 2 * (rng.random(300) < share)
+        pd.DataFrame({"x": x, "kind": rng.choice(["one", "two"], 300)}).to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def place(files, tmp_path):
+    """A folder of its own with the files in it."""
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).symlink_to(files / name)
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+def start(n, *arguments, cwd):
+    """The processes of a command, which have a folder of their own for temporary files."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(n), "OMP_NUM_THREADS": "1"}
+    return [
+        Program("-m", "uulearn", *arguments, cwd=cwd, env={**known, "RANK": str(rank), "TMPDIR": str(cwd / "tmp")})
+        for rank in range(n)
+    ]
+
+
+def errors_of(ended):
+    """The lines that say what is wrong, of all processes; there is nothing else but how far the fit is."""
+    lines = [line for _, _, said in ended for line in said.splitlines()]
+    errors = [line for line in lines if line.startswith("error: ")]
+    assert not re.search("gloo|peer|Traceback|terminate", "\n".join(lines))
+    return errors
+
+
+# ----------------------------------------------------------------------------------------------------- Ray in torchrun
+
+
+@pytest.mark.parametrize("command", BY_RAY)
+def test_ray_is_refused_under_torchrun(command, files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    monkeypatch.setattr(sys, "argv", ["uulearn", *BY_RAY[command]])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(SystemExit, match="^2$"):
+        main()
+    assert capsys.readouterr().err == f"error: {RAY}\n"
+
+    def ended_by_torchrun(seconds):
+        assert seconds == talking.PATIENCE
+        raise SystemExit(143)
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(talking.time, "sleep", ended_by_torchrun)
+    with pytest.raises(SystemExit, match="^143$"):
+        main()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(talking.time, "sleep", lambda seconds: None)  # the first goes on: this is our own mistake
+    with pytest.raises(SystemExit, match="^2$"):
+        main()
+    assert capsys.readouterr().err == f"error: {RAY}\n"
+
+
+def test_torchrun_ends_all_when_the_first_has_said_what_is_wrong(files):
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "uulearn")
+    code, _, err = python(*launcher, *BY_RAY["fit"], cwd=files, env={"OMP_NUM_THREADS": "1"})
+    assert code == 1
+    assert err.count("starts its own processes") == err.count(f"error: {RAY}\n") == 1
+    assert not list(files.glob(".*"))
+
+
+# ------------------------------------------------------------------------------------------------------------ mistakes
+
+
+def test_an_output_that_cannot_be_written_is_told_once(place):
+    (place / "taken").write_text("mine")
+    (place / "full").mkdir()
+    (place / "full" / "letter.txt").write_text("mine")
+    for out, said in {"taken": "taken is a file", "full": "full is a folder of other things"}.items():
+        ended = several(2, "-m", "uulearn", *FIT, "--out", out, cwd=place)
+        assert [code for code, _, _ in ended] == [2, 1]
+        (error,) = errors_of(ended)
+        assert said in error
+    assert {path.name for path in place.iterdir()} == {"a.csv", "b.csv", "tmp", "taken", "full"}
+
+
+def test_a_fit_that_cannot_be_resumed_is_told_once(place):
+    ended = several(3, "-m", "uulearn", *FIT, "--resume", cwd=place)
+    assert [code for code, _, _ in ended] == [2, 1, 1]
+    assert errors_of(ended) == ["error: there is no unfinished fit of model to go on with; leave --resume out."]
+    unfinished = place / ".model.unfinished"
+    begun = Program("-m", "uulearn", *FIT, "--epochs", "3000", cwd=place)
+    begun.wait_for((unfinished / "checkpoint.safetensors").exists)
+    begun.kill()
+    begun.read()
+    ended = several(2, "-m", "uulearn", *FIT, "--method", "relu", "--resume", cwd=place)  # all hear of it
+    assert [code for code, _, _ in ended] == [2, 1]
+    (error,) = errors_of(ended)
+    assert "belongs to another run" in error
+    assert [path.name for path in unfinished.iterdir()] == ["checkpoint.safetensors"]
+
+
+def test_settings_of_all_that_are_wrong_are_told_by_the_first(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    monkeypatch.setattr(sys, "argv", ["uulearn", "fit", "a.csv", "b.csv"])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    waited = []
+    monkeypatch.setattr(talking.time, "sleep", waited.append)
+    with pytest.raises(SystemExit, match="^2$"):
+        main()
+    assert waited == [talking.PATIENCE]
+    assert "fit needs --set-priors" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------- workers that are lost
+
+
+def begun(place):
+    """Two processes at their training, with rows that both see."""
+    programs = start(2, *FIT, "--epochs", "80", "--out", "m", cwd=place)
+    programs[0].wait_for((place / ".m.unfinished" / "checkpoint.safetensors").exists)
+    return programs
+
+
+def test_when_the_first_worker_is_killed_the_other_ends_and_what_is_left_is_removed(place):
+    first, second = begun(place)
+    unfinished = place / ".m.unfinished"
+    shared = sorted(path.name for path in (unfinished / ROWS).iterdir())
+    first.kill()
+    assert first.read()[0] == -9
+    assert second.read() == (1, "", "")
+    assert shared == sorted(path.name for path in (unfinished / ROWS).iterdir()) == ["0.npy", "1.npy"]
+    assert not list((place / "tmp").glob("uulearn*"))
+    (unfinished / ROWS / "0.npy").write_bytes(b"of a process that was killed")
+    for program in start(2, *FIT, "--epochs", "80", "--out", "m", "--resume", cwd=place):
+        code, _, said = program.read()
+        assert code == 0, said
+    assert not list(place.glob(".*"))
+    assert not list((place / "tmp").glob("uulearn*"))
+
+
+def test_when_another_worker_is_killed_the_first_says_how_to_go_on(place):
+    first, second = begun(place)
+    second.kill()
+    second.read()
+    ended = [first.read()]
+    assert ended[0][:2] == (1, "")
+    (error,) = errors_of(ended)
+    assert error.startswith("error: another of the processes that train together has ended, or cannot be reached; ")
+    assert "--resume goes on from there" in error
+    assert [path.name for path in (place / ".m.unfinished").iterdir()] == ["checkpoint.safetensors"]
+    assert not list((place / "tmp").glob("uulearn*"))
+
+
+def test_other_errors_of_the_system_are_left_as_they_are():
+    for workers, error in ((Workers(1, 2), RuntimeError("no kernel")), (None, RuntimeError("[/gloo/] closed"))):
+        with pytest.raises(RuntimeError, match=re.escape(str(error))), talking.ended_together(workers, lambda: ""):
+            raise error
+
+
+def test_who_is_alone_or_first_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr(talking.time, "sleep", lambda seconds: pytest.fail("there is nobody to wait for"))
+    assert not talking.first_has_ended()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert not talking.first_has_ended()
+
+
+GOES_ON = """
+import sys, time
+import torch.distributed as dist
+from uulearn.cli import several
+several.PATIENCE = 0.4
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    time.sleep(float(sys.argv[1]))
+else:
+    print(several.first_has_ended())
+"""
+
+
+@pytest.mark.parametrize(("seconds", "said"), [("0", "True"), ("1.5", "False")])
+def test_a_worker_knows_whether_the_first_has_ended(seconds, said):
+    (_, other) = several(2, "-c", GOES_ON, seconds)
+    assert other[:2] == (0, f"{said}\n"), other[2]
+
+
+# --------------------------------------------------------------------------------------------------- rows for all
+
+
+class Alone(Workers):
+    """The first of several, or another, without any connection."""
+
+    def by_first(self, work):
+        return work()
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    monkeypatch.setattr(dist, "barrier", lambda: None)
+    return Alone(0, 2)
+
+
+def read():
+    """Two files, as if they had been read."""
+    known = Prepared((Source("a.csv"), Source("b.csv")), None, None, [], [], (3, 4), {})
+    return known, (np.ones((3, 2), np.float32), np.zeros((4, 2), np.float32))
+
+
+def test_shared_rows_are_there_until_all_have_done_with_them(alone, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(dist, "barrier", lambda: seen.extend((tmp_path / "new" / "rows").iterdir()))
+    with sharing.read_once(read, tmp_path / "new" / "rows", alone) as (_, rows):
+        assert sorted(path.name for path in (tmp_path / "new" / "rows").iterdir()) == ["0.npy", "1.npy"]
+        for ours, theirs in zip(rows, read()[1], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert len(seen) == 2
+    assert not (tmp_path / "new" / "rows").exists()
+    with pytest.raises(ZeroDivisionError), sharing.read_once(read, tmp_path / "rows", alone):
+        raise ZeroDivisionError
+    assert not (tmp_path / "rows").exists()
+
+
+def test_rows_that_were_left_are_not_written_over(alone, tmp_path):
+    """A process that is being ended may still have them mapped."""
+    left = np.full(4, 7.0)
+    np.save(tmp_path / "0.npy", left)
+    mapped = np.load(tmp_path / "0.npy", mmap_mode="r")
+    (tmp_path / "2.npy").touch()
+    with sharing.read_once(read, tmp_path, alone):
+        np.testing.assert_array_equal(mapped, left)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["0.npy", "1.npy"]
+
+
+def test_shared_rows_that_are_not_seen_or_have_no_room(alone, tmp_path, monkeypatch):
+    other = Alone(1, 2)
+    monkeypatch.setattr(Alone, "by_first", lambda self, work: (None, [tmp_path / "0.npy"]))
+    with pytest.raises(TableError, match=r"0\.npy, which the first .* is not to be seen from here; pass as --out"):
+        sharing.read_once(read, tmp_path, other).__enter__()
+    assert tmp_path.exists()
+    monkeypatch.undo()
+
+    def full(file, start, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(TableError, match=r"take 0.0 MiB in .*rows \(No space left on device\); free .* one \(--out\)"):
+        sharing.read_once(read, tmp_path / "rows", alone).__enter__()
+    assert not (tmp_path / "rows").exists()
+
+
+def test_what_a_killed_process_of_a_cluster_has_left_is_removed(monkeypatch, tmp_path):
+    unfinished = tmp_path / ".m.unfinished"
+
+    def given_up(*_, **__):
+        (unfinished / ROWS).mkdir(parents=True)
+        (unfinished / "checkpoint.safetensors").write_bytes(b"")
+        raise RuntimeError("training on Ray failed 4 times")
+
+    monkeypatch.setattr(fit, "train_on_ray", given_up)
+    settings = type("Settings", (), {"classifier": {}})
+    with pytest.raises(RuntimeError, match="failed 4 times"):
+        fit._fit_on_ray(settings, "", tmp_path / "m", tmp_path / "m", unfinished, 2, None)
+    assert [path.name for path in unfinished.iterdir()] == ["checkpoint.safetensors"]

@@ -1,0 +1,455 @@
+"""Augmentation: what comes of an image, which rows it touches, and that a run with it can be repeated and continued."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from torch import nn
+
+from helpers.plain import plain_classifier
+from uulearn import UUClassifier, UURisk
+from uulearn.data import DenseRows, TwoSets
+from uulearn.data.augmentation import AUGMENTATIONS, build_augmentation, flip, get_augmentation, shift
+from uulearn.exceptions import CheckpointError, ModelFormatError
+from uulearn.selection import UUClassifierCV
+from uulearn.training import Trainer, TrainingOptions
+from uulearn.training.batched import BatchedTrainer, Run
+from uulearn.training.batched.out_of_fold import can_be_batched
+
+half_trained = pytest.mark.filterwarnings("ignore::uulearn.exceptions.OneSidedPredictionsWarning")
+SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5))
+
+# ---------------------------------------------------------------------------------------- what comes of an image
+
+
+def moved(image, down, right):
+    """The image moved, one pixel after another."""
+    out = np.zeros_like(image)
+    channels, height, width = image.shape
+    for c, y, x in itertools.product(range(channels), range(height), range(width)):
+        if 0 <= y - down < height and 0 <= x - right < width:
+            out[c, y, x] = image[c, y - down, x - right]
+    return out
+
+
+def mirrored(image):
+    out = np.zeros_like(image)
+    width = image.shape[2]
+    for x in range(width):
+        out[:, :, width - 1 - x] = image[:, :, x]
+    return out
+
+
+def places(image, pixels):
+    steps = range(-pixels, pixels + 1)
+    return [moved(image, down, right) for down, right in itertools.product(steps, steps)]
+
+
+def images(n, shape, seed=0):
+    """No two values alike, none of them zero."""
+    values = torch.randperm(n * int(np.prod(shape)), generator=torch.Generator().manual_seed(seed))
+    return (values + 1.0).reshape(n, *shape)
+
+
+@given(shape=SHAPES, n=st.integers(1, 6), seed=st.integers(0, 99))
+def test_each_image_is_flipped_or_left(shape, n, seed):
+    x = images(n, shape)
+    before = x.clone()
+    torch.manual_seed(seed)
+    for image, out in zip(x.numpy(), flip(x).numpy(), strict=True):
+        assert any(np.array_equal(out, allowed) for allowed in (image, mirrored(image)))
+    assert torch.equal(x, before)
+
+
+@given(shape=SHAPES, n=st.integers(1, 6), pixels=st.integers(0, 6), seed=st.integers(0, 99))
+def test_each_image_is_at_an_allowed_place(shape, n, pixels, seed):
+    x = images(n, shape)
+    before = x.clone()
+    torch.manual_seed(seed)
+    for image, out in zip(x.numpy(), shift(x, pixels).numpy(), strict=True):
+        assert any(np.array_equal(out, allowed) for allowed in places(image, pixels))
+    assert torch.equal(x, before)
+
+
+def counts(out, allowed):
+    """How often each allowed image came out; together they are all."""
+    return [int((out == torch.from_numpy(image)).flatten(1).all(1).sum()) for image in allowed]
+
+
+def test_half_of_the_images_are_flipped():
+    image = images(1, (2, 3, 3))
+    left, turned = counts(flip(image.expand(4000, 2, 3, 3)), [image[0].numpy(), mirrored(image[0].numpy())])
+    assert left + turned == 4000
+    assert abs(left - 2000) < 4 * np.sqrt(1000)
+
+
+def test_all_places_are_equally_likely():
+    image = images(1, (2, 4, 4))
+    found = counts(shift(image.expand(10_000, 2, 4, 4), 2), places(image[0].numpy(), 2))
+    assert sum(found) == 10_000
+    assert len(found) == 25
+    chi_square = sum((count - 400) ** 2 / 400 for count in found)
+    assert chi_square < 51  # the 99.9% quantile at 24 degrees of freedom
+
+
+def test_by_default_images_move_by_up_to_four_pixels():
+    image = images(1, (1, 9, 9))
+    found = counts(shift(image.expand(3000, 1, 9, 9)), places(image[0].numpy(), 4))
+    assert sum(found) == 3000
+    assert min(found) > 0
+
+
+@pytest.mark.parametrize("name", ["flip", "shift", "shift+flip"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_type_shape_and_memory_format_are_kept(name, dtype):
+    x = images(7, (3, 5, 6)).to(dtype)
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        out = get_augmentation(name)(x.contiguous(memory_format=memory_format))
+        assert (out.dtype, out.shape) == (dtype, x.shape)
+        assert out.is_contiguous(memory_format=memory_format)
+        torch.manual_seed(5)
+        plain = get_augmentation(name)(x)
+        torch.manual_seed(5)
+        assert torch.equal(get_augmentation(name)(x.contiguous(memory_format=memory_format)), plain)
+
+
+def test_values_are_copied_to_the_bit():
+    """No value is multiplied or interpolated on its way: not the tiniest, nor what is no number."""
+    values = torch.tensor([1e-44, -0.0, float("inf"), float("nan"), 3e38, 1 / 3])
+    x = values.reshape(1, 1, 1, 6).expand(300, 1, 1, 6)
+    bits = {*values.view(torch.int32).tolist(), 0}
+    assert set(get_augmentation("shift+flip")(x).contiguous().view(torch.int32).unique().tolist()) == bits
+
+
+@pytest.mark.parametrize("pixels", [-1, 1.5, True, "2"])
+def test_pixels_that_are_no_number_of_pixels_are_refused(pixels):
+    with pytest.raises(ValueError, match=rf"^pixels must be a whole number of at least 0, got {pixels!r}\.$"):
+        shift(torch.zeros(2, 1, 4, 4), pixels)
+
+
+# --------------------------------------------------------------------------------------------------------- names
+
+
+def test_joined_names_are_applied_from_left_to_right():
+    x = images(50, (2, 5, 5))
+    for name in ("shift+flip", "flip+shift"):
+        torch.manual_seed(1)
+        found = get_augmentation(name)(x)
+        torch.manual_seed(1)
+        expected = x
+        for part in name.split("+"):
+            expected = AUGMENTATIONS[part](expected)
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["rotate", "", "flip+", "+shift", "flip shift", "shift+rotate", 3])
+def test_unknown_names_are_refused(name):
+    with pytest.raises(ValueError, match=r"^augment must be one of 'flip', 'shift', several joined by '\+' or .*\.$"):
+        get_augmentation(name)
+
+
+# ------------------------------------------------------------------------------------------- which rows it touches
+
+
+class Flat(nn.Module):
+    """A linear model of images that flattens by view, which only one memory layout allows."""
+
+    def __init__(self, shape=(2, 4, 4)):
+        super().__init__()
+        self.output = nn.Linear(int(np.prod(shape)), 1)
+
+    def forward(self, x):
+        return self.output(x.view(len(x), -1))
+
+
+def pictures(n=40, seed=0):
+    """Images kept as uint8, those of set 0 brighter on the left; the set of each."""
+    rng = np.random.default_rng(seed)
+    sets = np.arange(n) % 2
+    X = rng.integers(0, 200, size=(n, 2, 4, 4))
+    X[sets == 0, :, :, :2] += 55
+    return X.astype(np.uint8), sets
+
+
+def trainer(augment, **changes):
+    X, sets = (torch.from_numpy(part) for part in pictures())
+    settings = {"epochs": 3, "batch_size": 16, "lr": 0.01, "ema": None, "input_scale": 1 / 255, "progress": False}
+    held_out = {
+        "validation": (DenseRows(X[:10]), sets[:10]),
+        "test": (DenseRows(X[5:25]), sets[5:25]),
+    }
+    torch.manual_seed(0)
+    return Trainer(
+        Flat(),
+        TwoSets.from_membership(DenseRows(X), sets),
+        UURisk((0.8, 0.2), 0.5),
+        TrainingOptions(**settings | {"augment": augment} | changes),
+        **held_out,
+    )
+
+
+def records(history):
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in history]
+
+
+def weights(run):
+    return run.final_model.state_dict()["output.weight"]
+
+
+def test_a_batch_arrives_scaled_and_what_comes_back_is_trained_on():
+    seen = []
+
+    def halved(x):
+        seen.append(x.clone())
+        return x * 0.5
+
+    run = trainer(halved, epochs=1)
+    assert len(seen) == 1  # tried on two rows before any work
+    run.run()
+    batches = seen[1:]
+    X = torch.from_numpy(pictures()[0])
+    assert len(batches) == run.plan.n_batches > 1
+    assert sorted(map(len, batches)) == sorted(sum(run.plan.counts(i)) for i in range(len(batches)))
+    assert torch.equal(torch.cat(batches).flatten(1).unique(dim=0), (X.float() * (1 / 255)).flatten(1).unique(dim=0))
+    plain = trainer(None, epochs=1, input_scale=0.5 / 255)
+    plain.run()
+    torch.testing.assert_close(weights(run), weights(plain))
+
+
+def test_rows_that_judge_are_never_touched():
+    """Weights that stand still: with every training image set to zero, all held-out figures are as without."""
+    still = {"lr": 1e-30, "epochs": 2}
+    dark, plain = trainer(torch.zeros_like, **still).run(), trainer(None, **still).run()
+    evaluated = [name for name in plain[0] if name.startswith(("validation_", "test_"))]
+    assert len(evaluated) == 7
+    for one, other in zip(dark, plain, strict=True):
+        assert [one[name] for name in evaluated] == [other[name] for name in evaluated]
+        assert abs(one["objective"] - other["objective"]) > 1e-3
+
+
+@half_trained
+def test_rows_to_predict_are_never_touched():
+    X, sets = pictures()
+    classifier = plain_classifier(
+        (0.8, 0.2), model=Flat, epochs=3, lr=0.05, input_scale=1 / 255, augment=lambda x: x * 0, random_state=0
+    )
+    classifier.fit(X, sets)
+    with torch.no_grad():
+        expected = classifier.model_(torch.from_numpy(X).float() * (1 / 255)).flatten()
+    np.testing.assert_allclose(classifier.decision_function(X), expected, rtol=1e-5)
+    assert len(np.unique(classifier.decision_function(X))) == len(X)
+
+
+def test_no_gradient_is_taken_through_it_and_any_layout_will_do():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return (x * self.factor).transpose(2, 3)
+
+    turned = Turned()
+    run = trainer(turned)
+    run.run()
+    assert turned.factor.grad is None
+    by_hand = trainer(lambda x: x.transpose(2, 3).contiguous())
+    by_hand.run()
+    assert torch.equal(weights(run), weights(by_hand))
+
+
+def test_a_batch_may_be_changed_in_place():
+    run, other = trainer(lambda x: x.mul_(0.5)), trainer(lambda x: x * 0.5)
+    assert records(run.run()) == records(other.run())
+
+
+def test_with_flips_the_mirrored_side_is_learned_too():
+    X, sets = pictures(400)
+    arguments = {"model": Flat, "epochs": 100, "lr": 0.02, "ema": None, "input_scale": 1 / 255, "random_state": 0}
+    sides = []
+    for augment in (None, "flip"):
+        classifier = plain_classifier((0.9, 0.1), augment=augment, **arguments).fit(X, sets)
+        weight = classifier.model_.state_dict()["output.weight"].reshape(2, 4, 4)
+        sides.append((weight[:, :, :2].mean().item(), weight[:, :, 2:].mean().item()))
+    (left, right), (left_flipped, right_flipped) = sides
+    assert left > 0.5 > -0.5 > right  # bright on the left, against the right
+    assert left_flipped + right_flipped > 0.1
+    assert abs(left_flipped - right_flipped) < 0.1 * (left - right)
+
+
+# ------------------------------------------------------------------------------------ repeated, continued, refused
+
+
+def test_the_seed_decides_the_draws_and_the_callers_are_left_alone():
+    state = torch.get_rng_state()
+    first = trainer("shift+flip")
+    torch.set_rng_state(state)
+    again, other = trainer("shift+flip"), trainer("shift+flip", seed=1)
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    runs = [records(run.run()) for run in (first, again, other)]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert runs[0] == runs[1] != runs[2]
+    assert torch.equal(weights(first), weights(again))
+    assert runs[0] != records(trainer(None).run())
+
+
+def test_trying_it_leaves_the_callers_draws_alone():
+    before = torch.get_rng_state()
+    build_augmentation("shift+flip", torch.zeros(2, 1, 4, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_every_epoch_draws_anew():
+    """Weights that stand still and one batch an epoch: the objective moves with the draws alone."""
+    still = {"lr": 1e-30, "epochs": 6, "batch_size": 40}
+    assert len(set(trainer("shift", **still).run().column("objective"))) == 6
+    assert np.ptp(trainer(None, **still).run().column("objective")) < 1e-6
+
+
+@pytest.mark.parametrize("augment", ["shift+flip", functools.partial(shift, pixels=1)])
+def test_a_continued_run_equals_an_unbroken_one(augment, tmp_path):
+    whole = trainer(augment, epochs=6)
+    whole.run()
+    trainer(augment, epochs=2, checkpoint_dir=tmp_path).run()
+    resumed = trainer(augment, epochs=6, checkpoint_dir=tmp_path)
+    resumed.run()
+    assert resumed.history.resumed_at == [2]
+    assert records(resumed.history) == records(whole.history)
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (None, "flip"),
+        ("shift+flip", "flip+shift"),
+        (lambda x: x * 2, lambda x: x + 2),
+        (functools.partial(shift, pixels=1), functools.partial(shift, pixels=2)),
+    ],
+)
+def test_a_checkpoint_with_another_augmentation_is_refused(first, second, tmp_path):
+    trainer(first, epochs=1, checkpoint_dir=tmp_path).run()
+    with pytest.raises(CheckpointError, match=r"another run \(different: augment\)"):
+        trainer(second, epochs=1, checkpoint_dir=tmp_path).run()
+
+
+@pytest.mark.parametrize("augment", ["flip", "shift+flip", lambda x: x])
+@pytest.mark.parametrize("shape", [(32,), (8, 4)])
+def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
+    X, sets = pictures()
+    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    classifier = plain_classifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
+    name = repr(augment) if isinstance(augment, str) else ".*<lambda>"
+    said = rf"^augment={name.replace('+', '[+]')} takes images, got rows of shape \({shape[0]},.*set augment=None\.$"
+    with pytest.raises(ValueError, match=said):
+        classifier.fit(X.reshape(-1, *shape), sets)
+    assert not hasattr(classifier, "model_")
+
+
+@pytest.mark.parametrize(
+    ("augment", "gave"),
+    [
+        (lambda x: x[..., 1:], r"\(2, 2, 4, 3\) of torch.float32 on cpu"),
+        (lambda x: x[:1], r"\(1, 2, 4, 4\) of torch.float32 on cpu"),
+        (lambda x: x.double(), r"\(2, 2, 4, 4\) of torch.float64 on cpu"),
+        (lambda x: x.numpy(), "a ndarray"),
+        (lambda x: None, "a NoneType"),
+    ],
+)
+def test_a_function_that_gives_something_else_is_refused_before_any_work(augment, gave, monkeypatch):
+    X, sets = pictures()
+    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    said = rf"^augment=.*<lambda> must give a batch like the one it gets, .*, but gave {gave}; .*\.$"
+    with pytest.raises(ValueError, match=said):
+        plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
+    with pytest.raises(ValueError, match=said):
+        trainer(augment)
+
+
+def test_a_function_that_gives_something_else_later_is_refused_then():
+    with pytest.raises(ValueError, match=r"\(1[0-9], 2, 4, 4\) of torch.float32 on cpu, but gave \(5, 2, 4, 4\)"):
+        trainer(lambda x: x[:5]).run()
+
+
+# ------------------------------------------------------------------------------------ members, searches, directories
+
+
+def images_of_two_sets():
+    X, sets = pictures(60)
+    arguments = {"model": Flat, "epochs": 3, "lr": 0.02, "input_scale": 1 / 255, "random_state": 0}
+    return X, sets, arguments
+
+
+@half_trained
+def test_members_are_trained_with_it():
+    X, sets, arguments = images_of_two_sets()
+    fitted = [
+        plain_classifier((0.8, 0.2), members=3, augment=augment, **arguments).fit(X, sets)
+        for augment in ("shift+flip", "shift+flip", None)
+    ]
+    scores = [one.decision_function(X) for one in fitted]
+    np.testing.assert_array_equal(scores[0], scores[1])
+    assert np.abs(scores[0] - scores[2]).max() > 1e-4
+    assert len(fitted[0].history_.members) == 3
+
+
+def test_stacks_leave_it_to_single_runs():
+    rows = DenseRows(torch.zeros(4, 3))
+    data = TwoSets((rows, rows))
+    for augment in ("flip", lambda x: x):
+        assert can_be_batched("mlp", data, TrainingOptions())
+        assert not can_be_batched("mlp", data, TrainingOptions(augment=augment))
+        with pytest.raises(ValueError, match=r"^a stack has no augment; train runs that need it one by one, .*\.$"):
+            BatchedTrainer(
+                torch.zeros(4, 3), [Run(([0, 1], [2, 3]), (0.8, 0.2), 0.5)], options=TrainingOptions(augment=augment)
+            )
+
+
+def test_a_search_compares_augmentations():
+    X, sets, arguments = images_of_two_sets()
+    base = plain_classifier((0.8, 0.2), members=2, **arguments | {"epochs": 60})
+    search = UUClassifierCV(base, {"augment": [torch.zeros_like, None, "flip"]}).fit(X, sets)
+    assert search.best_params_ == {"augment": None}  # the side matters here
+    assert search.best_estimator_.augment is None
+    assert len({one.evaluation.accuracy.value for one in search.candidates_}) == 3
+
+
+def test_a_search_refuses_a_bad_one_before_any_work(monkeypatch):
+    X, sets, arguments = images_of_two_sets()
+    monkeypatch.setattr("uulearn.selection.search.cross_fit_all", lambda *_, **__: pytest.fail("work was begun"))
+    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
+    with pytest.raises(ValueError, match="must give a batch like the one it gets"):
+        search.fit(X, sets)
+
+
+@half_trained
+def test_a_name_is_stored_and_loaded(tmp_path):
+    X, sets, arguments = images_of_two_sets()
+    del arguments["model"]
+    arguments |= {"model": "allconvnet", "model_params": {"momentum": 0.5}, "epochs": 1, "ema": None}
+    classifier = plain_classifier((0.8, 0.2), augment="shift+flip", **arguments).fit(X, sets)
+    assert clone(classifier).augment == "shift+flip"
+    classifier.save(tmp_path)
+    loaded = UUClassifier.load(tmp_path)
+    assert loaded.augment == "shift+flip"
+    np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))
+
+
+@half_trained
+def test_a_function_is_not_stored_and_must_be_passed_again(tmp_path):
+    X, sets, arguments = images_of_two_sets()
+    gently = functools.partial(shift, pixels=1)
+    classifier = plain_classifier((0.8, 0.2), augment=gently, **arguments).fit(X, sets)
+    classifier.save(tmp_path)
+    with pytest.raises(ModelFormatError, match=r"trained with augment=partial, which is code .* augment=\.\.\.\)\.$"):
+        UUClassifier.load(tmp_path, model=Flat)
+    for again in (gently, "flip", None):
+        loaded = UUClassifier.load(tmp_path, model=Flat, augment=again)
+        assert loaded.augment is again
+        np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))

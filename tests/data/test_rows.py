@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from uulearn.data import DenseRows, SparseRows, TwoSets
+from uulearn.models import MLP
+from uulearn.training import score_rows
+from uulearn.training.precision import _survives_rounding, resolve_precision
+
+TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int64, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_rows_are_gathered_from_any_type(dtype):
+    table = (torch.arange(40).reshape(10, 4) % 7).to(dtype)
+    out = torch.empty(3, 4)
+    DenseRows(table).take(torch.tensor([9, 0, 4]), out)
+    assert torch.equal(out, table[[9, 0, 4]].float())
+
+
+def test_dense_rows_are_used_in_place():
+    table = torch.zeros(5, 2)
+    assert DenseRows(table).tensor.data_ptr() == table.data_ptr()
+    assert DenseRows(table).slice(1, 3).data_ptr() == table[1:].data_ptr()
+
+
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_rows_agree_with_dense_ones(container):
+    dense = np.random.default_rng(0).random((20, 6)) * (np.random.default_rng(1).random((20, 6)) < 0.3)
+    rows = SparseRows(container(dense))
+    out = torch.empty(4, 6)
+    rows.take(torch.tensor([3, 19, 0, 3]), out)
+    np.testing.assert_allclose(out.numpy(), dense[[3, 19, 0, 3]], rtol=1e-6)
+    np.testing.assert_allclose(rows.slice(5, 9).numpy(), dense[5:9], rtol=1e-6)
+
+
+def test_samples_are_spread_over_the_set():
+    data = TwoSets.from_membership(DenseRows(torch.arange(100.0)[:, None]), torch.arange(100) % 2)
+    assert data.sample(1, 5).flatten().tolist() == [1, 25, 49, 73, 99]
+    assert len(data.sample(0, 1000)) == 50
+
+
+def test_scores_do_not_depend_on_the_chunk(monkeypatch):
+    torch.manual_seed(0)
+    model, rows = MLP(8, hidden=(16, 16)).eval(), DenseRows(torch.randn(3000, 8))
+    whole = score_rows(model, rows)
+    monkeypatch.setattr("uulearn.training.scoring.CHUNK_BYTES", {"cpu": 1})
+    torch.testing.assert_close(score_rows(model, rows), whole)
+
+
+def test_folding_normalisation_changes_nothing_but_rounding():
+    torch.manual_seed(0)
+    model = MLP(8, hidden=(32, 32), dropout=0.3)
+    for _ in range(20):  # give the normalisation something to remember
+        model(torch.randn(64, 8) * 3 + 1)
+    x = torch.randn(500, 8)
+    torch.testing.assert_close(score_rows(model, DenseRows(x)), model.eval()(x), rtol=1e-4, atol=1e-5)
+    half = score_rows(model, DenseRows(x), dtype=torch.bfloat16)
+    assert half.dtype == torch.float32
+    torch.testing.assert_close(half, model(x), rtol=0.05, atol=0.05)
+
+
+def test_scoring_leaves_the_mode_and_the_model_alone():
+    model = MLP(4, hidden=(8,)).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    score_rows(model, DenseRows(torch.randn(10, 4)))
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+class TestPrecision:
+    wide, narrow = MLP(784), MLP(784, hidden=(64,))
+    sample = torch.rand(100, 784)
+    cpu = torch.device("cpu")
+
+    def resolve(self, monkeypatch, native, model, sample, precision="auto"):
+        monkeypatch.setattr("uulearn.training.precision.cpu_multiplies_bfloat16", lambda: native)
+        return resolve_precision(precision, model, self.cpu, sample)
+
+    def test_auto_needs_instructions_a_wide_model_and_columns_that_survive(self, monkeypatch):
+        far = self.sample + 100
+        assert self.resolve(monkeypatch, True, self.wide, self.sample) == torch.bfloat16
+        assert self.resolve(monkeypatch, False, self.wide, self.sample) == torch.float32
+        assert self.resolve(monkeypatch, True, self.narrow, self.sample) == torch.float32
+        assert self.resolve(monkeypatch, True, self.wide, far) == torch.float32
+
+    def test_force(self, monkeypatch):
+        assert self.resolve(monkeypatch, False, self.narrow, self.sample, "bfloat16") == torch.bfloat16
+        assert self.resolve(monkeypatch, True, self.wide, self.sample, "float32") == torch.float32
+
+    def test_the_limit_on_columns_keeps_rounding_noise_small(self):
+        generator = torch.Generator().manual_seed(0)
+        column = torch.randn(5000, 1, generator=generator)
+        for shift in (0.0, 10.0, 15.0, 20.0, 1000.0):
+            moved = column + shift
+            noise = (moved.bfloat16().float() - moved).std() / moved.std()
+            assert not (_survives_rounding(moved) and noise > 0.03)
+        assert _survives_rounding(column)
+        assert _survives_rounding(torch.full((10, 2), 7.0))  # a constant column says nothing either way

@@ -1,0 +1,510 @@
+"""Sets that come in pieces: every row once an epoch, well mixed, over workers too, and trained on as from memory."""
+
+import itertools
+import linecache
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.plain import plain_classifier
+from helpers.processes import Program
+from uulearn import UUClassifier, streaming
+from uulearn.data import BatchPlan, shuffling
+from uulearn.data.stream_holdout import hold_out_streams
+from uulearn.data.streams import StreamedSets, likeness
+from uulearn.exceptions import CheckpointError, IndistinguishableSetsWarning, PoorMixingWarning
+from uulearn.streaming import ParquetSet, RowStream, shuffled
+
+CPU = torch.device("cpu")
+
+
+class Counted(RowStream):
+    """Rows that are their own numbers, in pieces of the given sizes."""
+
+    def __init__(self, sizes, start=0, buffer_bytes=400, columns=1):
+        self.sizes, self.start, self.buffer_bytes, self.row_shape = list(sizes), start, buffer_bytes, (columns,)
+        self.reads = []
+
+    @property
+    def piece_sizes(self):
+        return self.sizes
+
+    def read(self, piece):
+        self.reads.append(piece)
+        first = self.start + sum(self.sizes[:piece])
+        return torch.arange(first, first + self.sizes[piece]).float()[:, None].expand(-1, *self.row_shape).clone()
+
+    def describe(self):
+        return f"counted: {self.sizes} {self.start}"
+
+
+def numbers(batches):
+    """The numbers of the rows of both sets, in the order they came."""
+    sides = ([], [])
+    for x, (n0, _) in batches:
+        sides[0].append(x[:n0, 0].clone())
+        sides[1].append(x[n0:, 0].clone())
+    return [torch.cat(side).long().numpy() for side in sides]
+
+
+pieces = st.lists(st.integers(1, 60), min_size=1, max_size=8)
+
+
+@given(pieces, pieces, st.integers(2, 90), st.integers(4, 2_000), st.floats(0, 0.5), st.integers(1, 3))
+def test_every_row_is_used_once_an_epoch_by_one_worker(sizes0, sizes1, batch_size, buffer_bytes, fraction, workers):
+    streams = (Counted(sizes0, buffer_bytes=buffer_bytes), Counted(sizes1, 10_000, buffer_bytes))
+    enough = fraction and min(sum(sizes0), sum(sizes1)) > 3
+    left_out = hold_out_streams(streams, fraction, 3).left_out if enough else None
+    data = StreamedSets(streams, left_out)
+    plans = [BatchPlan(data.sizes, batch_size, worker, workers) for worker in range(workers)]
+    for epoch in (1, 2):
+        found = [numbers(data.epoch(plan, 7, epoch, CPU)) for plan in plans]
+        for which, (stream, start) in enumerate(zip(streams, (0, 10_000), strict=True)):
+            used = np.sort(np.concatenate([each[which] for each in found]))
+            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if left_out is None else left_out[which])
+            np.testing.assert_array_equal(used, left)
+
+
+def test_batches_have_the_composition_of_the_plan_with_very_unequal_sets():
+    data = StreamedSets((Counted([500] * 20), Counted([37])))
+    plan = BatchPlan(data.sizes, 1_000)
+    counts = [counts for _, counts in data.epoch(plan, 0, 1, CPU)]
+    assert counts == [plan.counts(batch) for batch in range(plan.n_batches)]
+    assert {n1 for _, n1 in counts} == {3, 4}
+
+
+def test_order_follows_from_the_seed_and_the_epoch():
+    data = StreamedSets((Counted([30] * 10), Counted([30] * 10)))
+    plan = BatchPlan(data.sizes, 50)
+
+    def order(seed, epoch):
+        return numbers(data.epoch(plan, seed, epoch, CPU))[0].tolist()
+
+    assert order(1, 1) == order(1, 1)
+    assert order(1, 1) != order(1, 2)
+    assert order(1, 1) != order(2, 1)
+
+
+def test_rows_are_mixed_across_pieces_that_are_far_apart():
+    """With a window of ten pieces of a hundred, a batch holds rows of many, and none holds neighbours only."""
+    data = StreamedSets((Counted([20] * 100, buffer_bytes=4 * 200), Counted([20] * 100, buffer_bytes=4 * 200)))
+    plan = BatchPlan(data.sizes, 80)
+    rows = numbers(data.epoch(plan, 0, 1, CPU))[0]
+    kinds = [len(np.unique(batch // 20)) for batch in np.split(rows, len(rows) // 40)]
+    assert np.mean(kinds) > 7
+    assert abs(np.corrcoef(np.arange(len(rows)), rows)[0, 1]) < 0.2  # nor is the order that of the files
+
+
+def test_one_piece_at_a_time_is_in_memory_beside_the_window():
+    stream = Counted([50] * 40, buffer_bytes=4 * 100)
+    data = StreamedSets((stream, Counted([50] * 40, buffer_bytes=4 * 100)))
+    batches = data.epoch(BatchPlan(data.sizes, 40), 0, 1, CPU)
+    for taken in range(1, 11):
+        next(batches)
+        assert len(stream.reads) * 50 <= taken * 20 + 100 + 3 * 50
+    batches.close()
+
+
+# ------------------------------------------------------------------------------------------------------------- Parquet
+
+
+def write(folder, X, names=None, group=50, files=3):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = names or [f"x{i}" for i in range(X.shape[1])]
+    for number, part in enumerate(np.array_split(X, files)):
+        columns = {name: part[:, i] for i, name in enumerate(names)}
+        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=group)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sets():
+    rng = np.random.default_rng(0)
+    out = []
+    for n, share in ((900, 0.8), (500, 0.2)):
+        labels = rng.random(n) < share
+        order = np.argsort(labels, kind="stable")  # the worst that files can be: all negatives first
+        out.append((rng.normal(size=(n, 4)) + 1.5 * labels[:, None]).astype(np.float32)[order])
+    return out
+
+
+@pytest.fixture(scope="module")
+def folders(sets, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parquet")
+    return [write(folder / str(which), X) for which, X in enumerate(sets)]
+
+
+def streams(folders, **options):
+    return [ParquetSet(folder, **options) for folder in folders]
+
+
+def test_a_folder_is_read_as_written(sets, folders):
+    for X, stream in zip(sets, streams(folders), strict=True):
+        assert stream.n_rows == len(X)
+        rows = torch.cat([stream.read(piece) for piece in range(len(stream.piece_sizes))])
+        np.testing.assert_array_equal(rows.numpy(), X)
+    some = ParquetSet(folders[0], columns=["x2", "x0"])
+    np.testing.assert_array_equal(some.read(0).numpy(), sets[0][:50][:, [2, 0]])
+    one = ParquetSet(folders[0] / "part-1.parquet")
+    np.testing.assert_array_equal(one.read(0).numpy(), sets[0][300:350])
+
+
+def test_streamed_training_ends_like_training_from_memory(sets, folders):
+    rng = np.random.default_rng(9)
+    labels = rng.random(2000) < 0.5
+    X = (rng.normal(size=(2000, 4)) + 1.5 * labels[:, None]).astype(np.float32)
+    found = {"memory": [], "stream": []}
+    for seed, (kind, both) in itertools.product(range(3), {"memory": sets, "stream": streams(folders)}.items()):
+        clf = UUClassifier(
+            (0.8, 0.2), model="linear", epochs=40, lr=0.03, members=1, batch_size=200, random_state=seed,
+            validation_fraction=0.2,
+        )  # fmt: skip
+        clf.fit_sets(*both)
+        found[kind].append((clf.predict(X) == labels).mean())
+        assert clf.set_sizes_ == (720, 400)
+        assert clf.held_out_sizes_ == (180, 100)
+        assert clf.scaling_ is not None
+    assert min(found["stream"]) > np.mean(found["memory"]) - 0.015
+
+
+def test_what_is_auto_suits_streams(folders):
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=3, random_state=0).fit_sets(*streams(folders))
+    assert clf.resolved_params_["members"] == 1
+    assert clf.resolved_params_["keep"] == "best"
+    assert clf.held_out_sizes_ == (90, 50)
+    plain = UUClassifier((0.8, 0.2), model="linear", epochs=3, validation_fraction=0.0).fit_sets(*streams(folders))
+    assert plain.held_out_sizes_ == (0, 0)
+    assert plain.resolved_params_["keep"] == "last"
+
+
+def test_a_stream_that_was_interrupted_goes_on(folders, tmp_path):
+    def fit(epochs, folder, given=folders):
+        clf = plain_classifier((0.8, 0.2), model="linear", epochs=epochs, random_state=0, checkpoint_dir=folder)
+        return clf.fit_sets(*streams(given))
+
+    fit(2, tmp_path)
+    resumed = fit(4, tmp_path)
+    assert resumed.history_.resumed_at == [2]
+    whole = fit(4, None)
+    assert [r["objective"] for r in resumed.history_] == [r["objective"] for r in whole.history_]
+    with pytest.raises(CheckpointError, match="different: data"):
+        fit(5, tmp_path, given=folders[::-1])
+
+
+def test_test_rows_and_callbacks_serve_as_ever(sets, folders):
+    records = []
+    clf = plain_classifier((0.8, 0.2), model="linear", epochs=3, random_state=0)
+    X = np.concatenate(sets)[::7]
+    clf.fit_sets(
+        *streams(folders), test_data=(X, np.arange(len(X)) % 2), callback=lambda record, model: records.append(record)
+    )
+    assert len(records) == 3
+    assert "test_accuracy" in records[0]
+
+
+@pytest.mark.parametrize("parameters", [{"members": 5}, {"rounds": 1}])
+def test_what_streams_cannot_do_is_refused(folders, parameters):
+    with pytest.raises(ValueError, match="sets that are streamed train one model"):
+        UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
+
+
+def test_two_kinds_of_sets_are_refused(sets, folders):
+    with pytest.raises(TypeError, match="X1 is ndarray while the other set is streamed"):
+        UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
+    with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
+        UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))
+
+
+def test_bad_folders_are_refused_in_a_sentence(sets, tmp_path):
+    with pytest.raises(ValueError, match="does not exist; pass a Parquet file"):
+        ParquetSet(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"holds no \*\.parquet file"):
+        ParquetSet(tmp_path / "empty")
+    write(tmp_path / "rowless", sets[0][:0], files=1)
+    with pytest.raises(ValueError, match="holds no row"):
+        ParquetSet(tmp_path / "rowless")
+    folder = write(tmp_path / "mixed", sets[0], files=1)
+    write(tmp_path / "other", sets[0], names=["a", "b", "c", "d"], files=1)
+    (tmp_path / "other" / "part-0.parquet").rename(folder / "zzz.parquet")
+    with pytest.raises(ValueError, match=r"zzz\.parquet has no column 'x0'"):
+        ParquetSet(folder)
+    (folder / "zzz.parquet").write_bytes(b"PAR1 not")
+    with pytest.raises(ValueError, match=r"zzz\.parquet cannot be read as Parquet"):
+        ParquetSet(folder)
+    holed = sets[0].copy()
+    holed[70, 1] = np.nan
+    stream = ParquetSet(write(tmp_path / "holed", holed, files=1))
+    with pytest.raises(ValueError, match="missing or infinite values in row group 1"):
+        stream.read(1)
+    words = tmp_path / "words.parquet"
+    pq.write_table(pa.table({"name": ["a", "b"]}), words)
+    with pytest.raises(ValueError, match="column 'name' of .* holds string, not numbers"):
+        ParquetSet(words)
+    with pytest.raises(ValueError, match=r"transform must give numbers of shape \(2, features\)"):
+        ParquetSet(words, transform=lambda table: table["name"].to_numpy())
+    with pytest.raises(ValueError, match="buffer_bytes must be at least 1, got 0"):
+        ParquetSet(words, buffer_bytes=0)
+
+
+def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
+    stream = ParquetSet(write(tmp_path / "a", sets[0], files=1))
+    write(tmp_path / "a", sets[0][:430], files=1, group=43)
+    data = StreamedSets((stream, stream))
+    with pytest.raises(ValueError, match="let nobody write to it and fit again|cannot be read"):
+        numbers(data.epoch(BatchPlan(data.sizes, 100), 0, 1, CPU))
+
+
+def test_columns_of_another_order_are_refused(sets, tmp_path):
+    first, second = (ParquetSet(write(tmp_path / str(i), X)) for i, X in enumerate(sets))
+    other = ParquetSet(second.path, second.columns[::-1])
+    with pytest.raises(ValueError, match=r"column 1 is '.*' in the first set and '.*' in the second; pass the same"):
+        UUClassifier((0.8, 0.2)).fit_sets(first, other)
+    with pytest.raises(ValueError, match="column 1 is"):
+        UUClassifier((0.8, 0.2)).fit_sets(first, shuffled(other, tmp_path / "shuffled"))
+
+
+def test_sets_that_are_the_same_are_warned_of(sets, tmp_path):
+    rows = ParquetSet(write(tmp_path / "a", sets[0]))
+    with pytest.warns(IndistinguishableSetsWarning):
+        UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(rows, rows)
+
+
+def test_footers_are_read_once_where_memory_allows(sets, tmp_path, monkeypatch):
+    folder = write(tmp_path / "a", sets[0], files=2)
+    original, read = pq.ParquetFile, []
+
+    def spy(file, metadata=None):
+        read.append(metadata is None)
+        return original(file, metadata=metadata)
+
+    monkeypatch.setattr(pq, "ParquetFile", spy)
+    ours = ParquetSet(folder)
+    monkeypatch.setattr(streaming, "FOOTER_CHUNKS", 5)
+    theirs = ParquetSet(folder)
+    read.clear()
+    for piece in range(len(ours.piece_sizes)):
+        assert torch.equal(ours.read(piece), theirs.read(piece))
+    assert read == [False, True] * len(ours.piece_sizes)
+
+
+def test_large_row_groups_are_warned_of(sets, tmp_path):
+    folder = write(tmp_path / "large", sets[0], files=1, group=900)
+    data = StreamedSets((ParquetSet(folder, buffer_bytes=16 * 200), ParquetSet(folder)))
+    with pytest.warns(
+        PoorMixingWarning, match="large comes in pieces of up to 900 rows, .* where its files are"
+    ) as heard:
+        data.warn_if_poorly_mixed()
+    assert len(heard) == 1  # the other fits in its buffer
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small = write(tmp_path / "small", sets[0], files=1, group=25)
+        StreamedSets((ParquetSet(small, buffer_bytes=16 * 200),) * 2).warn_if_poorly_mixed()
+
+
+def fit_streamed(folders, **changes):
+    streams = [ParquetSet(folder, buffer_bytes=16 * 200) for folder in folders]
+    return UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0, **changes).fit_sets(*streams)
+
+
+def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
+    """Whether they are sorted is seen in the rows held out."""
+    in_order = [X[np.argsort(X[:, 0])] for X in sets]
+    folders = [write(tmp_path / f"sorted{i}", X, files=1, group=20) for i, X in enumerate(in_order)]
+    with pytest.warns(
+        PoorMixingWarning, match="10 are mixed at a time: since the rows of one resemble each other"
+    ) as heard:
+        fit_streamed(folders)
+    assert len(heard) == 2
+    lines = [linecache.getline(one.filename, one.lineno) for one in heard if one.filename == __file__]
+    assert [".fit_sets(" in line for line in lines] == [True, True]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_streamed([write(tmp_path / f"mixed{i}", X, files=1, group=100) for i, X in enumerate(sets)])
+        rows = [
+            shuffled(ParquetSet(folder, buffer_bytes=16 * 200), tmp_path / f"new{i}")
+            for i, folder in enumerate(folders)
+        ]
+        UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(*rows)
+
+
+@given(st.integers(2, 40), st.integers(2, 30), st.floats(0.0, 3.0), st.integers(0, 100))
+def test_likeness_is_the_share_of_variance_between_pieces(n_pieces, size, spread, seed):
+    rng = np.random.default_rng(seed)
+    pieces = np.repeat(np.arange(n_pieces), 20 * size)
+    centres = rng.permutation(np.linspace(-1, 1, n_pieces)) * spread
+    rows = torch.from_numpy(
+        np.column_stack([rng.normal(size=len(pieces)), centres[pieces] + rng.normal(size=len(pieces))])
+    )
+    found = likeness(pieces, n_pieces, rows)
+    variance = centres.var(ddof=1)
+    if variance > 0.5:
+        assert found == pytest.approx(variance / (1 + variance), rel=0.25)
+    if spread == 0:
+        assert found == 0
+    assert 0 <= found < 1
+    assert likeness(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
+    sites = np.eye(n_pieces)[pieces]  # the same for all rows of a piece
+    assert likeness(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
+
+
+def test_of_many_columns_some_differ_between_pieces_by_chance(monkeypatch):
+    monkeypatch.setattr("uulearn.data.streams.CHANCE", 0.01)
+    pieces, rng = np.repeat(np.arange(20), 50), np.random.default_rng(0)
+    found = [likeness(pieces, 20, torch.from_numpy(rng.normal(size=(1000, 200)))) for _ in range(20)]
+    assert found.count(0) >= 18  # one in a hundred is expected
+
+
+# ---------------------------------------------------------------------------------------------------- written at random
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.sampled_from([16, 400, 4000]), st.integers(1, 3))
+def test_a_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
+    source = Counted(sizes, buffer_bytes=buffer_bytes, columns=columns)
+    with tempfile.TemporaryDirectory() as place:
+        mixed = shuffled(source, place)
+        rows = torch.cat([mixed.read(piece) for piece in range(len(mixed.piece_sizes))])
+        again = shuffled(source, place, seed=0)
+        assert all(torch.equal(again.read(i), mixed.read(i)) for i in range(len(mixed.piece_sizes)))
+    assert mixed.row_shape == (columns,)
+    assert mixed.n_rows == sum(sizes)
+    assert 0 not in mixed.piece_sizes
+    assert torch.equal(rows[:, 0].sort().values, torch.cat([source.read(i)[:, 0] for i in range(len(sizes))]))
+    assert mixed.describe() != source.describe()
+
+
+def test_every_piece_of_a_shuffled_set_is_a_random_draw(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffling, "WAITING_BYTES", 1000)  # written in many rounds
+    mixed = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path)
+    means = np.array([float(mixed.read(piece).mean()) for piece in range(len(mixed.piece_sizes))])
+    sizes = np.array(mixed.piece_sizes)
+    assert len(sizes) == 10
+    deviations = (means - 4999.5) / (10_000 / np.sqrt(12 * sizes))
+    assert np.abs(deviations).max() < 4
+    assert deviations.std() > 0.3
+    steps = np.diff(mixed.read(0)[:, 0].numpy())
+    assert 0.4 < (steps > 0).mean() < 0.6  # nor is there an order within a piece
+    other = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path / "other", seed=1)
+    assert not torch.equal(other.read(0)[:50], mixed.read(0)[:50])
+
+
+def test_what_is_in_the_folder_is_checked(tmp_path):
+    rows = Counted([10, 10])
+    shuffled(rows, tmp_path / "a")
+    with pytest.raises(ValueError, match=r"a holds the rows of another set \(different: rows\); pass another folder"):
+        shuffled(Counted([10, 11]), tmp_path / "a")
+    with pytest.raises(ValueError, match=r"different: seed"):
+        shuffled(rows, tmp_path / "a", seed=3)
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -1"):
+        shuffled(rows, tmp_path / "b", seed=-1)
+    content = (tmp_path / "a" / "rows.bin").read_bytes()
+    (tmp_path / "a" / "rows.bin").write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="has 79 bytes and should have 80; delete index.json beside it"):
+        shuffled(rows, tmp_path / "a")
+    (tmp_path / "a" / "index.json").write_text("{}")
+    with pytest.raises(ValueError, match="index.json is damaged or was not written by uulearn"):
+        shuffled(rows, tmp_path / "a")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("")
+    with pytest.raises(ValueError, match="mine holds 'notes.txt', and rows are written to a folder of their own"):
+        shuffled(rows, tmp_path / "mine")
+    with pytest.raises(TypeError, match="stream must be a RowStream such as ParquetSet.path., got str"):
+        shuffled("rows", tmp_path / "b")
+    with pytest.raises(ValueError, match="folder must be a folder, and .* is a file"):
+        shuffled(rows, tmp_path / "a" / "rows.bin")
+    with pytest.raises(ValueError, match="below cannot be written"):
+        shuffled(rows, tmp_path / "a" / "rows.bin" / "below")
+
+
+AT_ONCE = """
+    import sys
+    import pyarrow.parquet
+    from uulearn.streaming import ParquetSet, shuffled
+
+    print(shuffled(ParquetSet(sys.argv[1]), sys.argv[2]).read(0).sum().item())
+"""
+
+
+def test_of_several_processes_one_writes_and_the_others_wait(sets, tmp_path):
+    rows = write(tmp_path / "rows", sets[0])
+    programs = [Program("-c", textwrap.dedent(AT_ONCE), rows, tmp_path / "shuffled") for _ in range(4)]
+    told = [program.read() for program in programs]
+    assert {code for code, _, _ in told} == {0}, told
+    assert len({out for _, out, _ in told}) == 1
+    assert sorted(path.name for path in (tmp_path / "shuffled").iterdir()) == ["index.json", "rows.bin"]
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    for name in ("rows.bin", ".rows.bin.ab12.tmp", ".index.json.cd34.tmp"):
+        (tmp_path / name).write_text("half")
+    shuffled(Counted([10, 10]), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.json", "rows.bin"]
+
+
+def test_without_room_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
+    with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):
+        shuffled(Counted([10, 10]), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
+    rows = Counted([10, 10])
+
+    def stops(piece):
+        if piece:
+            raise KeyboardInterrupt
+        return Counted.read(rows, piece)
+
+    monkeypatch.setattr(rows, "read", stops)
+    with pytest.raises(KeyboardInterrupt):
+        shuffled(rows, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+BOUNDED = """
+    import resource, sys
+    import numpy as np, torch
+    from uulearn import UUClassifier
+    from uulearn.streaming import ParquetSet
+
+    torch.set_num_threads(1)
+    few = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=1, members=1, batch_size=1000, device="cpu")
+    clf.fit_sets(few, few + 1)  # what training takes anyhow
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    streams = [ParquetSet(f"{sys.argv[1]}/{which}", buffer_bytes=4 * 2**20) for which in (0, 1)]
+    clf.set_params(validation_fraction=0.01).fit_sets(*streams)
+    print(sum(s.n_rows for s in streams) * 128, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def test_memory_stays_far_below_the_data(tmp_path):
+    rng = np.random.default_rng(0)
+    for which in (0, 1):
+        (tmp_path / str(which)).mkdir()
+        for part in range(6):
+            X = (rng.normal(size=(100_000, 32)) + which).astype(np.float32)
+            names = [f"x{i}" for i in range(32)]
+            table = pa.table(list(X.T.copy()), names=names)
+            pq.write_table(table, tmp_path / str(which) / f"{part}.parquet", row_group_size=4_000, compression="none")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(BOUNDED), str(tmp_path)],
+        capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    size, more = map(int, done.stdout.split())
+    assert size > 150e6
+    assert more < 0.5 * size

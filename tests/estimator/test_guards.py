@@ -1,0 +1,173 @@
+"""Warnings that come before the work."""
+
+import warnings
+
+import numpy as np
+import pytest
+from torch import nn
+
+from helpers.plain import plain_classifier
+from uulearn.exceptions import (
+    ClosePriorsWarning,
+    IndistinguishableSetsWarning,
+    OneSidedPredictionsWarning,
+    SuspiciousScoreWarning,
+    SwappedPriorsWarning,
+    UnevenSetsWarning,
+    UUWarning,
+)
+
+
+def fit(X0, X1, set_priors=(0.8, 0.2), **data):
+    return plain_classifier(set_priors, 0.5, model="linear", epochs=1, random_state=0).fit_sets(X0, X1, **data)
+
+
+def test_sets_that_look_alike():
+    rng = np.random.default_rng(0)
+    with pytest.warns(IndistinguishableSetsWarning, match=r"AUC 0\.\d+, no better than chance.*collect"):
+        fit(rng.normal(size=(300, 5)), rng.normal(size=(300, 5)))
+
+
+def test_how_often_alike_sets_are_noticed_and_different_ones_are_not():
+    """At least 9 of 10 pairs of equal distribution are noticed; of 10 pairs that differ none is."""
+    noticed = {True: 0, False: 0}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        for alike in noticed:
+            shift = 0.0 if alike else 0.5
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                fit(rng.normal(size=(200, 4)) + shift, rng.normal(size=(200, 4)))
+            noticed[alike] += any(w.category is IndistinguishableSetsWarning for w in caught)
+    assert noticed[True] >= 9
+    assert noticed[False] == 0
+
+
+def test_sets_that_differ_in_no_linear_way_are_told_apart_by_the_forest():
+    """Set 0 mostly inside a ring, set 1 mostly outside: every linear score is at chance."""
+    rng = np.random.default_rng(0)
+
+    def ring(n, share_inside):
+        angle = rng.uniform(0, 2 * np.pi, n)
+        radius = np.where(rng.random(n) < share_inside, 1.0, 2.0) + 0.1 * rng.normal(size=n)
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UUWarning)
+        fit(ring(400, 0.8), ring(400, 0.2))
+
+
+def test_close_priors_tell_the_cost_for_the_sizes_at_hand(gaussians):
+    with pytest.warns(ClosePriorsWarning, match=r"these 400 \+ 400 rows fix the accuracy to ±.* points") as caught:
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.52, 0.48))
+    assert len(caught) == 1
+
+
+def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
+    labelled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
+    with pytest.warns(SwappedPriorsWarning, match=r"set 1, declared the richer.*try set_priors=\(0\.8, 0\.2\)"):
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labelled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UUWarning)
+        fit(gaussians["X0"], gaussians["X1"], test_data=labelled)
+        one_class = gaussians["y_test"] == 1
+        fit(
+            gaussians["X0"],
+            gaussians["X1"],
+            test_data=(gaussians["X_test"][one_class], gaussians["y_test"][one_class]),
+        )
+
+
+@pytest.mark.parametrize("n", [8, 12])
+def test_a_handful_of_labels_is_enough_when_they_are_clear(n, gaussians):
+    X = np.repeat([[1.5, 1.5, 1.5], [-1.5, -1.5, -1.5]], n // 2, axis=0) + np.linspace(0, 0.1, n)[:, None]
+    y = np.repeat([1, 0], n // 2)
+    with pytest.warns(SwappedPriorsWarning):
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=(X, y))
+
+
+def test_very_uneven_sets(gaussians):
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(7000, 3)) - 1.5
+    with pytest.warns(UnevenSetsWarning, match="batches grew from 100 to 3,501"):
+        plain_classifier((0.8, 0.2), 0.5, model="linear", epochs=1, batch_size=100).fit_sets(gaussians["X0"][:2], many)
+
+
+def test_warnings_share_a_base_that_can_be_filtered():
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UUWarning)
+        fit(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), set_priors=(0.5, 0.49))
+
+
+def test_a_model_that_predicts_one_class_only(gaussians):
+    """The commonest slip: a module that ends in an activation of its own."""
+    model = nn.Sequential(nn.Linear(3, 1), nn.Sigmoid())
+    with pytest.warns(OneSidedPredictionsWarning, match=r"predicts positive for all of 800.*without an activation"):
+        plain_classifier((0.8, 0.2), 0.5, model=model, epochs=5, random_state=0).fit_sets(
+            gaussians["X0"], gaussians["X1"]
+        )
+
+
+def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
+    classifier = plain_classifier((0.8, 0.2), 0.5, model="linear", lr=0.05, random_state=0)
+    classifier.fit_sets(gaussians["X0"], gaussians["X1"])
+    with pytest.warns(SuspiciousScoreWarning, match="far below chance.*accuracy_score"):
+        classifier.score(gaussians["X_test"], gaussians["y_test"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert classifier.score(gaussians["X"], gaussians["sets"]) > 0.8
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_warnings_point_at_the_line_that_called_fit(apart):
+    rng = np.random.default_rng(0)
+    X, sets = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
+    classifier = plain_classifier((0.52, 0.48), model="linear", epochs=1, lr=1e-9, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if apart:
+            classifier.fit_sets(X[:30] + 50, X[30:] + 50)
+        else:
+            classifier.fit(X + 50, sets)
+    kinds = {type(warning.message) for warning in caught}
+    assert {ClosePriorsWarning, IndistinguishableSetsWarning, OneSidedPredictionsWarning} <= kinds
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("use", ["score", "evaluate"])
+def test_an_accuracy_above_one_is_not_passed_over(use):
+    """A column that gives the set away: the sets are told apart better than their shares of positives allow."""
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 1000)
+    X = rng.normal(size=(2000, 2)) + np.where(sets == 0, 3.0, -3.0)[:, None]
+    classifier = plain_classifier((0.7, 0.3), model="linear", lr=0.05, epochs=30, random_state=0).fit(X, sets)
+    with pytest.warns(SuspiciousScoreWarning, match="above 1 beyond noise: the sets differ in more"):
+        classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)
+
+
+@pytest.mark.parametrize("use", ["score", "evaluate"])
+def test_noise_around_one_is_no_reason_to_warn(use):
+    rng = np.random.default_rng(1)
+    sets = np.repeat([0, 1], 100)
+    y = rng.random(200) < np.where(sets == 0, 0.7, 0.3)
+    X = rng.normal(size=(200, 2)) + 3 * (2 * y[:, None] - 1)
+    classifier = plain_classifier((0.7, 0.3), model="linear", lr=0.05, epochs=60, random_state=0).fit(X, sets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)
+
+
+def test_calibrated_decisions_are_looked_at_not_scores(monkeypatch):
+    """A line that calibration moves decides what is one-sided: here all scores are positive, half the decisions not."""
+    seen = []
+    monkeypatch.setattr("uulearn.estimator.guards.warn_if_one_sided", lambda scores, *_, **__: seen.append(scores))
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 300)
+    X = rng.normal(size=(600, 2)) + 2 * (rng.random(600) < np.where(sets == 0, 0.8, 0.2))[:, None]
+    clf = plain_classifier((0.8, 0.2), model="linear", lr=0.1, epochs=30, validation_fraction=0.2, calibrated=True)
+    clf.fit(X, sets)
+    assert clf.scaling_.slope != 1
+    decided = np.sort(clf.decision_function(X))
+    assert np.isin(np.round(seen[0], 4), np.round(decided, 4)).all()

@@ -1,0 +1,394 @@
+"""Model directories: exact, atomic, and never code."""
+
+import hashlib
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save as save_tensors
+from torch import nn
+
+from helpers.manifests import put, rewrite
+from helpers.plain import plain_classifier
+from uulearn import UUClassifier
+from uulearn.estimator import persistence
+from uulearn.exceptions import ModelFormatError
+
+
+@pytest.fixture(scope="module")
+def fitted(gaussians):
+    frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
+    return plain_classifier(
+        (0.8, 0.2),
+        0.4,
+        model_params={"hidden": (8, 8)},
+        epochs=3,
+        ema=0.9,
+        random_state=0,
+        optimizer=torch.optim.RAdam,
+    ).fit(frame, gaussians["sets"])
+
+
+@pytest.fixture
+def saved(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def frame(gaussians):
+    return pd.DataFrame(gaussians["X_test"], columns=["a", "b", "c"])
+
+
+def test_round_trip_is_bit_identical(fitted, saved, frame, gaussians):
+    loaded = UUClassifier.load(saved)
+    np.testing.assert_array_equal(loaded.decision_function(frame), fitted.decision_function(frame))
+    np.testing.assert_array_equal(loaded.predict_proba(frame), fitted.predict_proba(frame))
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.history_ == fitted.history_
+    assert loaded.summary() == fitted.summary()
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
+    for name, value in fitted.model_.state_dict().items():
+        assert torch.equal(loaded.model_.state_dict()[name], value)
+    loaded.set_params(epochs=1).fit(gaussians["X"], gaussians["sets"])  # a loaded model is a full estimator
+
+
+def test_directory_holds_safetensors_and_json_only(saved):
+    assert sorted(path.suffix for path in saved.iterdir()) == [".json", ".json", ".safetensors"]
+    json.loads((saved / "model.json").read_text())
+
+
+def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, frame, gaussians):
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
+    other.save(saved)
+    assert len(list(saved.iterdir())) == 3
+    np.testing.assert_array_equal(
+        UUClassifier.load(saved).decision_function(gaussians["X"]), other.decision_function(gaussians["X"])
+    )
+
+
+def fill_the_disk(monkeypatch, failing_file):
+    """Let the writing of one kind of file fail."""
+    write = persistence._fill
+
+    def fails(path, content):
+        if failing_file in path.name:
+            raise OSError("no space left")
+        write(path, content)
+
+    monkeypatch.setattr(persistence, "_fill", fails)
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
+def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
+    fill_the_disk(monkeypatch, failing_file)
+    with pytest.raises(OSError, match="no space"):
+        other.save(saved)
+    np.testing.assert_array_equal(UUClassifier.load(saved).decision_function(frame), fitted.decision_function(frame))
+
+
+ATTACHED = {"pipeline": ("skops", b"steps"), "facts": ("json", b"{}")}
+
+
+def test_what_is_attached_comes_back_and_is_checked_like_the_rest(fitted, tmp_path, frame):
+    folder = tmp_path / "model"
+    persistence.save(fitted, folder, ATTACHED)
+    assert persistence.read_attached(folder) == {"pipeline": b"steps", "facts": b"{}"}
+    np.testing.assert_array_equal(UUClassifier.load(folder).decision_function(frame), fitted.decision_function(frame))
+    (pipeline,) = folder.glob("pipeline-*.skops")
+    pipeline.write_bytes(b"stepz")
+    with pytest.raises(ModelFormatError, match=r"pipeline-.*altered"):
+        persistence.read_attached(folder)
+    pipeline.unlink()
+    pipeline.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelFormatError, match="missing or a link"):
+        persistence.read_attached(folder)
+
+
+def test_an_older_uulearn_reads_what_has_nothing_attached(fitted, tmp_path):
+    versions = []
+    for attached in (ATTACHED, None):
+        persistence.save(fitted, tmp_path / "model", attached)
+        versions.append(json.loads((tmp_path / "model" / "model.json").read_text())["format_version"])
+    assert versions == [2, 1]
+    assert len(list((tmp_path / "model").iterdir())) == 3
+    assert persistence.read_attached(tmp_path / "model") == {}
+
+
+def test_a_directory_of_the_first_version_loads_and_means_what_it_meant():
+    """Written by the code of November 2026, before anything was "auto", members, calibration or attached files."""
+    folder = Path(__file__).parents[1] / "fixtures" / "format_1"
+    expected = json.loads((folder / "expected.json").read_text())
+    clf = UUClassifier.load(folder)
+    rows = np.asarray(expected["rows"], dtype=np.float32)
+    np.testing.assert_allclose(clf.decision_function(rows), expected["scores"], rtol=1e-6)
+    np.testing.assert_allclose(clf.predict_proba(rows)[:, 1], expected["probabilities"], rtol=1e-6)
+    assert clf.get_params()["loss"] == "logistic"
+    assert (clf.members, clf.keep, clf.calibrated) == (1, "last", False)  # what was so before it could be chosen
+    assert len(clf.history_) == 5
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "pipeline", "facts", "model"])
+def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, monkeypatch, failing_file):
+    folder = tmp_path / "model"
+    persistence.save(fitted, folder, ATTACHED)
+    fill_the_disk(monkeypatch, failing_file)
+    with pytest.raises(OSError, match="no space"):
+        persistence.save(fitted, folder, {name: (suffix, b"new") for name, (suffix, _) in ATTACHED.items()})
+    assert persistence.read_attached(folder)["pipeline"] == b"steps"
+
+
+def test_saving_to_a_file_is_refused(fitted, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("mine")
+    with pytest.raises(ValueError, match="is a file"):
+        fitted.save(path)
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (put("format_version", 3), "format 3.*install a newer uulearn"),
+        (put("format_version", "new"), "format 'new'"),
+        (put("format_version", True), "format True"),
+        (put("format_version", 0), "format 0"),
+        (put("format", "other"), "does not describe a uulearn model"),
+        (put("files", "weights", "name", "../../etc/passwd"), "no file that save writes"),
+        (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or a link"),
+        (put("files", "weights", "bytes", 10), "truncated or was replaced"),
+        (put("files", "weights", "sha256", "0" * 64), "SHA-256 does not match"),
+        (
+            put("parameters", "model_params", {"dict": {"hidden": {"tuple": [10**7, 10**7]}}}),
+            "weights do not fit the model",
+        ),
+        (put("parameters", "members", 10**4), "claims 30,000 layers"),
+        (put("parameters", "model_params", {"dict": {"hidden": {"list": [1] * 10**4}}}), "claims 10,001 layers"),
+        (put("files", "weights", "bytes", None), "bytes instead of None"),
+        (put("parameters", "model", {"code": "os.system"}), "code and therefore not stored"),
+        (put("parameters", "optimizer", {"torch.optim": "__builtins__"}), "no optimizer"),
+        (put("parameters", "epochs", -1), "epochs must be"),
+        (put("parameters", "set_priors", {"tuple": [0.5, 0.5]}), "must differ"),
+        (put("parameters", "shell", "rm"), "does not know: shell"),
+        (put("fitted", "row_shape", [4]), "weights do not fit the model"),
+        (put("fitted", {}), "not a model that can be loaded"),
+        (put("files", None), "not a model that can be loaded"),
+    ],
+)
+def test_tampered_manifests_are_refused(saved, change, text):
+    rewrite(saved, change)
+    with pytest.raises(ModelFormatError, match=text):
+        UUClassifier.load(saved)
+
+
+def test_an_edited_manifest_is_noticed(saved):
+    path = saved / "model.json"
+    path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 4'))
+    with pytest.raises(ModelFormatError, match="altered after it was saved"):
+        UUClassifier.load(saved)
+
+
+@pytest.mark.parametrize("name", ["model", "weights", "history"])
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1])])
+def test_damaged_files_are_refused(saved, name, damage):
+    (path,) = saved.glob(f"{name}*")
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ModelFormatError, match=str(saved)):
+        UUClassifier.load(saved)
+
+
+def test_a_pickle_in_place_of_the_weights_is_not_run(saved, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    content = pickle.dumps(Bomb())
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"weights-{digest[:16]}.safetensors"
+    (saved / name).write_bytes(content)
+    rewrite(saved, put("files", "weights", {"name": name, "bytes": len(content), "sha256": digest}))
+    with pytest.raises(ModelFormatError, match="not a model that can be loaded"):
+        UUClassifier.load(saved)
+    assert not (tmp_path / "ran").exists()
+
+
+def replace_file(folder, stem, suffix, content):
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{stem}-{digest[:16]}.{suffix}"
+    (folder / name).write_bytes(content)
+    rewrite(folder, put("files", stem, {"name": name, "bytes": len(content), "sha256": digest}))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda w: w.double() if w.is_floating_point() else w, "weights do not fit the model"),
+        (lambda w: w * float("nan") if w.is_floating_point() else w, "not all finite"),
+    ],
+)
+def test_odd_weights_are_refused(saved, fitted, change, text):
+    weights = {name: change(value).contiguous() for name, value in fitted.model_.state_dict().items()}
+    replace_file(saved, "weights", "safetensors", save_tensors(weights))
+    with pytest.raises(ModelFormatError, match=text):
+        UUClassifier.load(saved)
+
+
+@pytest.mark.parametrize("content", [b'{"epochs": 5}', b"[]", b"{}x", b'{"epochs": [3]}', b'{"other": 1}'])
+def test_odd_histories_are_refused(saved, content):
+    replace_file(saved, "history", "json", content)
+    with pytest.raises(ModelFormatError, match="not a model that can be loaded"):
+        UUClassifier.load(saved)
+
+
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"9" * 5000, b"\xff\xfe", b"null"])
+def test_odd_manifests_are_refused(saved, content):
+    (saved / "model.json").write_bytes(content)
+    with pytest.raises(ModelFormatError, match=r"model\.json"):
+        UUClassifier.load(saved)
+
+
+def test_arrays_are_stored_and_what_is_no_json_is_refused_when_saving(tmp_path, gaussians):
+    classifier = plain_classifier(
+        np.array([0.8, 0.2]), np.float32(0.5), model="linear", epochs=1, checkpoint_dir=tmp_path / "c"
+    )
+    classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path / "model")
+    loaded = UUClassifier.load(tmp_path / "model")
+    assert list(loaded.set_priors) == [0.8, 0.2]
+    assert loaded.checkpoint_dir is None
+    classifier.optimizer_params = {"betas": object()}
+    with pytest.raises(ValueError, match="cannot be stored as JSON"):
+        classifier.save(tmp_path / "other")
+
+
+def test_leftovers_of_a_killed_save_are_removed(fitted, saved):
+    leftover = saved / ".weights-0123456789abcdef.safetensors.abc.tmp"
+    leftover.write_bytes(b"half")
+    mine = saved / ".notes"
+    mine.write_text("mine")
+    fitted.save(saved)
+    assert not leftover.exists()
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
+def test_a_new_directory_is_there_whole_or_not_at_all(fitted, tmp_path, frame, monkeypatch, failing_file):
+    with monkeypatch.context() as patch:
+        fill_the_disk(patch, failing_file)
+        with pytest.raises(OSError, match="no space"):
+            fitted.save(tmp_path / "deep" / "model")
+    assert list((tmp_path / "deep").iterdir()) == []
+    (tmp_path / "deep" / ".model.0123abcd.saving").mkdir()  # left by one that was killed
+    (tmp_path / "deep" / ".model.more.0123abcd.saving").mkdir()  # of another model
+    fitted.save(tmp_path / "deep" / "model")
+    left = {path.name for path in (tmp_path / "deep").iterdir()}
+    assert left == {"model", ".model.more.0123abcd.saving"}
+    np.testing.assert_array_equal(
+        UUClassifier.load(tmp_path / "deep" / "model").decision_function(frame), fitted.decision_function(frame)
+    )
+    assert (tmp_path / "deep" / "model").stat().st_mode == (tmp_path / "deep").stat().st_mode
+
+
+@pytest.mark.parametrize("failing_file", ["weights", "history", "model", "card"])
+def test_a_failed_save_changes_nothing(fitted, tmp_path, gaussians, monkeypatch, failing_file):
+    persistence.save(fitted, tmp_path, ATTACHED, {"card.md": b"old"})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
+        gaussians["X"], gaussians["sets"]
+    )
+    with monkeypatch.context() as patch:
+        fill_the_disk(patch, failing_file)
+        with pytest.raises(OSError, match="no space"):
+            persistence.save(other, tmp_path, ATTACHED, {"card.md": b"new"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    persistence.save(other, tmp_path, ATTACHED, {"card.md": b"new"})
+    assert (tmp_path / "card.md").read_bytes() == b"new"
+    assert len(list(tmp_path.iterdir())) == len(before)
+
+
+def test_an_interrupt_after_the_manifest_does_not_take_the_new_files_away(fitted, tmp_path, frame, monkeypatch):
+    """It may come when the rename is done, but before the line after it."""
+    replace = type(tmp_path).replace
+
+    def interrupted(self, target):
+        done = replace(self, target)
+        if target.name == "model.json":
+            raise KeyboardInterrupt
+        return done
+
+    tmp_path.joinpath("mine.txt").write_text("mine")  # so that it is written in place
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tmp_path), "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fitted.save(tmp_path)
+    np.testing.assert_array_equal(UUClassifier.load(tmp_path).decision_function(frame), fitted.decision_function(frame))
+
+
+def test_the_remains_of_a_killed_save_are_no_obstacle(fitted, tmp_path):
+    assert persistence.could_be_model(tmp_path)
+    for name in (".model.json.new.tmp", "weights-0123456789abcdef.safetensors", "..card.md.new.tmp.abc.tmp"):
+        (tmp_path / name).write_bytes(b"half")
+    assert persistence.could_be_model(tmp_path)
+    persistence.save(fitted, tmp_path, None, {"card.md": b"new"})
+    assert len(list(tmp_path.iterdir())) == 4
+    assert persistence.could_be_model(tmp_path)
+    (tmp_path / "model.json").unlink()
+    assert not persistence.could_be_model(tmp_path)  # a card could be anybody's
+
+
+def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
+    class Stateful(nn.Linear):
+        def get_extra_state(self):
+            return {"step": 1}
+
+        def set_extra_state(self, state):
+            pass
+
+    classifier = plain_classifier((0.8, 0.2), model=Stateful(3, 1), epochs=1).fit(gaussians["X"], gaussians["sets"])
+    with pytest.raises(ValueError, match="'_extra_state' is no tensor"):
+        classifier.save(tmp_path)
+
+
+def test_links_and_missing_folders_are_refused(saved, tmp_path):
+    (weights,) = saved.glob("weights*")
+    shutil.move(weights, tmp_path / "elsewhere")
+    weights.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelFormatError, match="missing or a link"):
+        UUClassifier.load(saved)
+    with pytest.raises(ModelFormatError, match="nowhere does not exist; pass a directory that uulearn fit"):
+        UUClassifier.load(tmp_path / "nowhere")
+
+
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_code_of_ones_own_is_passed_again(tmp_path, gaussians):
+    classifier = plain_classifier(
+        (0.8, 0.2), model=Net, model_params={"width": 5}, epochs=2, loss=lambda z: torch.exp(-z)
+    )
+    classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path)
+    with pytest.raises(ModelFormatError, match=r"loss=.*<lambda>.*code.*loss=\.\.\."):
+        UUClassifier.load(tmp_path, model=Net)
+    loaded = UUClassifier.load(tmp_path, model=Net, loss="logistic")
+    np.testing.assert_array_equal(
+        loaded.decision_function(gaussians["X"]), classifier.decision_function(gaussians["X"])
+    )
+    with pytest.raises(ModelFormatError, match="weights do not fit the model"):
+        UUClassifier.load(tmp_path, model=nn.Linear(3, 1), model_params=None, loss="logistic")
+    with pytest.raises(TypeError, match="unknown parameters: modle"):
+        UUClassifier.load(tmp_path, modle=Net)

@@ -1,0 +1,190 @@
+"""Things that broke unnoticed once, each in the way it broke."""
+
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from helpers.plain import plain_classifier
+from helpers.processes import python
+from uulearn import UUClassifier
+from uulearn.data import DenseRows, TwoSets
+from uulearn.exceptions import CheckpointError, OneSidedPredictionsWarning
+from uulearn.risk import pn_risk
+from uulearn.training import History
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 300)
+    labels = rng.random(600) < np.where(sets == 0, 0.8, 0.2)
+    return rng.normal(size=(600, 3)) + labels[:, None], sets
+
+
+# ----------------------------------------------------------------------------------- which run a checkpoint belongs to
+
+RUN = """
+    import sys
+    import numpy as np
+    from torch.optim.lr_scheduler import LambdaLR
+    from uulearn import UUClassifier
+
+    class Factory:
+        def __init__(self, decay):
+            self.decay = decay
+
+        def __call__(self, optimizer):
+            return LambdaLR(optimizer, lambda epoch: self.decay**epoch)
+
+    schedulers = {
+        "nested": lambda optimizer: LambdaLR(optimizer, lambda epoch: 0.95**epoch),
+        "object": Factory(0.95),
+        "other object": Factory(0.5),
+    }
+    X, sets = np.random.default_rng(0).normal(size=(60, 2)) , np.repeat([0, 1], 30)
+    clf = UUClassifier(
+        (0.8, 0.2), model="linear", members=1, epochs=int(sys.argv[2]), checkpoint_dir=sys.argv[1], random_state=0,
+        scheduler=schedulers[sys.argv[3]], keep="last", patience=None, validation_fraction=0.0, calibrated=False,
+    )
+    print(clf.fit(X + sets[:, None], sets).history_.resumed_at)
+"""
+
+
+def run(*arguments):
+    """What a process of its own prints, and what it complains of."""
+    return python("-c", textwrap.dedent(RUN), *arguments)[1:]
+
+
+@pytest.mark.parametrize("scheduler", ["nested", "object"])
+def test_a_run_with_functions_in_functions_goes_on_in_another_process(tmp_path, scheduler):
+    assert run(tmp_path, 2, scheduler)[0] == "[]\n"
+    assert run(tmp_path, 4, scheduler)[0] == "[2]\n"
+
+
+def test_an_object_with_other_attributes_is_another_run(tmp_path):
+    run(tmp_path, 2, "object")
+    assert "belongs to another run (different: scheduler)" in run(tmp_path, 4, "other object")[1]
+
+
+def scaled(factor):
+    return lambda margin: torch.nn.functional.softplus(-factor * margin)
+
+
+def with_default(factor):
+    def loss(margin, factor=factor):
+        return torch.nn.functional.softplus(-factor * margin)
+
+    return loss
+
+
+@pytest.mark.parametrize("make", [scaled, with_default])
+def test_what_a_function_closes_over_makes_another_run(data, tmp_path, make):
+    def fit(factor, epochs):
+        clf = plain_classifier(
+            (0.8, 0.2), model="linear", loss=make(factor), epochs=epochs, random_state=0, checkpoint_dir=tmp_path
+        )
+        return clf.fit(*data)
+
+    fit(1.0, 2)
+    assert fit(1.0, 3).history_.resumed_at == [2]
+    with pytest.raises(CheckpointError, match="different: risk"):
+        fit(50.0, 4)
+
+
+# ------------------------------------------------------------------------------------------------------ the estimator
+
+
+def test_an_estimate_for_other_priors_is_not_shown(data):
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=20, members=2, random_state=0).fit(*data)
+    shown = f"{clf.cross_fitted_.accuracy.value:.3f}"
+    assert shown in clf.summary()
+    for other in (clf.with_target_prior(0.05), clf.with_priors((0.7, 0.3), 0.5, *data)):
+        assert other.cross_fitted_ is None
+        assert shown not in other.summary()
+    assert clf.cross_fitted_ is not None  # which stays as it is
+    assert clf.calibrate(*data).cross_fitted_ is None
+
+
+def test_a_member_alone_can_be_saved(data, tmp_path):
+    clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, epochs=3, members=3, random_state=0).fit(*data)
+    alone = clf.member(1)
+    alone.save(tmp_path / "one")
+    loaded = UUClassifier.load(tmp_path / "one")
+    np.testing.assert_array_equal(loaded.decision_function(data[0]), alone.decision_function(data[0]))
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_rare_targets_are_no_reason_to_warn(calibrated):
+    """Where one in fifty is positive and the classes overlap, calling all negative is right."""
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 1000)
+    X = rng.normal(size=(2000, 2)) + (rng.random(2000) < np.where(sets == 0, 0.8, 0.2))[:, None]
+    clf = UUClassifier(
+        (0.8, 0.2), 0.02, model="linear", members=3, epochs=30, lr=0.05, random_state=0, calibrated=calibrated
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OneSidedPredictionsWarning)
+        clf.fit(X, sets)
+    assert clf.predict(X).mean() < 0.02
+
+
+def test_lazy_layers_learn_their_shapes(data):
+    for model in (nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(1)), lambda: nn.LazyLinear(1)):
+        clf = plain_classifier((0.8, 0.2), model=model, epochs=2, random_state=0).fit(*data)
+        assert clf.decision_function(data[0]).shape == (600,)
+    with pytest.raises(ValueError, match="the model cannot take rows of shape"):
+        plain_classifier((0.8, 0.2), model=nn.Sequential(nn.LazyLinear(4), nn.Linear(5, 1)), epochs=2).fit(*data)
+
+
+def test_a_numpy_number_may_smooth(data):
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=3, members=2, smoothing=np.int64(2), random_state=0)
+    assert len(clf.fit(*data).history_)
+
+
+def test_the_callers_generators_are_left_alone(data, monkeypatch):
+    def refuse(seed):
+        raise AssertionError("every CUDA device would be seeded")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", refuse)
+    torch.default_generator.manual_seed(3)
+    before = torch.get_rng_state()
+    UUClassifier((0.8, 0.2), epochs=2, model_params={"hidden": (4,)}, members=2, random_state=0).fit(*data)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# ----------------------------------------------------------------------------------------------------- smaller things
+
+
+def test_histories_of_members_that_recorded_different_things_have_a_mean():
+    early = History([{"epoch": 1, "objective": 0.5}])
+    late = History([{"epoch": 1, "objective": 0.3, "test_accuracy": 0.9}, {"epoch": 2, "objective": 0.1}])
+    assert History.mean([early, late]).epochs == [
+        {"epoch": 1, "objective": 0.4, "test_accuracy": 0.9},
+        {"epoch": 2, "objective": 0.1},
+    ]
+
+
+def test_rows_are_picked_evenly_from_tables_beyond_what_float32_counts():
+    class Endless(DenseRows):
+        """A table of which only the numbers of rows matter."""
+
+        def __init__(self, n_rows):
+            super().__init__(torch.zeros(1, 1))
+            self.n_rows = n_rows
+
+        def take(self, index, out):
+            assert int(index.max()) < self.n_rows
+            out.copy_(index[:, None])
+
+    size = 2**24 + 4
+    data = TwoSets((Endless(size), Endless(size)))
+    assert data.sample(0, 5)[-1].item() == pytest.approx(size - 1)
+
+
+def test_a_loss_that_overflows_does_not_reach_rows_of_the_other_class():
+    parts = pn_risk(torch.tensor([-200.0, 3.0]), torch.tensor([0, 1]), 0.5, loss=lambda margin: torch.exp(-margin))
+    assert parts.total.isfinite()

@@ -1,0 +1,574 @@
+"""What "auto" becomes, is told as, and is stored as."""
+
+import inspect
+import json
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from torch import nn
+
+from helpers.manifests import put, rewrite
+from helpers.plain import PLAIN, plain_classifier
+from uulearn import UUClassifier
+from uulearn.app.fitting import _unfitted
+from uulearn.app.settings import FitSettings
+from uulearn.data import DenseRows, TwoSets
+from uulearn.data.folds import assign_folds
+from uulearn.estimator.parameters import RULES, check_parameters
+from uulearn.estimator.resolving import SETTLED, has_few_unique_rows, resolve_defaults
+from uulearn.exceptions import ModelFormatError
+from uulearn.selection import prior_sensitivity
+from uulearn.tabular.images import ImageSchema
+
+
+class Own(nn.Linear):
+    def __init__(self, n_features=3):
+        super().__init__(n_features, 1)
+
+
+def made():
+    return Own()
+
+
+FIVE = {"members": 5, "validation_fraction": 0.0, "keep": "best", "patience": 400, "calibrated": True}
+KEPT = FIVE | {"members": 1, "validation_fraction": 0.1}
+GIVEN = FIVE | {"members": 1}
+ALL_ROWS = {"members": 1, "validation_fraction": 0.0, "keep": "last", "patience": None, "calibrated": False}
+"""Several models; one, evaluated on rows it leaves out; one, evaluated on rows it is given; one of which nothing is known."""
+
+
+def settled(parameters, sizes=(300, 200), **data):
+    return resolve_defaults(UUClassifier(**{"set_priors": (0.8, 0.2)} | parameters).get_params(), sizes, **data)
+
+
+# ------------------------------------------------------------------------------------------------------------ the rules
+
+
+def test_the_defaults_leave_to_the_rules_what_they_can_settle():
+    defaults = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
+    assert [name for name, value in defaults.items() if value == "auto"] == [
+        "loss", "lr", "l2", "precision", "device", "validation_fraction", "keep", "patience", "members", "calibrated",
+    ]  # fmt: skip
+    assert (defaults["method"], defaults["model"]) == ("abs", "mlp")
+    assert {name for name, value in defaults.items() if value == "auto"} - {"precision", "device"} == set(SETTLED)
+    check_parameters(UUClassifier((0.8, 0.2)).get_params())
+    for name in set(SETTLED) - {"loss"}:  # which the risk evaluates
+        assert "'auto'" in RULES[name].words
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
+def test_losses_and_learning_rates(model):
+    found = settled({"model": model})
+    assert (found["loss"], found["lr"]) == (("logistic", 0.01) if model == "linear" else ("sigmoid", 0.001))
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "penalty"),
+    [
+        ("mlp", "sigmoid", 0.005),
+        ("mlp", "auto", 0.005),
+        ("linear", "sigmoid", 0.0),
+        ("linear", "auto", 0.0),
+        ("resnet32", "sigmoid", 0.0),
+        ("resnet32", "auto", 0.0),
+        (Own, "sigmoid", 0.0),
+        ("mlp", "logistic", 0.0),
+        ("linear", "squared", 0.0),
+        ("mlp", torch.exp, 0.0),
+    ],
+)
+def test_penalties(model, loss, penalty):
+    assert settled({"model": model, "loss": loss})["l2"] == penalty
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sizes", "data", "expected"),
+    [
+        # Models that are quick to train are several, unless there are hardly any rows.
+        ({"model": "linear"}, (300, 200), {}, FIVE),
+        ({"model": "mlp"}, (10, 200), {}, FIVE),
+        ({"model": "mlp"}, (200, 9), {}, ALL_ROWS),
+        ({"model": "mlp"}, (6000, 9), {}, ALL_ROWS),
+        # Others are one, and evaluated where there are rows to spare.
+        ({"model": "resnet32"}, (4999, 9000), {}, ALL_ROWS),
+        ({"model": "resnet32"}, (9000, 5000), {}, KEPT | {"patience": 80}),
+        ({"model": "allconvnet"}, (60_000, 60_000), {}, KEPT | {"patience": 20}),
+        ({"model": Own()}, (5000, 5000), {}, KEPT | {"patience": 100}),
+        ({"model": Own}, (300, 200), {}, ALL_ROWS),
+        ({"model": made}, (5000, 5000), {}, KEPT | {"patience": 100}),
+        # Rows to evaluate by are given.
+        ({"model": "mlp"}, (300, 200), {"held_out": True}, GIVEN),
+        ({"model": Own}, (9000, 9000), {"held_out": True}, GIVEN | {"patience": 67}),
+        # Rows are copies of a few, so that none can be left out.
+        ({"model": "mlp"}, (300, 200), {"copies": True}, ALL_ROWS),
+        ({"model": Own}, (9000, 9000), {"copies": True}, ALL_ROWS),
+        ({"model": "mlp"}, (300, 200), {"copies": True, "held_out": True}, GIVEN),
+        ({"rounds": 1}, (300, 200), {"copies": True}, FIVE),  # asked for, and refused by what cuts the folds
+        # A share of rows is asked for, or none: one model.
+        ({"validation_fraction": 0.3}, (300, 200), {}, KEPT | {"validation_fraction": 0.3}),
+        ({"validation_fraction": 0.0}, (300, 200), {}, ALL_ROWS),
+        ({"validation_fraction": 0}, (9000, 9000), {}, ALL_ROWS),
+        ({"validation_fraction": 0.0}, (300, 200), {"held_out": True}, GIVEN),
+        ({"members": 3}, (300, 200), {}, FIVE | {"members": 3}),
+        ({"members": 3, "model": Own}, (300, 200), {}, FIVE | {"members": 3}),
+        ({"members": 1}, (300, 200), {}, ALL_ROWS),
+        ({"members": 1}, (5000, 5000), {}, KEPT | {"patience": 100}),
+        # What needs rows to evaluate by gets them, however few there are.
+        ({"model": Own, "keep": "best"}, (300, 200), {}, KEPT),
+        ({"model": Own, "calibrated": True}, (300, 200), {}, KEPT),
+        ({"model": Own, "patience": 7}, (300, 200), {}, KEPT | {"patience": 7}),
+        ({"model": Own, "calibrated": np.True_}, (300, 200), {}, KEPT),
+        ({"model": Own, "patience": np.int64(7)}, (300, 200), {}, KEPT | {"patience": 7}),
+        ({"model": Own, "calibrated": False}, (300, 200), {}, ALL_ROWS),
+        ({"model": Own, "patience": None}, (300, 200), {}, ALL_ROWS),
+        ({"model": Own, "keep": "last"}, (300, 200), {}, ALL_ROWS),
+        ({"members": 1, "keep": "best"}, (300, 200), {}, KEPT),
+        # What is set stays so, beside what is not.
+        ({"keep": "last"}, (300, 200), {}, FIVE | {"keep": "last", "patience": None}),
+        ({"patience": None}, (300, 200), {}, FIVE | {"patience": None}),
+        ({"patience": 7}, (300, 200), {}, FIVE | {"patience": 7}),
+        ({"calibrated": False}, (300, 200), {}, FIVE | {"calibrated": False}),
+        ({"calibrated": False}, (300, 200), {"held_out": True}, GIVEN | {"calibrated": False}),
+        # Rounds of refinement need several, whatever the model.
+        ({"rounds": 2}, (300, 200), {}, FIVE),
+        ({"rounds": 1, "model": Own}, (300, 200), {}, FIVE),
+        ({"rounds": 1, "validation_fraction": 0.1}, (300, 200), {}, FIVE | {"validation_fraction": 0.1}),
+        # Without priors rows are ranked, and there is no probability.
+        ({"set_priors": None, "method": "biased"}, (300, 200), {}, FIVE | {"calibrated": False}),
+        ({"set_priors": None, "method": "biased"}, (300, 200), {"held_out": True}, GIVEN | {"calibrated": False}),
+        ({"set_priors": None, "method": "biased", "model": Own}, (300, 200), {}, ALL_ROWS),
+    ],
+)  # fmt: skip
+def test_who_judges_and_what_follows(parameters, sizes, data, expected):
+    found = settled(parameters, sizes, **data)
+    assert {name: found.get(name, parameters.get(name)) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "patience"),
+    [
+        ((300, 200), 3000, 400),  # one step an epoch
+        ((3000, 2999), 3000, 200),
+        ((28_000, 28_000), 3000, 22),  # 19 steps
+        ((30_000, 30_000), 3000, 20),
+        ((300, 300), 20, 20),
+        ((10, 90_000), 3000, 40),  # no more batches than rows of the smaller set
+    ],
+)
+def test_patience_is_so_many_epochs_or_steps(sizes, batch_size, patience):
+    assert settled({"batch_size": batch_size, "keep": "best"}, sizes)["patience"] == patience
+
+
+models = st.sampled_from(["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
+values = {
+    "loss": st.sampled_from(["sigmoid", "logistic", "squared", torch.exp]),
+    "lr": st.floats(1e-6, 10),
+    "l2": st.floats(0, 1),
+    "members": st.integers(1, 9),
+    "validation_fraction": st.floats(0, 0.9),
+    "keep": st.sampled_from(["best", "last"]),
+    "patience": st.none() | st.integers(1, 500),
+    "calibrated": st.booleans(),
+}
+anything = st.fixed_dictionaries(
+    {
+        "set_priors": st.sampled_from([(0.8, 0.2), (0.1, 0.9), None]),
+        "model": models,
+        "rounds": st.sampled_from([0, 0, 1, 3]),
+        "batch_size": st.integers(2, 10_000),
+        **{name: st.just("auto") | value for name, value in values.items()},
+    }
+)
+size = st.integers(2, 20) | st.integers(2, 100_000)
+
+
+@given(parameters=anything, sizes=st.tuples(size, size), held_out=st.booleans(), copies=st.booleans())
+@settings(max_examples=300)
+def test_laws(parameters, sizes, held_out, copies):
+    if parameters["set_priors"] is None:
+        parameters["method"] = "biased"
+    asked = UUClassifier(**parameters).get_params()
+    before = dict(asked)
+    found = resolve_defaults(asked, sizes, held_out=held_out, copies=copies)
+    assert asked == before
+    # All that is open is settled, and nothing else; then there is nothing left to settle.
+    assert list(found) == [name for name in SETTLED if asked[name] == "auto"]
+    assert "auto" not in found.values()
+    assert resolve_defaults(asked | found, sizes, held_out=held_out, copies=copies) == {}
+    check_parameters(asked | found)
+    json.dumps(found)
+    # Which set is called 0 does not matter.
+    assert resolve_defaults(asked, sizes[::-1], held_out=held_out, copies=copies) == found
+    # What follows from rows to evaluate by is there only with such rows.
+    done = types.SimpleNamespace(**asked | found)
+    evaluated = held_out or done.members > 1 or done.validation_fraction > 0
+    for name, follows in (("keep", done.keep == "best"), ("calibrated", done.calibrated)):
+        if name in found:
+            assert not follows or evaluated
+    if "patience" in found:
+        assert (done.patience is None) == (done.keep == "last")
+    if "calibrated" in found and asked["set_priors"] is None:
+        assert done.calibrated is False
+
+
+# ----------------------------------------------------------------------------------------------- accepted, and the same
+
+
+def two_sets(n=(30, 24), columns=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n[0], columns)) + 0.5, rng.normal(size=(n[1], columns)) - 0.5
+
+
+def bare(set_priors=(0.8, 0.2), **changes):
+    """A classifier with its defaults, but quick."""
+    return UUClassifier(set_priors, **{"model": "linear", "epochs": 3, "random_state": 0, "progress": False} | changes)
+
+
+TOGETHER = [
+    ALL_ROWS,
+    KEPT | {"patience": 2},
+    KEPT | {"patience": None, "calibrated": False, "validation_fraction": 0.3},
+    KEPT | {"keep": "last", "patience": None},
+    FIVE | {"patience": 2},
+    FIVE | {"members": 2, "keep": "last", "patience": None},
+    FIVE | {"calibrated": False},
+]
+"""Settings that fit accepts."""
+
+
+@pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")  # thirty rows of noise
+@given(
+    together=st.sampled_from(TOGETHER),
+    left=st.sets(st.sampled_from(SETTLED)),
+    model=st.sampled_from(["linear", Own(), made]),
+    without_priors=st.booleans(),
+    sizes=st.sampled_from([(30, 24), (14, 9), (10, 40)]),
+)
+@settings(max_examples=30)
+def test_any_part_of_settings_that_go_together_is_completed_to_such(together, left, model, without_priors, sizes):
+    chosen = {"loss": "logistic", "lr": 0.1, "l2": 0.0} | together
+    if chosen["members"] > 1:  # a share to hold out, or none, is said of one model
+        left = left | {"validation_fraction"}
+    if without_priors:
+        chosen |= {"method": "biased", "calibrated": False}
+    kept = {name: value for name, value in chosen.items() if name not in left}
+    asked = bare(None if without_priors else (0.8, 0.2), model=model, epochs=1, **kept)
+    fitted = asked.fit_sets(*two_sets(sizes))
+    assert fitted.resolved_params_.keys() == left
+    assert fitted.resolved_params_ == resolve_defaults(asked.get_params(), sizes)
+    assert fitted._trained_with() == asked.get_params() | fitted.resolved_params_
+    assert (fitted.scaling_ is not None) == fitted._trained_with()["calibrated"]
+    assert (fitted.held_out_sizes_ == (0, 0)) == (fitted._trained_with() | ALL_ROWS == fitted._trained_with())
+
+
+@pytest.mark.parametrize(
+    ("changes", "given"),
+    [
+        ({}, None),
+        ({"model": "mlp", "model_params": {"hidden": (8,)}}, None),
+        ({"model": Own}, None),
+        ({"model": Own, "keep": "best"}, None),
+        ({}, "validation_data"),
+        ({"rounds": 1, "members": 2, "epochs": 2}, None),
+    ],
+)
+def test_the_default_is_the_same_settings_written_out(changes, given):
+    X0, X1 = two_sets((60, 50))
+    X = np.concatenate([X0, X1])
+    sets = np.repeat([0, 1], [60, 50])
+    data = {} if given is None else {given: (X[::7], sets[::7])}
+    default = bare(**changes).fit(X, sets, **data)
+    expected = resolve_defaults(bare(**changes).get_params(), (60, 50), held_out=given is not None)
+    assert default.resolved_params_ == expected
+    written = bare(**changes | expected).fit(X, sets, **data)
+    assert written.resolved_params_ == {}
+    np.testing.assert_array_equal(default.decision_function(X), written.decision_function(X))
+    np.testing.assert_array_equal(default.predict_proba(X), written.predict_proba(X))
+    assert default.summary() == written.summary()
+    assert default.scaling_ == written.scaling_
+    assert default.cross_fitted_ == written.cross_fitted_
+    assert default._trained_with() == written.get_params()
+    if expected.get("members") == 5:
+        assert "5 models, each trained without one fold" in default.summary()
+
+
+def test_a_plain_run_has_nothing_to_settle():
+    assert PLAIN.keys() >= set(SETTLED)
+    assert plain_classifier((0.8, 0.2), model="linear", epochs=1).fit_sets(*two_sets()).resolved_params_ == {}
+
+
+def test_scores_are_moved_to_another_prior_if_the_loss_that_was_settled_makes_them_log_odds():
+    X0, X1 = two_sets()
+    log_odds = bare(validation_fraction=0.0).fit_sets(X0, X1)
+    assert log_odds.loss == "auto"
+    shifted = log_odds.decision_function(X0) + np.log(0.3 / 0.7)
+    np.testing.assert_allclose(log_odds.with_target_prior(0.3).decision_function(X0), shifted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="the scores of loss 'sigmoid' and method 'abs' are no log-odds"):
+        bare(validation_fraction=0.0, model=Own).fit_sets(X0, X1).with_target_prior(0.3)
+
+
+# ------------------------------------------------------------------------------------------------- rows that are copies
+
+
+def table(values, first=0.0):
+    return DenseRows(torch.tensor(values, dtype=torch.float32)[:, None] + first)
+
+
+def test_a_few_rows_that_differ_from_all_others_fill_the_folds():
+    copied = [0.0, 1.0] * 20
+    assert has_few_unique_rows(TwoSets((table(copied), table(copied, 9.0))))
+    enough, lacking = [[*copied, *range(2, 2 + n)] for n in (5, 4)]
+    assert not has_few_unique_rows(TwoSets((table(enough), table(enough, 0.5))))
+    assert has_few_unique_rows(TwoSets((table(enough), table(lacking, 0.5))))
+    assert has_few_unique_rows(TwoSets((table(lacking), table(enough, 0.5))))
+    assert has_few_unique_rows(TwoSets((table(enough), table(enough))))  # each has a copy in the other set
+    for seed in range(20):
+        assign_folds(TwoSets((table(enough), table(enough, 0.5))), 5, seed)
+
+
+def test_so_do_many_that_all_have_copies():
+    many, few = [2 * list(range(n)) for n in (100, 99)]
+    others = table(list(range(3000)) * 2, 0.5)
+    assert not has_few_unique_rows(TwoSets((table(many), others)))
+    assert has_few_unique_rows(TwoSets((table(few), others)))
+    for seed in range(20):
+        assign_folds(TwoSets((table(many), others)), 5, seed)
+
+
+@pytest.mark.parametrize("changes", [{}, {"model": Own}])
+@pytest.mark.parametrize("rows", [40, 5000])
+def test_answers_to_a_few_questions_are_rows_enough(changes, rows):
+    """Tables of categories: a handful of different rows, which no fold nor held-out part can have some of."""
+    rng = np.random.default_rng(0)
+    X0, X1 = ((rng.random((rows, 2)) < share).astype(np.float32) for share in (0.8, 0.2))
+    classifier = bare(epochs=60, lr=0.1, **changes).fit_sets(X0, X1)
+    assert classifier.resolved_params_ == {"loss": "sigmoid" if changes else "logistic", "l2": 0.0} | ALL_ROWS
+    assert classifier.predict([[1, 1], [0, 0]]).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="cannot be cut into 5 folds: too many of its rows are copies"):
+        bare(members=5, **changes).fit_sets(X0, X1)
+
+
+# ---------------------------------------------------------------------------------------- parameters stay as they were
+
+
+def test_parameters_are_not_touched_by_fitting():
+    classifier = bare()
+    before = classifier.get_params()
+    classifier.fit_sets(*two_sets())
+    assert classifier.get_params() == before
+    assert [before[name] for name in SETTLED] == ["auto"] * len(SETTLED)
+    copy = clone(classifier)
+    assert copy.get_params() == before
+    assert not hasattr(copy, "resolved_params_")
+    classifier.set_params(lr=0.5, members=1)
+    assert classifier.resolved_params_["members"] == classifier._trained_with()["members"] == 5  # of the fit that was
+    classifier.fit_sets(*two_sets())
+    rest = {name: value for name, value in ALL_ROWS.items() if name != "members"}
+    assert classifier.resolved_params_ == {"loss": "logistic", "l2": 0.0} | rest
+    assert classifier._trained_with()["lr"] == 0.5
+
+
+def test_nothing_of_an_earlier_fit_survives():
+    X0, X1 = two_sets()
+    frames = [pd.DataFrame(X, columns=["a", "b", "c"]) for X in (X0, X1)]
+    classifier = bare(members=2, rounds=1).fit_sets(*frames)
+    assert classifier.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert classifier.refinement_ is not None
+    classifier.left_over_ = 1
+    classifier.set_params(members="auto", rounds=0, validation_fraction=0.0).fit_sets(X0, X1)
+    fresh = bare(validation_fraction=0.0).fit_sets(X0, X1)
+    assert {name for name in vars(classifier) if name.endswith("_")} == {
+        name for name in vars(fresh) if name.endswith("_")
+    }
+    assert not hasattr(classifier, "feature_names_in_")
+    assert classifier.refinement_ is classifier.cross_fitted_ is classifier.scaling_ is None
+    np.testing.assert_array_equal(classifier.decision_function(X0), fresh.decision_function(X0))
+
+
+def interrupted(record, model):
+    raise KeyboardInterrupt
+
+
+def fail_by_value(classifier, X0, X1):
+    classifier.set_params(epochs=0).fit_sets(X0, X1)
+
+
+def fail_by_rows(classifier, X0, X1):
+    classifier.fit_sets(X0 * np.nan, X1)
+
+
+def fail_by_model(classifier, X0, X1):
+    classifier.set_params(model_params={"depth": 3}).fit_sets(X0, X1)
+
+
+def fail_by_interrupt(classifier, X0, X1):
+    classifier.fit_sets(X0, X1, callback=interrupted)
+
+
+@pytest.mark.parametrize("fail", [fail_by_value, fail_by_rows, fail_by_model, fail_by_interrupt])
+def test_a_fit_that_fails_leaves_the_model_that_was_there(fail):
+    X0, X1 = two_sets()
+    classifier = bare().fit(
+        pd.DataFrame(np.concatenate([X0, X1]), columns=["a", "b", "c"]), np.repeat([0, 1], [30, 24])
+    )
+    before = {name: value for name, value in vars(classifier).items() if name.endswith("_")}
+    with pytest.raises((ValueError, KeyboardInterrupt)):
+        fail(classifier, *two_sets((50, 40), columns=2))
+    after = {name: value for name, value in vars(classifier).items() if name.endswith("_")}
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+    new = bare()
+    with pytest.raises((ValueError, KeyboardInterrupt)):
+        fail(new, *two_sets((50, 40), columns=2))
+    assert not [name for name in vars(new) if name.endswith("_")]
+
+
+def test_one_model_that_was_interrupted_takes_over_as_far_as_it_got():
+    X0, X1 = two_sets()
+    classifier = bare().fit_sets(X0, X1)
+    classifier.set_params(validation_fraction=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit_sets(X0, X1, callback=interrupted)
+    assert len(classifier.history_) == 1
+    assert classifier.resolved_params_["members"] == 1
+    assert "validation_fraction" not in classifier.resolved_params_
+
+
+# ----------------------------------------------------------------------------------------------------- saved and loaded
+
+
+@pytest.fixture(scope="module")
+def default():
+    return bare().fit_sets(*two_sets())
+
+
+@pytest.fixture
+def saved(default, tmp_path):
+    default.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("changes", [{}, {"validation_fraction": 0.0}, {"keep": "last", "patience": None}])
+def test_what_was_settled_is_stored(changes, tmp_path):
+    X0, X1 = two_sets()
+    classifier = bare(**changes).fit_sets(X0, X1)
+    classifier.save(tmp_path)
+    loaded = UUClassifier.load(tmp_path)
+    assert loaded.resolved_params_ == classifier.resolved_params_
+    assert {name: type(value) for name, value in loaded.resolved_params_.items()} == {
+        name: type(value) for name, value in classifier.resolved_params_.items()
+    }
+    assert loaded.get_params() == classifier.get_params()
+    assert loaded.summary() == classifier.summary()
+    np.testing.assert_array_equal(loaded.decision_function(X0), classifier.decision_function(X0))
+    np.testing.assert_array_equal(loaded.predict_proba(X0), classifier.predict_proba(X0))
+    again = loaded.fit_sets(X0, X1)  # it is a full estimator, with all that was left open open
+    np.testing.assert_array_equal(again.decision_function(X0), classifier.decision_function(X0))
+
+
+def drop(*keys):
+    *path, last = keys
+
+    def change(manifest):
+        for key in path:
+            manifest = manifest[key]
+        del manifest[last]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (put("fitted", "settled", {"epochs": 5}), "automatic parameters became is not told: {'epochs': 5}"),
+        (put("fitted", "settled", "shell", "rm"), "is not told: .*'shell': 'rm'"),
+        (put("fitted", "settled", "lr", "auto"), "is not told: .*'lr': 'auto'"),
+        (put("fitted", "settled", ["lr"]), r"is not told: \['lr'\]"),
+        (put("fitted", "settled", None), "is not told: None"),
+        (put("fitted", "settled", "auto"), "is not told: auto"),
+        (put("fitted", "settled", "members", 0), "members must be"),
+        (put("fitted", "settled", "members", 3), "weights do not fit the model"),
+        (put("fitted", "settled", "keep", "first"), "keep must be"),
+        (put("fitted", "settled", "calibrated", 1), "calibrated must be"),
+        (put("fitted", "settled", "loss", "zero_one"), "evaluation only"),
+        (put("fitted", "settled", "loss", {"code": "os.system"}), "not a model that can be loaded"),
+        (drop("fitted", "settled", "members"), "not a model that can be loaded"),
+        (drop("fitted", "settled"), "not a model that can be loaded"),
+        (put("parameters", "members", "several"), "members must be"),
+    ],
+)
+def test_tampered_manifests_are_refused(saved, change, text):
+    rewrite(saved, change)
+    with pytest.raises(ModelFormatError, match=text):
+        UUClassifier.load(saved)
+
+
+def test_a_directory_of_before_there_was_auto_is_read(tmp_path):
+    X0, X1 = two_sets()
+    classifier = plain_classifier((0.8, 0.2), model="linear", epochs=1, members=2).fit_sets(X0, X1)
+    classifier.save(tmp_path)
+    rewrite(tmp_path, drop("fitted", "settled"))
+    loaded = UUClassifier.load(tmp_path)
+    assert loaded.resolved_params_ == {}
+    np.testing.assert_array_equal(loaded.decision_function(X0), classifier.decision_function(X0))
+
+
+def test_a_directory_of_before_there_were_members_is_read(tmp_path):
+    """What it does not tell was not there, whatever the default is now."""
+    X0, X1 = two_sets()
+    classifier = plain_classifier((0.8, 0.2), model="linear", epochs=1).fit_sets(X0, X1)
+    classifier.save(tmp_path)
+    for path in [("fitted", "settled"), *(("parameters", name) for name in ALL_ROWS)]:
+        rewrite(tmp_path, drop(*path))
+    loaded = UUClassifier.load(tmp_path)
+    assert loaded.get_params() == classifier.get_params()
+    assert UUClassifier.load(tmp_path, calibrated="auto").calibrated == "auto"
+    np.testing.assert_array_equal(loaded.decision_function(X0), classifier.decision_function(X0))
+
+
+# -------------------------------------------------------------------------------------------- where others settle first
+
+
+@pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")
+def test_sensitivity_to_priors_is_that_of_one_model_to_the_last_epoch():
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=(220, 3)), np.repeat([0, 1], [120, 100])
+    quick = {"epochs": 40, "lr": 0.5, "ema": None}  # of noise, so that the best epoch is not the last
+    classifier = bare(**quick)
+    before = classifier.get_params()
+    found = prior_sensitivity(classifier, *given, errors=(0.1,))
+    assert classifier.get_params() == before
+    written = {"loss": "logistic", "l2": 0.0, "members": 1, "keep": "last", "patience": None, "calibrated": True}
+    assert found == prior_sensitivity(bare(**quick, **written), *given, errors=(0.1,))
+    assert found != prior_sensitivity(bare(**quick, keep="best"), *given, errors=(0.1,))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "images", "given", "expected"),
+    [
+        ((4999, 9000), None, {}, FIVE | {"patience": 80}),
+        ((5000, 9000), None, {}, GIVEN | {"patience": 80}),
+        ((300, 300), "convolved", {}, GIVEN),
+        ((300, 300), "flat", {"model": "linear"}, FIVE),
+        ((300, 300), None, {"members": 1, "keep": "last"}, GIVEN | {"keep": "last", "patience": None}),
+        ((300, 300), None, {"members": "auto", "calibrated": False}, FIVE | {"calibrated": False}),
+        ((9000, 9000), None, {"rounds": 2, "members": 3}, FIVE | {"members": 3, "patience": 67}),
+    ],
+)
+def test_a_fit_of_files_settles_everything_before_it_trains(sizes, images, given, expected):
+    schema = types.SimpleNamespace()
+    if images:
+        schema = object.__new__(ImageSchema)
+        object.__setattr__(schema, "flat", images == "flat")
+    prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
+    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, False, (0.8, 0.2), None)
+    parameters = classifier.get_params()
+    assert "auto" not in [parameters[name] for name in SETTLED]
+    assert {name: parameters[name] for name in expected} == expected
+    assert resolve_defaults(parameters, sizes) == {}

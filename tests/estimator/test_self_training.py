@@ -1,0 +1,647 @@
+"""Refinement: rows sorted by models that have not seen them, rounds evaluated on halves, and the answer no."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from helpers.plain import plain_classifier
+from uulearn import UUClassifier
+from uulearn.data import DenseRows, TwoSets
+from uulearn.data.folds import assign_folds
+from uulearn.estimator import fitting
+from uulearn.estimator import self_training as refining
+from uulearn.estimator.members import round_options
+from uulearn.estimator.self_training import Stage, refine
+from uulearn.metrics import evaluate, uu_gain
+from uulearn.metrics.calibration import calibration_error, fit_scaling
+from uulearn.models import Linear
+from uulearn.training import History, TrainingOptions, score_rows
+from uulearn.training.batched.out_of_fold import Variant, cross_fit_batched
+from uulearn.training.out_of_fold import CrossFit
+
+PRIORS = (0.7, 0.3)
+SETS = np.repeat([0, 1], [1500, 2500])
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Two sets as row numbers of one table, the class of every row (which nobody is told), and folds."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.random(1500) < 0.7, rng.random(2500) < 0.3])
+    data = TwoSets((DenseRows(torch.arange(4000.0)[:, None]),) * 2, (torch.arange(1500), torch.arange(1500, 4000)))
+    return data, y, assign_folds(data, 3, seed=0)
+
+
+class Script:
+    """Models that are right on a given share of the rows, stage by stage; the only column holds the row's number."""
+
+    def __init__(self, y, *accuracies, other=None):
+        self.y, self.accuracies, self.other = y, accuracies, other or {}
+        self.calls, self.made, self.scored = [], [], []
+
+    def says(self, stage, rows):
+        accuracy = self.other.get(stage, self.accuracies[stage.number])
+        right = np.random.default_rng([stage.number, 5]).random(len(self.y)) < accuracy
+        return torch.from_numpy(np.where(right == self.y, 1.0, -1.0)).float()[rows]
+
+    def train(self, sets, folds, priors, stage):
+        self.calls.append((sets, folds, priors, stage))
+        scores = [self.says(stage, index) for index in sets.index]
+        fitted = CrossFit([Linear(1)] * 3, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
+        self.made.append(fitted)
+        return fitted
+
+    def stage_of(self, fitted):
+        return next(call[3] for call, made in zip(self.calls, self.made, strict=True) if made is fitted)
+
+    def score(self, fitted, rows):
+        number = rows.slice(0, rows.n_rows).flatten().long()
+        self.scored.append((self.stage_of(fitted), number))
+        return self.says(self.stage_of(fitted), number)
+
+    def refine(self, pool, rounds, **options):
+        data, _, folds = pool
+        settings = {"seed": 0} | options
+        return refine(self.train, self.score, data, folds, PRIORS, 0.5, rounds=rounds, **settings)
+
+    @property
+    def stages(self):
+        return [(call[3].number, call[3].half) for call in self.calls]
+
+
+# --------------------------------------------------------------------------------------------------------- the sorting
+
+
+def test_rows_are_sorted_into_purer_sets_whose_priors_are_known_without_labels(pool):
+    _, y, folds = pool
+    script = Script(y, 0.85, 0.9, 0.95)
+    found = script.refine(pool, 2, pure=False)
+    assert script.stages == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (0, None), (1, None), (2, None)]
+    assert [done.better for done in found.rounds] == [True, True, True]
+    assert found.kept == 2
+    assert found.stop_reason == "all 2 rounds done"
+    for (sets, new_folds, priors, _), done in zip(script.calls[-3:], found.rounds, strict=True):
+        both = np.concatenate([index.numpy() for index in sets.index])
+        assert sorted(both.tolist()) == list(range(4000))  # every row is in one of the new sets
+        assert done.set_priors == priors
+        assert done.set_sizes == sets.sizes
+        for index, prior, fold in zip(sets.index, priors, new_folds, strict=True):
+            assert y[index.numpy()].mean() == pytest.approx(prior, abs=0.04), done.number
+            np.testing.assert_array_equal(fold, np.concatenate(folds)[index.numpy()])  # and stays in its fold
+    assert found.rounds[1].set_priors[0] > 0.8 > 0.2 > found.rounds[1].set_priors[1]
+    assert found.best is script.made[-1]
+
+
+def test_sorted_sets_are_taken_as_pure(pool):
+    script, honest = Script(pool[1], 0.85, 0.9, 0.95), Script(pool[1], 0.85, 0.9, 0.95)
+    found, other = script.refine(pool, 2), honest.refine(pool, 2, pure=False)
+    trained = {stage: priors for _, _, priors, stage in script.calls}
+    assert {priors for stage, priors in trained.items() if stage.number == 0} == {PRIORS}
+    assert {priors for stage, priors in trained.items() if stage.number} == {(1.0, 0.0)}
+    assert found.rounds == other.rounds  # what was estimated is told all the same
+
+
+def test_each_half_is_refined_apart_and_judged_on_the_other(pool):
+    y = pool[1]
+    script = Script(y, 0.85, 0.9, 0.95)
+    script.refine(pool, 2)
+    rows = {stage: torch.cat(sets.index).tolist() for sets, _, _, stage in script.calls}
+    first, second = set(rows[Stage(0, 0)]), set(rows[Stage(0, 1)])
+    assert not first & second
+    assert first | second == set(range(4000))
+    for sets, folds, _, stage in script.calls[:2]:
+        assert sets.sizes == (750, 1250)
+        for fold in folds:
+            assert np.ptp(np.bincount(fold, minlength=3)) <= 1
+        assert set(rows[Stage(2, stage.half)]) == set(rows[Stage(1, stage.half)]) == set(rows[stage])
+    assert len(script.scored) == 12  # two sets, two halves, three rounds
+    for stage, number in script.scored:
+        assert set(number.tolist()) <= (second if stage.half == 0 else first)
+    assert sorted(torch.cat([n for stage, n in script.scored if stage.number == 1]).tolist()) == list(range(4000))
+
+
+def test_the_halves_depend_on_the_seed_alone(pool):
+    scripts = [Script(pool[1], 0.9, 0.8) for _ in range(3)]
+    for script, seed in zip(scripts, (1, 1, 2), strict=True):
+        script.refine(pool, 1, seed=seed)
+    first, again, other = (script.calls[0][0].index[0].tolist() for script in scripts)
+    assert first == again != other
+
+
+def sorting(data, folds, scores, set_priors, target_prior):
+    return refining._sort(refining._Pool(data, folds, set_priors, target_prior, None), torch.as_tensor(scores).float())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    positives=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    negatives=st.tuples(st.integers(1, 30), st.integers(1, 30)),
+    called=st.tuples(st.integers(2, 18), st.integers(2, 18)).filter(lambda c: c[0] - c[1] >= 2),
+)
+def test_the_priors_of_the_new_sets_are_exact_where_both_sets_have_the_same_rates(positives, negatives, called):
+    """Sets of 20·p positives and 20·q negatives, of which t·20 and f·20 in twenty are called positive."""
+    if positives[0] * negatives[1] == positives[1] * negatives[0]:
+        negatives = (negatives[0] + 1, negatives[1])  # the priors must differ; either may be the larger
+    block = [np.repeat([True, False], [20 * p, 20 * q]) for p, q in zip(positives, negatives, strict=True)]
+    y = np.concatenate(block)
+    turn = np.arange(len(y)) % 20
+    scores = np.where(turn < np.where(y, *called), 1.0, -1.0) * np.random.default_rng(0).uniform(0.1, 9.0, len(y))
+    parts = torch.arange(len(y)).split([len(part) for part in block])
+    data = TwoSets((DenseRows(torch.zeros(len(y), 1)),) * 2, (parts[0], parts[1]))
+    set_priors = tuple(float(part.mean()) for part in block)
+    found = sorting(data, (turn[: len(block[0])] % 2, turn[len(block[0]) :] % 2), scores, set_priors, 0.3)
+    np.testing.assert_allclose(found.priors, [y[index.numpy()].mean() for index in found.sets.index], atol=1e-6)
+    assert set(found.sets.index[0].tolist()) == set(np.flatnonzero(scores > 0).tolist())
+
+
+def test_rates_estimated_beyond_their_bounds_make_pure_sets():
+    """Four fifths of set 0 and one of set 1 are called positive, more and less than there are: t = 1.25, f = −0.25."""
+    scores = torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0]).repeat_interleave(6)
+    data = TwoSets((DenseRows(torch.zeros(60, 1)),) * 2, (torch.arange(30), torch.arange(30, 60)))
+    assert sorting(data, (np.arange(30) % 2, np.arange(30) % 2), scores, PRIORS, 0.5).priors == (1.0, 0.0)
+
+
+def test_copies_of_a_row_stay_together_in_a_fold_and_in_a_half():
+    rng = np.random.default_rng(1)
+    y = rng.random(300) < 0.5
+    index = rng.choice(np.flatnonzero(y), 300), rng.choice(np.flatnonzero(~y), 200)  # many rows more than once
+    shared = rng.choice(300, 200)
+    drawn = [torch.from_numpy(np.concatenate([part, shared])) for part in index]
+    data = TwoSets((DenseRows(torch.arange(300.0)[:, None]),) * 2, (drawn[0], drawn[1]))
+    script = Script(y, 0.9, 0.95)
+    refine(script.train, script.score, data, assign_folds(data, 3, 0), (0.8, 0.2), 0.5, rounds=1, seed=0, doubt=-9.0)
+    folds_of = {}
+    for sets, folds, _, stage in script.calls:
+        rows = torch.cat(sets.index).tolist()
+        of_row = dict(zip(rows, np.concatenate(folds).tolist(), strict=True))
+        assert [of_row[row] for row in rows] == np.concatenate(folds).tolist()
+        folds_of.setdefault(stage.half, []).append((sorted(rows), of_row))
+    for before, after in folds_of.values():
+        assert before == after
+    assert not folds_of[0][0][1].keys() & folds_of[1][0][1].keys()
+    assert sorted(folds_of[0][0][0] + folds_of[1][0][0]) == sorted(torch.cat(drawn).tolist())
+
+
+# ---------------------------------------------------------------------------------------------------------- the choice
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "better", "kept"),
+    [
+        ((0.85, 0.9, 0.95), (True, True, True), 2),
+        ((0.8, 0.9, 0.85), (True, True, False), 1),
+        ((0.9, 0.8, 0.99), (True, False, True), 2),  # a bad round does not end it
+        ((0.9, 0.8, 0.85), (True, False, False), 0),  # better than round 1 is not enough
+    ],
+)
+def test_a_round_takes_the_place_of_the_best_before_it(pool, accuracies, better, kept):
+    y = pool[1]
+    script = Script(y, *accuracies)
+    found = script.refine(pool, 2)
+    assert tuple(done.better for done in found.rounds) == better
+    assert found.kept == kept
+    on_all = [stage for stage in script.stages if stage[1] is None]
+    assert on_all == [(number, None) for number in range(kept + 1)]  # no more are trained than are wanted
+    assert script.stage_of(found.best) == (kept, None)
+    scores = {number: script.says(Stage(number, None), torch.arange(4000)).numpy() for number in range(3)}
+    best = 0
+    for done in found.rounds:
+        assert done.evaluation == evaluate(scores[done.number], SETS, PRIORS, 0.5)
+        assert done.evaluation.accuracy.value == pytest.approx(accuracies[done.number], abs=4 * 0.02)
+        if done.number:
+            assert done.gain == uu_gain(scores[done.number], scores[best], SETS, PRIORS, 0.5)
+            best = done.number if done.better else best
+    np.testing.assert_array_equal(torch.cat(found.scores), scores[kept])
+    assert [len(part) for part in found.scores] == [1500, 2500]
+
+
+def test_a_round_of_halves_only_tells_their_mean_priors_and_summed_sizes(pool):
+    script = Script(pool[1], 0.9, 0.8)
+    tried = script.refine(pool, 1).rounds[1]
+    trained = [(sets.sizes, stage) for sets, _, _, stage in script.calls if stage.number == 1]
+    assert [stage.half for _, stage in trained] == [0, 1]
+    assert tried.set_sizes == tuple(np.sum([sizes for sizes, _ in trained], axis=0))
+    honest = Script(pool[1], 0.9, 0.8)
+    honest.refine(pool, 1, pure=False)
+    priors = [priors for _, _, priors, stage in honest.calls if stage.number == 1]
+    assert priors[0] != priors[1]
+    assert tried.set_priors == pytest.approx(np.mean(priors, axis=0))
+
+
+def test_a_gain_within_noise_is_doubted(pool):
+    found = [Script(pool[1], 0.9, 0.903).refine(pool, 1, doubt=doubt).rounds[1] for doubt in (-10.0, 10.0)]
+    assert [done.better for done in found] == [True, False]
+    gain = found[0].gain
+    just = [
+        Script(pool[1], 0.9, 0.903).refine(pool, 1, doubt=gain.value / gain.standard_error + d) for d in (-1e-6, 1e-6)
+    ]
+    assert [done.kept for done in just] == [1, 0]
+
+
+def test_no_rounds_is_the_first_training(pool):
+    script = Script(pool[1], 0.9)
+    found = script.refine(pool, 0)
+    assert script.stages == [(0, None)]
+    assert found.rounds == []
+    assert (found.kept, found.best) == (0, script.made[0])
+    assert torch.cat(found.scores).equal(torch.cat(found.best.scores))
+
+
+def test_models_that_cannot_sort_are_not_asked_to(pool):
+    found = Script(pool[1], 0.5).refine(pool, 1)
+    assert "too badly to sort rows" in found.stop_reason
+    assert [done.number for done in found.rounds] == [0]
+    data, _, folds = pool
+    few = torch.full((4000,), -1.0)
+    few[:2] = 1.0
+    # Priors under which two positives of 4,000 rows are a good classifier, so that only their number is at fault.
+    assert "too few rows are predicted" in sorting(data, folds, few, (0.0014, 0.0), 0.5)
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_one_half_that_cannot_be_sorted_ends_it_for_both(pool, half):
+    script = Script(pool[1], 0.85, 0.95, 0.99, other={Stage(1, half): 0.5})
+    found = script.refine(pool, 2)
+    assert script.stages[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert all(number < 2 for number, _ in script.stages)
+    assert [done.number for done in found.rounds] == [0, 1]
+    assert "too badly to sort rows" in found.stop_reason
+
+
+def test_rows_that_can_be_sorted_only_as_halves_keep_what_could_be_run(pool):
+    y = pool[1]
+    nothing = Script(y, 0.85, 0.9, 0.95, other={Stage(0, None): 0.5}).refine(pool, 2)
+    assert nothing.kept == 0
+    assert [done.better for done in nothing.rounds] == [True, False, False]
+    assert "too badly to sort rows" in nothing.stop_reason
+    script = Script(y, 0.9, 0.8, 0.95, other={Stage(1, None): 0.5})
+    found = script.refine(pool, 2)
+    assert script.stages[-2:] == [(0, None), (1, None)]
+    assert found.kept == 0  # round 1 was run, but only as a step to round 2
+    assert [done.better for done in found.rounds] == [True, False, False]
+    assert torch.cat(found.scores).equal(torch.cat(found.best.scores))
+    partly = Script(y, 0.85, 0.9, 0.95, other={Stage(1, None): 0.5}).refine(pool, 2)
+    assert [done.better for done in partly.rounds] == [True, True, False]
+    assert partly.kept == 1
+
+
+# -------------------------------------------------------------------------------------------------------- the fairness
+
+
+class Nearest(nn.Module):
+    """Remembers every row: says of each the set of its nearest neighbour."""
+
+    def __init__(self, rows, sides):
+        super().__init__()
+        self.rows, self.sides = rows, sides
+
+    def forward(self, x):
+        return self.sides[torch.cdist(x, self.rows).argmin(1)]
+
+
+def remember(sets, folds):
+    rows = [sets.take(which, torch.arange(size)) for which, size in enumerate(sets.sizes)]
+    models, scores = [], [torch.empty(size) for size in sets.sizes]
+    for fold in range(3):
+        out = [torch.from_numpy(part != fold) for part in folds]
+        sides = [torch.full((int(part.sum()),), side) for part, side in zip(out, (1.0, -1.0), strict=True)]
+        models.append(Nearest(torch.cat([r[part] for r, part in zip(rows, out, strict=True)]), torch.cat(sides)))
+        for which in (0, 1):
+            scores[which][~out[which]] = models[-1](rows[which][~out[which]])
+    return CrossFit(models, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
+
+
+def remembered(seed, n=250, priors=(0.8, 0.2)):
+    """One round of models that remember: the fair gain, the gain by out-of-fold scores, and the true gain on halves."""
+    rng = np.random.default_rng(seed)
+
+    def draw(size, prior):
+        y = rng.random(size) < prior
+        return torch.from_numpy(rng.normal(size=(size, 3)) + 1.2 * (2 * y[:, None] - 1)).float(), y
+
+    (first, _), (second, _), (fresh, y) = draw(n, priors[0]), draw(n, priors[1]), draw(1000, 0.5)
+    table = DenseRows(torch.cat([first, second]))
+    data = TwoSets((table, table), (torch.arange(n), torch.arange(n, 2 * n)))
+    made = {}
+
+    def train(sets, folds, _, stage):
+        made[stage] = remember(sets, folds), torch.cat(sets.index)
+        return made[stage][0]
+
+    def accuracy(*stage):
+        return ((made[Stage(*stage)][0].ensemble()(fresh).numpy() > 0) == y).mean()
+
+    folds = assign_folds(data, 3, seed)
+    found = refine(
+        train, lambda fit, x: score_rows(fit.ensemble(), x), data, folds, priors, 0.5, rounds=1, seed=seed, doubt=-1e9
+    )
+    out_of_fold = np.empty((2, 2 * n))
+    for number in (0, 1):
+        fitted, index = made[Stage(number, None)]
+        out_of_fold[number, index.numpy()] = torch.cat(fitted.scores)
+    leaked = uu_gain(out_of_fold[1], out_of_fold[0], np.repeat([0, 1], n), priors, 0.5)
+    true = np.mean([accuracy(1, half) - accuracy(0, half) for half in (0, 1)])
+    return *(v for gain in (found.rounds[1].gain, leaked) for v in (gain.value, gain.standard_error)), true
+
+
+def test_the_estimated_gain_is_unbiased_for_models_that_remember_rows():
+    """Nearest neighbours gain nothing by a round. Out-of-fold scores see 27 points and take it every time,
+    since rows that are each other's nearest hand their sets on to one another; scores of the other half do not."""
+    fair, error, leaked, its_error, true = np.array([remembered(seed) for seed in range(60)]).T
+    assert abs(true.mean()) < 0.01
+    assert leaked.mean() > 0.2
+    assert (leaked > its_error).all()
+    bias = fair - true
+    assert abs(bias.mean()) < 3 * bias.std() / np.sqrt(60)
+    assert bias.std() / np.sqrt(60) < 0.01  # precise enough to have seen a leak of three points
+    assert 0.75 < (bias / error).std() < 1.3  # the standard errors hold what they promise
+    assert (fair > error).mean() < 0.3  # 16% by chance, give or take three standard errors of 60 draws
+
+
+class Centres(nn.Module):
+    """Scores along the line through the middles of two sets of rows."""
+
+    def __init__(self, first, second):
+        super().__init__()
+        self.way = first.mean(0) - second.mean(0)
+
+    def forward(self, x):
+        return x @ self.way
+
+
+def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
+    """Of a kept round's log-odds over those that labels give the final ensemble: by the halves, and by the folds."""
+    rng = np.random.default_rng(seed)
+
+    def draw(size, prior):
+        y = rng.random(size) < prior
+        X = rng.normal(size=(size, columns))
+        X[:, 0] += 2.0 * y - 1.0
+        return torch.from_numpy(X).float(), y
+
+    (first, _), (second, _), (fresh, y) = draw(n, priors[0]), draw(n, priors[1]), draw(2000, 0.5)
+    table = DenseRows(torch.cat([first, second]))
+    data = TwoSets((table, table), (torch.arange(n), torch.arange(n, 2 * n)))
+    out_of_fold = torch.empty(2 * n)
+
+    def train(sets, folds, _, stage):
+        rows = [sets.take(which, torch.arange(size)) for which, size in enumerate(sets.sizes)]
+        models, scales, scores = [], [], [torch.empty(size) for size in sets.sizes]
+        for fold in range(3):
+            inside = [torch.from_numpy(part == fold) for part in folds]
+            models.append(Centres(*(r[~part] for r, part in zip(rows, inside, strict=True))))
+            found = [models[-1](r[part]) for r, part in zip(rows, inside, strict=True)]
+            scales.append(float(torch.cat(found).abs().mean()))
+            for which in (0, 1):
+                scores[which][inside[which]] = found[which] / scales[-1]
+        if stage == (1, None):
+            out_of_fold[torch.cat(sets.index)] = torch.cat(scores)
+        return CrossFit(models, [History()] * 3, scales, (scores[0], scores[1]), torch.float32)
+
+    found = refine(
+        train,
+        lambda fit, x: score_rows(fit.ensemble(), x),
+        data,
+        assign_folds(data, 3, seed),
+        priors,
+        0.5,
+        rounds=1,
+        seed=seed,
+        doubt=-1e9,
+    )
+    final, sets = found.best.ensemble()(fresh).numpy(), np.repeat([0, 1], n)
+    best = LogisticRegression(C=1e6).fit(final[:, None], y).coef_[0, 0]
+    fair, leaked = (fit_scaling(s.numpy(), sets, priors, 0.5) for s in (torch.cat(found.scores), out_of_fold))
+    return fair.slope / best, leaked.slope / best, calibration_error(expit(fair.log_odds(final)), y)
+
+
+def test_the_halves_give_probabilities_that_are_not_too_sure():
+    """Scores of the folds, which know something of their rows' sets, make log-odds a third too steep."""
+    fair, leaked, error = np.array([slopes(seed) for seed in range(30)]).T
+    assert 0.8 < np.median(fair) < 1.1
+    assert np.median(leaked) > 1.2
+    assert error.mean() < 0.07  # 600 rows at (0.7, 0.3) can do no better: without refinement it is 0.06
+
+
+# ------------------------------------------------------------------------------------------------------- the estimator
+
+
+def draw_sets(seed, n, set_priors):
+    """Classes far apart in four columns of twenty: two sets, and rows with labels."""
+    rng = np.random.default_rng(seed)
+
+    def draw(size, prior):
+        y = rng.random(size) < prior
+        X = rng.normal(size=(size, 20))
+        X[:, :4] += 1.4 * (2 * y[:, None] - 1)
+        return X, y
+
+    (X0, _), (X1, _), (X, y) = draw(n, set_priors[0]), draw(n, set_priors[1]), draw(4000, 0.5)
+    return X0, X1, X, y
+
+
+@pytest.fixture(scope="module")
+def hard():
+    """Sets that are nearly alike: noise in the memberships is what limits the first training."""
+    return draw_sets(3, 600, (0.6, 0.4))
+
+
+@pytest.fixture(scope="module")
+def easy():
+    """Sets that a short training can tell apart."""
+    return draw_sets(4, 300, (0.9, 0.1))
+
+
+def refining_classifier(**changes):
+    settings = {"set_priors": (0.6, 0.4), "target_prior": 0.5, "members": 3, "rounds": 2, "progress": False}
+    settings |= {"model_params": {"hidden": (16,)}, "epochs": 15, "lr": 0.01, "ema": 0.9, "batch_size": 300}
+    settings |= {"keep": "best", "loss": "sigmoid", "method": "abs", "random_state": 0}
+    return plain_classifier(**settings | changes)
+
+
+SHORT = {"set_priors": (0.9, 0.1), "rounds": 1, "epochs": 4, "members": 2, "lr": 0.1, "batch_size": 40}
+SHORT |= {"model": "linear", "model_params": None}
+
+
+@pytest.fixture
+def doubted(monkeypatch):
+    """Sets how much a round is doubted, and keeps what `refine` gave."""
+    box = {}
+
+    def set_doubt(doubt):
+        def with_doubt(*arguments, **options):
+            box["found"] = refine(*arguments, **options, doubt=doubt)
+            return box["found"]
+
+        monkeypatch.setattr(fitting, "refine", with_doubt)
+        return box
+
+    return set_doubt
+
+
+def test_refinement_gains_where_memberships_are_noise(hard):
+    X0, X1, X, y = hard
+    plain, refined = refining_classifier(rounds=0).fit_sets(X0, X1), refining_classifier().fit_sets(X0, X1)
+    assert plain.refinement_ is None
+    first, second, third = refined.refinement_
+    assert (second.better, third.better) == (True, False)
+    before, after = ((classifier.predict(X) == y).mean() for classifier in (plain, refined))
+    assert after > before + 0.02
+    assert refined.cross_fitted_ == second.evaluation  # fair scores, of models of half of the rows
+    assert first.set_priors == (0.6, 0.4)
+    assert sum(third.set_sizes) == 1200
+    lines = [line for line in refined.summary().splitlines() if line.startswith("refinement, ")]
+    assert lines[0].startswith(f"refinement, round 1: sets with {second.set_priors[0]:.1%}")
+    assert f"gained {100 * second.gain.value:+.2f} points" in lines[0]
+    assert [line.rpartition(", ")[2] for line in lines] == ["kept", "no better"]
+    assert "refined; accuracy of such models of half of the rows, on the other half, estimated" in refined.summary()
+
+
+def test_it_ends_no_worse_where_there_is_nothing_to_gain(gaussians, quick):
+    """Classes of which labelled rows would say little more: with and without refinement the same within noise."""
+    X, y = gaussians["X_test"], gaussians["y_test"]
+    changes = quick | {"members": 3, "keep": "best", "progress": False}
+    plain, refined = (UUClassifier(**changes, rounds=n).fit(gaussians["X"], gaussians["sets"]) for n in (0, 1))
+    gained = (refined.predict(X) == y).astype(float) - (plain.predict(X) == y)
+    assert gained.mean() >= -2 * gained.std() / np.sqrt(len(y))
+
+
+def test_where_no_round_is_kept_it_is_the_classifier_without_refinement(easy, doubted):
+    X0, X1, X, _ = easy
+    doubted(1e9)
+    plain = refining_classifier(**SHORT | {"rounds": 0, "calibrated": True}).fit_sets(X0, X1)
+    refined = refining_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
+    np.testing.assert_array_equal(refined.decision_function(X), plain.decision_function(X))
+    assert refined.cross_fitted_ == plain.cross_fitted_
+    assert refined.scaling_ == plain.scaling_
+    assert refined.history_.to_dict().keys() == plain.history_.to_dict().keys()
+    assert [done.better for done in refined.refinement_] == [True, False]
+    assert "each trained without one fold and evaluated on it" in refined.summary()
+    assert refined.summary().count("no better") == 1
+
+
+def test_probabilities_of_a_kept_round_come_from_the_halves(easy, doubted):
+    X0, X1, *_ = easy
+    box = doubted(-1e9)
+    refined = refining_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
+    fair = torch.cat(box["found"].scores)
+    assert box["found"].kept == 1
+    assert not fair.equal(torch.cat(box["found"].best.scores))
+    assert refined.scaling_ == refined._scaled(fair, np.repeat([0, 1], 300))
+    assert refined.cross_fitted_ == evaluate(refined._decisions(fair.numpy()), np.repeat([0, 1], 300), (0.9, 0.1), 0.5)
+
+
+def test_the_other_half_is_scaled_as_the_rows_are(easy, doubted):
+    X0, X1, *_ = easy
+    box = doubted(-1e9)
+    plain = refining_classifier(**SHORT).fit_sets(X0, X1)
+    scores = torch.cat(box["found"].scores)
+    assert scores.abs().mean() == pytest.approx(1.0, abs=0.15)  # members are divided by their mean magnitude
+    scaled = refining_classifier(**SHORT, input_scale=0.25).fit_sets(4 * X0, 4 * X1)
+    torch.testing.assert_close(torch.cat(box["found"].scores), scores)
+    assert scaled.refinement_ == plain.refinement_
+
+
+def test_the_summary_tells_what_became_of_each_round(easy, doubted):
+    X0, X1, *_ = easy
+    doubted(-1e9)
+    classifier = refining_classifier(**SHORT).fit_sets(X0, X1)
+    first, second = classifier.refinement_
+    classifier.refinement_ = [first, second, *(dataclasses.replace(second, number=n, better=n == 3) for n in (2, 3, 4))]
+    lines = [line for line in classifier.summary().splitlines() if line.startswith("refinement, ")]
+    assert [line.partition(":")[0][-1] for line in lines] == ["1", "2", "3", "4"]
+    assert [line.rpartition(", ")[2] for line in lines] == ["better", "no better", "kept", "no better"]
+
+
+def test_one_table_or_two_and_saving(easy, tmp_path, doubted):
+    X0, X1, X, _ = easy
+    doubted(-1e9)
+    changes = SHORT | {"epochs": 8, "calibrated": True}
+    apart = refining_classifier(**changes).fit_sets(X0, X1)
+    together = refining_classifier(**changes).fit(np.concatenate([X0, X1]), np.repeat([0, 1], 300))
+    np.testing.assert_allclose(together.decision_function(X), apart.decision_function(X), rtol=1e-5, atol=1e-5)
+    assert together.refinement_ == apart.refinement_
+    assert apart.refinement_[1].better
+    apart.save(tmp_path / "model")
+    loaded = UUClassifier.load(tmp_path / "model")
+    assert loaded.refinement_ == apart.refinement_
+    assert loaded.cross_fitted_ == apart.cross_fitted_
+    assert loaded.summary() == apart.summary()
+    np.testing.assert_array_equal(loaded.predict_proba(X), apart.predict_proba(X))
+
+
+@pytest.mark.parametrize("after", [14, 21, 38])  # in either half, in either round, and on all rows
+def test_an_interrupted_refinement_goes_on_where_it_was(easy, tmp_path, doubted, after):
+    X0, X1, X, _ = easy
+    doubted(-1e9)
+    changes = SHORT | {"checkpoint_every": 1}
+    whole = refining_classifier(**changes).fit_sets(X0, X1)
+    seen = []
+
+    def interrupt(record, model):
+        assert isinstance(model, nn.Module)
+        seen.append(record["epoch"])
+        if len(seen) == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        refining_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(X0, X1, callback=interrupt)
+    rest = []
+    resumed = refining_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(
+        X0, X1, callback=lambda *_: rest.append(1)
+    )
+    # Six stages of two members and four epochs; the epoch in which it was interrupted is done again.
+    assert len(seen) + len(rest) == 48 + 1
+    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+    assert resumed.refinement_ == whole.refinement_
+    assert resumed.refinement_[1].better
+
+
+def test_every_stage_has_a_seed_and_a_folder_of_its_own(tmp_path):
+    options = TrainingOptions(seed=7, checkpoint_dir=tmp_path)
+    stages = {(number, half): round_options(options, number, half) for number in range(3) for half in (None, 0, 1)}
+    assert stages[0, None] == options
+    assert len({own.seed for own in stages.values()}) == 9
+    folders = {stage: str(own.checkpoint_dir.relative_to(tmp_path)) for stage, own in stages.items()}
+    assert len(set(folders.values())) == 9
+    assert folders[2, None] == "round-2"
+    assert folders[0, 1] == "half-1"
+    assert folders[2, 1] == "half-1/round-2"
+    for own in stages.values():
+        assert dataclasses.replace(own, seed=7, checkpoint_dir=tmp_path) == options
+    assert round_options(TrainingOptions(seed=7), 1, 0).checkpoint_dir is None
+
+
+def test_the_members_of_a_stage_may_be_trained_as_one_stack(easy, monkeypatch, doubted):
+    X0, X1, X, _ = easy
+    doubted(-1e9)
+    changes = SHORT | {"precision": "float32"}
+    single = refining_classifier(**changes).fit_sets(X0, X1)
+    sizes = []
+
+    def stacked(model, params, build, data, folds, risk, options, *, test, callback):
+        sizes.append(sum(data.sizes))
+        return cross_fit_batched(model, params, data, folds, [Variant(risk)], options, test=test)[0]
+
+    monkeypatch.setattr(fitting, "train_members", stacked)
+    together = refining_classifier(**changes).fit_sets(X0, X1)
+    assert sizes == [300, 300, 300, 300, 600, 600]
+    assert together.refinement_[1].better
+    agree = (together.predict(X) == single.predict(X)).mean()
+    assert agree > 0.9  # a stack leaves out a row where folds are uneven, and sorts a few rows otherwise
+
+
+def test_rounds_need_members_and_rows(easy):
+    with pytest.raises(ValueError, match="rounds=2 of refinement .* set members=5, or rounds=0"):
+        refining_classifier(members=1).fit_sets(*easy[:2])
+    X0, X1 = easy[:2]
+    with pytest.raises(ValueError, match="for which 10 rows of each are needed, and one has 9; use fewer members"):
+        refining_classifier(members=5).fit_sets(X0[:9], X1)
+    refining_classifier(**SHORT | {"members": 5, "epochs": 1}).fit_sets(X0[:10], X1)

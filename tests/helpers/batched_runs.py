@@ -1,0 +1,133 @@
+"""Small stacks, and the same runs alone, for the tests of stacks."""
+
+import dataclasses
+
+import numpy as np
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from uulearn import UURisk
+from uulearn.data import DenseRows, TwoSets
+from uulearn.datasets import make_sets
+from uulearn.models import build_model
+from uulearn.training import Trainer, TrainingOptions
+from uulearn.training.batched import BatchedTrainer, Run
+
+CPU = torch.device("cpu")
+SIZES, BATCH = (61, 44), 25
+COUNTED = ("zero_one", "positive_below_zero", "negative_below_zero", "validation_zero_one", "test_accuracy")
+MODELS = {
+    "linear": ("linear", None),
+    "mlp": ("mlp", {"hidden": (8, 5)}),
+    "plain mlp": ("mlp", {"hidden": (7,), "batch_norm": False}),
+}
+
+
+def draw(n=500, columns=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(0, 2, (n,), generator=generator)
+    return torch.randn(n, columns, generator=generator) + 0.7 * y[:, None], y
+
+
+X, Y = draw()
+TEST = (X[400:], Y[400:])
+
+
+def rows(priors=(0.8, 0.2), seed=0, sizes=SIZES):
+    return make_sets(X[:400], Y[:400], priors, sizes, random_state=seed).indices
+
+
+def run_of(priors=(0.8, 0.2), pi=0.5, method="leaky_relu", *, draws=0, sizes=SIZES, **others):
+    return Run(rows(priors, draws, sizes), priors, pi, method, **others)
+
+
+def options(**changed):
+    settings = {"epochs": 3, "batch_size": BATCH, "lr": 0.02, "ema": None, "precision": "float32", "progress": False}
+    return TrainingOptions(**(settings | changed))
+
+
+def stacked(runs, kind="mlp", table=X, **arguments):
+    model, model_params = MODELS[kind]
+    arguments = {"options": options(), "model": model, "model_params": model_params} | arguments
+    stack = BatchedTrainer(table, runs, **arguments)
+    stack.run()
+    return stack
+
+
+def histories(stack):
+    return stack._in_given_order(stack.histories)
+
+
+def alone(run, kind="mlp", table=X, *, loss="logistic", test=None, options=options(), model_params=None):  # noqa: B008
+    """The same run by `Trainer`."""
+    name, params = MODELS[kind]
+    torch.manual_seed(run.seed)
+    model = build_model(name, (table.shape[1],), model_params or params)
+    own = {key: getattr(run, key) for key in ("lr", "l2", "weight_decay") if getattr(run, key) is not None}
+    if run.lr_decay:
+        own["scheduler"] = lambda optimizer: LambdaLR(optimizer, lambda step: 1 / (1 + run.lr_decay * step))
+        own["scheduler_interval"] = "batch"
+    validation = None
+    if run.held_out is not None:
+        sets = torch.repeat_interleave(torch.arange(2), torch.tensor(run.held_out_sizes))
+        validation = (DenseRows(table[torch.cat(run.held_out)]), sets)
+    trainer = Trainer(
+        model,
+        TwoSets((DenseRows(table), DenseRows(table)), run.rows),
+        UURisk(run.set_priors, run.target_prior, loss, run.method, run.slope),
+        dataclasses.replace(options, seed=run.seed, **own),
+        validation=validation,
+        test=None if test is None else (DenseRows(test[0]), test[1]),
+    )
+    trainer.run()
+    return trainer
+
+
+def assert_same_records(found, expected, rel=1e-4, atol=1e-5):
+    """All figures that both have. One that counts may differ in one epoch, by a score that is zero but for rounding."""
+    assert len(found) == len(expected)
+    assert found.stop_reason == expected.stop_reason
+    assert found.labels_used == expected.labels_used
+    common = set(found[0]) & set(expected[0]) - {"seconds"}
+    assert {"epoch", "positive", "negative", "unbiased", "corrected", "objective", *COUNTED[:3]} <= common
+    for name in common:
+        differ = ~np.isclose(found.column(name), expected.column(name), rtol=rel, atol=atol)
+        assert differ.sum() <= (name in COUNTED), (name, found.column(name), expected.column(name))
+
+
+def assert_same_model(found, expected, rtol=1e-3, atol=3e-5):
+    theirs = expected.state_dict()
+    for name, ours in found.state_dict().items():
+        if ours.is_floating_point():  # not the counters of the normalisation, which nothing reads
+            torch.testing.assert_close(
+                ours, theirs[name], rtol=rtol, atol=atol, msg=lambda text, at=name: f"{at}: {text}"
+            )
+
+
+def assert_each_as_alone(runs, kind="mlp", table=X, *, loss="logistic", test=TEST, options=options(), **arguments):  # noqa: B008
+    stack = stacked(runs, kind, table, loss=loss, test=test, options=options, **arguments)
+    models, scores = stack.models(), stack.scores(table)
+    for place, run in enumerate(runs):
+        trainer = alone(run, kind, table, loss=loss, test=test, options=options)
+        assert_same_records(histories(stack)[place], trainer.history)
+        assert_same_model(models[place], trainer.final_model)
+        with torch.no_grad():
+            expected = trainer.final_model(table.float() * options.input_scale)
+        torch.testing.assert_close(scores[place], expected, rtol=1e-3, atol=1e-4)
+    return stack
+
+
+def steep(x):
+    return torch.where(x < 0, -2 * x, x)
+
+
+def mixed_runs(**others):
+    """Every method, two pairs of sets, three groups of two runs that draw the same batches."""
+    return [
+        run_of(method="biased", **others),
+        run_of((0.3, 0.9), 0.4, "unbiased", draws=1, seed=1, lr=0.005, **others),
+        run_of(method="relu", **others),
+        run_of((0.3, 0.9), 0.4, "leaky_relu", draws=1, seed=1, slope=-0.5, **others),
+        run_of(method=("relu", steep), seed=2, lr=0.03, **others),
+        run_of(pi=0.3, method="abs", seed=2, **others),
+    ]

@@ -1,0 +1,74 @@
+"""Small files in the published layouts of MNIST and CIFAR-10, for tests of `uulearn reproduce`."""
+
+import dataclasses
+import gzip
+import hashlib
+
+import numpy as np
+
+from uulearn.datasets.catalog import CIFAR_FILES, IDX_FILES, SOURCES
+from uulearn.datasets.formats import digest_of_records
+from uulearn.reproduction.experiments import TARGET_PRIORS
+from uulearn.reproduction.store import RunStore, key
+
+SIZES = (1500, 100)
+
+
+NAMES = ("mnist", "fashion_mnist", "kmnist")
+
+
+def draw(n, shape, seed):
+    """Images of ten classes that differ in brightness from place to place, and their classes in turn."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n, dtype=np.uint8) % 10
+    patterns = np.random.default_rng(9).integers(60, 190, (10, *shape))
+    return np.clip(rng.normal(patterns[labels], 50), 0, 255).astype(np.uint8), labels
+
+
+def idx(array):
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+def small_files():
+    """The content of small files in the layouts of MNIST and CIFAR-10, by name."""
+    contents, records = {}, {}
+    for part, (n, files) in enumerate(zip(SIZES, (IDX_FILES[:2], IDX_FILES[2:]), strict=True)):
+        contents |= dict(zip(files, map(idx, draw(n, (28, 28), part)), strict=True))
+    for number, file in enumerate(CIFAR_FILES):
+        images, labels = draw(100, (3, 32, 32), 10 + number)
+        records[file] = np.concatenate([labels[:, None], images.reshape(100, -1)], axis=1)
+    return contents, records
+
+
+def expect_small_files(set_item=dict.__setitem__):
+    """Change the tables so that the small files are the published ones."""
+    contents, records = small_files()
+    digests = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
+    for name in NAMES:
+        set_item(SOURCES, name, dataclasses.replace(SOURCES[name], sizes=SIZES, digests=digests))
+    parts = {"training": np.concatenate(list(records.values())[:5]), "test": records[CIFAR_FILES[-1]]}
+    digests = {part: digest_of_records(rows) for part, rows in parts.items()}
+    set_item(SOURCES, "cifar10", dataclasses.replace(SOURCES["cifar10"], sizes=(500, 100), digests=digests))
+    set_item(TARGET_PRIORS, "mnist", 0.5)  # as many even digits as odd ones; the other shares are as published
+
+
+def write_small_files(folder):
+    """A data folder with the small files."""
+    contents, records = small_files()
+    for name in NAMES:
+        place = folder / SOURCES[name].folders[0]
+        place.mkdir()
+        for file, content in contents.items():
+            (place / f"{file}.gz").write_bytes(gzip.compress(content, 1))
+    (folder / "cifar-10-batches-bin").mkdir()
+    for file, rows in records.items():
+        (folder / "cifar-10-batches-bin" / file).write_bytes(rows.tobytes())
+    return folder
+
+
+def curves(folder):
+    return {key(r["configuration"]): (r["curves"], r["stop_reason"], r["facts"]) for r in RunStore(folder).records()}
+
+
+def pages_in(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

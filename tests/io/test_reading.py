@@ -1,0 +1,854 @@
+"""Files of rows in: what is read, what is refused, and in which words."""
+
+import datetime
+import decimal
+import gzip
+import io
+import os
+import struct
+import sys
+import threading
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from uulearn.exceptions import TableError
+from uulearn.io import formats, reading_json, reading_text
+from uulearn.io.reading import CHUNK_ROWS, format_of, open_table, read_table
+from uulearn.io.writing import TableWriter
+
+
+def save(folder, content, name="rows.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def cells(frame):
+    """Rows as lists, None where missing."""
+    return [[None if pd.isna(value) else value for value in row] for row in frame.astype(object).values.tolist()]
+
+
+def refusal(path, **arguments):
+    """The sentence with which a file is refused; it names the file and is one line."""
+    with pytest.raises(TableError) as caught:
+        read_table(path, **arguments)
+    sentence = str(caught.value)
+    assert str(path) in sentence or str(path) == "-"
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+    return sentence.replace(str(path), "FILE")
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.csv", ("csv", None)),
+        ("A.CSV.GZ", ("csv", "gzip")),
+        ("a.tsv.zst", ("tsv", "zstd")),
+        ("a.b.parquet", ("parquet", None)),
+        ("a.feather", ("feather", None)),
+        ("a.arrow", ("feather", None)),
+        ("a.jsonl", ("jsonl", None)),
+        (Path("folder.csv") / "a.ndjson.gz", ("jsonl", "gzip")),
+        ("a.npy", ("npy", None)),
+        ("a.npz", ("npz", None)),
+        ("-", ("csv", None)),
+    ],
+)
+def test_formats_are_told_by_suffix(name, expected):
+    assert format_of(name) == expected
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.gz", "a.txt.gz", ".csv", "a.json"])
+def test_other_suffixes_are_refused(name):
+    with pytest.raises(TableError, match=r"does not end in a suffix of a known format.*\.csv.*\.npz"):
+        format_of(name)
+
+
+def test_a_named_format_overrules_the_suffix(tmp_path):
+    path = save(tmp_path, "a\tb\n1\t2\n", "rows.txt")
+    assert cells(read_table(path, format="tsv")) == [["1", "2"]]
+    assert cells(read_table(save(tmp_path, gzip.compress(b"a\n1\n"), "rows.txt.gz"), format="csv")) == [["1"]]
+    with pytest.raises(ValueError, match="format must be one of csv, tsv.*got 'excel'"):
+        read_table(path, format="excel")
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5, True, "3"])
+def test_chunk_rows_must_be_a_positive_integer(tmp_path, rows):
+    with pytest.raises(ValueError, match="chunk_rows must be a whole number of at least 1"):
+        open_table(save(tmp_path, "a\n1\n"), chunk_rows=rows)
+
+
+def test_missing_libraries_are_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "find_spec", lambda name: None if name == "pyarrow" else object())
+    for action in (open_table, read_table, TableWriter):
+        with pytest.raises(
+            ImportError, match=r"need pandas and pyarrow; install them with pip install 'uulearn\[files\]'"
+        ):
+            action(tmp_path / "rows.csv")
+
+
+# Files that cannot be opened
+
+
+def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
+    assert refusal(tmp_path / "absent.csv") == "FILE does not exist; check the path."
+    (tmp_path / "folder.csv").mkdir()
+    assert refusal(tmp_path / "folder.csv") == "FILE is a folder; pass a file of rows."
+    assert "is a folder" in refusal(tmp_path / "folder.csv", format="parquet")
+    assert "cannot be opened (embedded null byte); check the path." in refusal("a\0.csv")
+    assert "Not a directory" in refusal(save(tmp_path, "a\n") / "b.csv")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert refusal(tmp_path / "rows.csv") == "FILE may not be read; ask for permission to read it."
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.jsonl", "e.csv.gz", "e.jsonl.zst"])
+def test_empty_text_is_refused(tmp_path, name):
+    assert "FILE is empty; pass a file with" in refusal(save(tmp_path, b"", name))
+
+
+@pytest.mark.parametrize("content", [b"\n\r\n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n", b"\xff\xfe", b"\xff\xfe\n\0"])
+def test_blank_text_is_refused_like_empty_text(tmp_path, content):
+    assert "FILE is empty" in refusal(save(tmp_path, content))
+    assert "FILE is empty" in refusal(save(tmp_path, content, "rows.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["e.parquet", "e.feather", "e.npy", "e.npz", "e.parquet.gz"])
+@pytest.mark.parametrize("content", [b"", b"age,city\n41,Basel\n", b"PAR1", b"ARROW1", b"FEA1" + bytes(50)])
+def test_what_is_not_of_its_format_is_refused(tmp_path, name, content):
+    if name.endswith(".gz"):
+        content = gzip.compress(content)
+    found = refusal(save(tmp_path, content, name))
+    assert "FILE is not a readable" in found
+    assert found.endswith("; put an intact copy in its place.")
+
+
+# Text
+
+
+def test_every_cell_of_a_csv_is_text_or_missing(tmp_path):
+    path = save(tmp_path, 'n,text,x\n1,a,\n-2.50,"",NA\n007,None,?\n"",nan,"null"\n')
+    with open_table(path) as reader:
+        assert (reader.name, reader.columns, reader.typed, reader.notes) == (str(path), ["n", "text", "x"], False, [])
+        (frame,) = reader
+    assert cells(frame) == [
+        ["1", "a", None],
+        ["-2.50", None, None],
+        ["007", None, None],
+        [None, None, None],
+    ]
+    assert all(pd.api.types.is_string_dtype(column) for _, column in frame.items())
+
+
+@pytest.mark.parametrize("mark", ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"])
+def test_marks_of_missing_values(tmp_path, mark):
+    content = f'a,b,c\n{mark},"{mark}", {mark}\nx{mark},{mark}{mark or "y"}x,z\n'
+    assert cells(read_table(save(tmp_path, content))) == [[None] * 3, [f"x{mark}", f"{mark}{mark or 'y'}x", "z"]]
+
+
+@pytest.mark.parametrize("word", ["na", "Null", "NONE", "n/a", "-", ".", "??", "none"])
+def test_other_words_are_values(tmp_path, word):
+    assert cells(read_table(save(tmp_path, f"a,b\n{word},1\n"))) == [[word, "1"]]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("tail", ["", "END", "ENDENDEND"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be-marked"])
+def test_line_ends_and_encodings(tmp_path, end, tail, encoding):
+    text = f'naïve,b{end}"1{end}2",Ж{end}{end}"a,""b""",𝄞{tail.replace("END", end)}'
+    data = b"\xfe\xff" + text.encode("utf-16-be") if encoding == "utf-16-be-marked" else text.encode(encoding)
+    frame = read_table(save(tmp_path, data))
+    assert list(frame.columns) == ["naïve", "b"]
+    assert cells(frame) == [[f"1{end}2", "Ж"], ['a,"b"', "𝄞"]]
+
+
+def test_quotes_are_those_of_the_csv_module(tmp_path):
+    path = save(tmp_path, 'a,b\n5" pipe,x"y"\n"in"side,""""\n" padded ",  \n')
+    assert cells(read_table(path)) == [['5" pipe', 'x"y"'], ["inside", '"'], [" padded ", "  "]]
+
+
+def test_line_ends_in_fields_of_long_files(tmp_path):
+    path = save(tmp_path, "a,b\n" + '"line\nend",1\n' * 120_000)
+    with open_table(path) as reader:
+        frames = list(reader)
+    assert [len(frame) for frame in frames] == [100_000, 20_000]
+    assert all((frame["a"] == "line\nend").all() for frame in frames)
+
+
+def test_leading_blank_lines_are_skipped(tmp_path):
+    path = save(tmp_path, "\n\r\n\na,b\n1,2\n3\n")
+    assert "line 6 of FILE has 1 field where 2 are due" in refusal(path)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_compressed_text(tmp_path, compression):
+    text = b"a,b\n" + b"1,2\n" * 50_000
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, compression) as stream:
+        stream.write(text)
+    data = sink.getvalue().to_pybytes()
+    suffix = {"gzip": ".gz", "zstd": ".zst"}[compression]
+    whole = save(tmp_path, data, f"rows.csv{suffix}")
+    assert len(read_table(whole)) == 50_000
+    assert len(read_table(save(tmp_path, data))) == 50_000, "recognised without its suffix"
+    two = save(tmp_path, data + data.replace(b"nothing", b""), f"two.csv{suffix}")
+    assert len(read_table(two)) == 100_001, "a second member goes on where the first ends"
+    damaged = save(tmp_path, data[:-5], f"cut.csv{suffix}")
+    assert f"FILE is damaged {compression} data (Truncated compressed stream); put an intact copy" in refusal(damaged)
+    plain = save(tmp_path, text, f"plain.csv{suffix}")
+    assert f"FILE is not compressed with {compression}, as its name says: it starts with the bytes 61 2c" in refusal(
+        plain
+    )
+
+
+def test_other_encodings_are_refused_with_the_place(tmp_path):
+    latin = save(tmp_path, "a,b\n1,2\n3,Zürich\n".encode("latin-1"))
+    assert refusal(latin) == "FILE is not UTF-8: it holds the byte 0xfc at position 11 (line 3); save it as UTF-8."
+    marked = save(tmp_path, "\ufeffa,b\n1,2\n".encode() + b"\x80,\n")
+    assert "0x80 at position 11 (line 3)" in refusal(marked)
+    header = save(tmp_path, "größe\n1\n".encode("latin-1"))
+    assert "0xf6 at position 2 (line 1)" in refusal(header)
+    lines = save(tmp_path, b'{"a": 1}\n{"a": "\xe9"}\n', "rows.jsonl")
+    assert "0xe9 at position 16 (line 2)" in refusal(lines)
+
+
+@pytest.mark.parametrize("tail", [b"\x00\xd8", b"x"])
+def test_broken_utf16_is_refused_with_the_place(tmp_path, tail):
+    data = "a,b\n1,2\n".encode("utf-16") + tail
+    assert "not the UTF-16 that its byte-order mark announces: position 18 cannot be read" in refusal(
+        save(tmp_path, data)
+    )
+
+
+def test_nul_bytes_are_refused_with_the_place(tmp_path):
+    assert "FILE holds a nul byte at position 4 (line 2) and is no text" in refusal(save(tmp_path, b"a,b\n\0,1\n"))
+    assert "nul byte at position 1 (line 1)" in refusal(save(tmp_path, "a,b\n1,2\n".encode("utf-16-le")))
+    assert "nul byte at position 6" in refusal(save(tmp_path, b'{"a": \0}', "rows.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "found"),
+    [
+        ("a,b\n1,2\n3\n", "3", "1 field where 2"),
+        ("a,b\n1,2,3\n1,2\n", "2", "3 fields where 2"),
+        ('a,b\n"1\n\n",2\n\n"x\r\ny",2\n1,2,3\n', "8", "3 fields where 2"),
+        ("a,b\r1,2\r\r3\r", "4", "1 field where 2"),
+        ("a,b\n" + "1,2\n" * 300 + '1, "x,y"\n', "302", "3 fields where 2"),
+        ("a\n1\n2,3\n", "3", "2 fields where 1"),
+        ("1,2\n3\n", "2", "1 field where 2"),
+    ],
+)
+def test_ragged_lines_are_refused_with_their_number(tmp_path, content, line, found, monkeypatch):
+    path = save(tmp_path, content)
+    assert f"line {line} of FILE has {found} are due; fix it" in refusal(path)
+    monkeypatch.setattr(reading_text, "BLOCK_BYTES", 7)
+    assert f"line {line} of FILE has {found} are due; fix it" in refusal(path)
+
+
+def test_open_quotes_are_refused_with_the_line(tmp_path, monkeypatch):
+    assert "line 3 of FILE opens a quote that is never closed" in refusal(save(tmp_path, 'a,b\n1,2\n3,"4\n5,6\n'))
+    assert "line 1 of FILE opens a quote" in refusal(save(tmp_path, '"a,b\n1,2\n'))
+    monkeypatch.setattr(reading_text, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(reading_text, "RECORD_BYTES", 2000)
+    path = save(tmp_path, 'a,b\n1,2\n3,"4\n' + "5,6\n" * 5000)
+    assert "line 3 of FILE starts a record that does not end within" in refusal(path)
+    long = save(tmp_path, f'a,b\n1,"{"x,y" * 300}"\n3,4\n')
+    assert len(read_table(long)) == 2
+
+
+# Separators
+
+
+@pytest.mark.parametrize(("separator", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
+def test_another_separator_is_found_and_said(tmp_path, separator, word):
+    path = save(tmp_path, f'"a, b"{separator}c\n1,5{separator}x\n2,5{separator}y\n')
+    with open_table(path) as reader:
+        assert reader.notes == [f"{path} is read with {word} between its fields."]
+        assert cells(pd.concat(reader)) == [["1,5", "x"], ["2,5", "y"]]
+
+
+def test_a_tsv_may_have_commas(tmp_path):
+    path = save(tmp_path, "a,b\n1,2\n", "rows.tsv")
+    with open_table(path) as reader:
+        assert reader.columns == ["a", "b"]
+        assert reader.notes == [f"{path} is read with commas between its fields."]
+
+
+def test_the_expected_separator_goes_first(tmp_path):
+    path = save(tmp_path, "a;x,b;y\n1;2,3;4\n")
+    with open_table(path) as reader:
+        assert reader.columns == ["a;x", "b;y"]
+        assert reader.notes == []
+
+
+@pytest.mark.parametrize("content", ["a;b\n1;2\n3\n", "a;b\tc\n1;2\t3\n", "a;b\n1;2;3\n"])
+def test_separators_that_do_not_divide_alike_are_refused(tmp_path, content):
+    found = refusal(save(tmp_path, content))
+    assert "the first line of FILE has no commas but semicolons" in found
+    assert "save it with commas between fields" in found
+
+
+def test_one_column_needs_no_separator(tmp_path):
+    assert cells(read_table(save(tmp_path, 'text\nsemi;colon\n"com,ma"\ntab\tbed\n'))) == [
+        ["semi;colon"],
+        ["com,ma"],
+        ["tab\tbed"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "rows"),
+    [
+        ("a,b,\n1,2,\n3,4,\n", ["a", "b"], [["1", "2"], ["3", "4"]]),
+        ("a,b\n1,2,\n3,4,\n", ["a", "b"], [["1", "2"], ["3", "4"]]),
+        ("a,b,,\n1,2,,\n", ["a", "b"], [["1", "2"]]),
+        ("a,b,\n1,2\n", ["a", "b"], [["1", "2"]]),
+        ("a,b,\n", ["a", "b"], []),
+        ("a,b,\n1,2,3\n", ["a", "b", "Unnamed: 2"], [["1", "2", "3"]]),
+        ("1,2,\n3,4,\n", ["0", "1"], [["1", "2"], ["3", "4"]]),
+        ("1,2,\n3,4,5\n", ["0", "1", "2"], [["1", "2", None], ["3", "4", "5"]]),
+        (",,\n1,2,3\n", ["Unnamed: 0", "Unnamed: 1", "Unnamed: 2"], [["1", "2", "3"]]),
+    ],
+)
+def test_trailing_separators(tmp_path, content, columns, rows):
+    with open_table(save(tmp_path, content)) as reader:
+        assert reader.columns == columns
+        assert [row for frame in reader for row in cells(frame)] == rows
+        ignored = [note for note in reader.notes if "separators after the last column" in note]
+        assert len(ignored) == (content.count("\n") > 1 and content.splitlines()[1].endswith(","))
+
+
+def test_a_late_value_after_the_last_column_is_refused(tmp_path):
+    path = save(tmp_path, "a,b,\n" + "1,2,\n" * 200 + "1,2,3\n")
+    assert "line 202 of FILE has a value after the last column; name it in the header." in refusal(path)
+    ragged = save(tmp_path, "a,b,\n" + "1,2,\n" * 200 + "1,2\n")
+    assert "line 202 of FILE has 2 fields where 3 are due" in refusal(ragged)
+
+
+# Headers
+
+
+def test_names_are_stripped(tmp_path):
+    assert list(read_table(save(tmp_path, ' a ,"\tb\u00a0",c d\n1,2,3\n')).columns) == ["a", "b", "c d"]
+
+
+def test_twins_are_refused_with_their_names(tmp_path):
+    found = refusal(save(tmp_path, "a,b, a,c,b\n1,2,3,4,5\n"))
+    assert found == "FILE has more than one column called 'a', 'b'; give every column a name of its own."
+    many = ",".join(f"x{i},x{i}" for i in range(20))
+    assert "'x0', 'x1', 'x2', 'x3', 'x4' and 15 more;" in refusal(save(tmp_path, f"{many}\n"))
+    assert "more than one column called 'Unnamed: 0'" in refusal(save(tmp_path, ",Unnamed: 0\n1,2\n"))
+
+
+def test_nameless_columns_are_called_by_their_position(tmp_path):
+    path = tmp_path / "rows.csv"
+    pd.DataFrame({"age": [41, 38]}).to_csv(path)
+    with open_table(path) as reader:
+        assert reader.columns == ["Unnamed: 0", "age"]
+        assert reader.notes == [f"{path} has a column without a name; it is called 'Unnamed: 0'."]
+    with open_table(save(tmp_path, "a, ,,d\n1,2,3,4\n")) as reader:
+        assert reader.columns == ["a", "Unnamed: 1", "Unnamed: 2", "d"]
+        assert "has 2 columns without a name; they are called 'Unnamed: 1', 'Unnamed: 2'." in reader.notes[0]
+
+
+@pytest.mark.parametrize("first", ["1,2.5", "-1e3,nan", "1.5,", '"3","2"', " 3, 2", "inf,0", "NA,3"])
+def test_a_first_line_of_numbers_is_no_header(tmp_path, first):
+    path = save(tmp_path, f"{first}\n7,8\n")
+    with open_table(path) as reader:
+        assert reader.columns == ["0", "1"]
+        assert reader.notes == [
+            f"{path} has no header: the first line holds numbers only; its columns are called 0, 1, and so on."
+        ]
+        assert len(pd.concat(reader)) == 2
+
+
+@pytest.mark.parametrize("first", ["0,1", "1,2", ",0", "age,2019", "a,", "?,NA"])
+def test_names_and_counted_numbers_are_a_header(tmp_path, first):
+    with open_table(save(tmp_path, f"{first}\n7,8\n")) as reader:
+        assert cells(pd.concat(reader)) == [["7", "8"]]
+
+
+def test_one_number_is_no_header(tmp_path):
+    assert cells(read_table(save(tmp_path, "0\n1\n"))) == [["0"], ["1"]]
+
+
+def test_a_header_alone_is_a_table_without_rows(tmp_path):
+    path = save(tmp_path, "a,b")
+    with open_table(path) as reader:
+        assert reader.columns == ["a", "b"]
+        assert list(reader) == []
+    frame = read_table(path)
+    assert frame.shape == (0, 2)
+    assert frame.dtypes.equals(read_table(save(tmp_path, "a,b\nx,y")).dtypes)
+
+
+def test_wide_tables(tmp_path):
+    names, row = [f"c{i}" for i in range(10_000)], [str(i) for i in range(10_000)]
+    frame = read_table(save(tmp_path, f"{','.join(names)}\n{','.join(row)}\n{','.join(row)}\n"))
+    assert list(frame.columns) == names
+    assert frame.iloc[1].tolist() == row
+    assert "line 3 of FILE has 9,999 fields where 10,000" in refusal(
+        save(tmp_path, f"{','.join(names)}\n{','.join(row)}\n{','.join(row[1:])}\n")
+    )
+
+
+# Chunks
+
+
+def write_all_formats(folder, rows):
+    """The same table in every format that can hold it; the values are whole numbers."""
+    table = np.arange(3.0 * rows).reshape(rows, 3)
+    frame = pd.DataFrame(table, columns=["0", "1", "2"])
+    for name in ("t.csv", "t.tsv.gz", "t.parquet", "t.feather", "t.jsonl.zst", "t.parquet.gz"):
+        with TableWriter(folder / name) as writer:
+            for start in range(0, rows, 7):
+                writer.write(frame.iloc[start : start + 7])
+    np.save(folder / "t.npy", table)
+    np.save(folder / "f.npy", np.asfortranarray(table))
+    np.savez_compressed(folder / "t.npz", X=table, other=table[:2])
+    with pa.ipc.new_stream(str(folder / "t.arrow"), pa.Table.from_pandas(frame).schema) as stream:
+        stream.write(pa.Table.from_pandas(frame))
+    return frame, sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 5, 7, 20, 21, CHUNK_ROWS])
+def test_chunks_make_the_whole_whatever_their_size(tmp_path, chunk_rows, monkeypatch):
+    frame, paths = write_all_formats(tmp_path, 20)
+    monkeypatch.setattr(reading_text, "BLOCK_BYTES", 64)
+    for path in paths:
+        with open_table(path, chunk_rows=chunk_rows) as reader:
+            chunks = list(reader)
+        assert [len(chunk) for chunk in chunks[:-1]] == [chunk_rows] * (len(chunks) - 1), path
+        assert all(list(chunk.columns) == reader.columns == ["0", "1", "2"] for chunk in chunks)
+        whole = pd.concat(chunks)
+        assert whole.index.tolist() == list(range(20))
+        assert reader.typed == (".csv" not in path.name and ".tsv" not in path.name)
+        pd.testing.assert_frame_equal(whole.astype("float64"), frame, check_index_type=False)
+        pd.testing.assert_frame_equal(whole, read_table(path))
+
+
+def test_frames_of_wide_or_long_rows_are_shorter(tmp_path, monkeypatch):
+    _, paths = write_all_formats(tmp_path, 20)
+    monkeypatch.setattr("uulearn.io.reading_arrow.CHUNK_BYTES", 100)
+    monkeypatch.setattr("uulearn.io.reading_arrays.CHUNK_BYTES", 100)
+    monkeypatch.setattr(reading_json, "SURVEYED_BYTES", 100)
+    monkeypatch.setattr(reading_text, "BLOCK_BYTES", 20)
+    for path in paths:
+        with open_table(path) as reader:
+            sizes = [len(chunk) for chunk in reader]
+        assert sum(sizes) == 20, path
+        assert max(sizes) <= 10, path
+
+
+def test_memory_is_that_of_a_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading_text, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr("uulearn.io.reading_arrow.BUFFER_BYTES", 1 << 14)
+    rng = np.random.default_rng(0)
+    table = pa.table({f"c{i}": rng.normal(size=200_000) for i in range(6)})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=200_000, use_dictionary=False)
+    table.to_pandas().to_csv(
+        tmp_path / "t.csv.gz", index=False, float_format="%.6g", compression={"method": "gzip", "compresslevel": 1}
+    )
+    for name in ("t.parquet", "t.csv.gz"):
+        before = pa.total_allocated_bytes()
+        most = 0
+        tracemalloc.start()  # Python's own memory; Arrow counts what it allocates
+        with open_table(tmp_path / name, chunk_rows=5000) as reader:
+            for frame in reader:
+                most = max(most, pa.total_allocated_bytes() - before)
+                del frame
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < table.nbytes / 2, name
+        assert peak < table.nbytes / 2, name
+
+
+def test_a_table_is_read_once_and_closed(tmp_path):
+    path = save(tmp_path, "a\n1\n")
+    reader = open_table(path)
+    assert len(list(reader)) == 1
+    with pytest.raises(TableError, match="has been read already; open it again"):
+        iter(reader)
+    with open_table(path) as reader:
+        pass
+    with pytest.raises(TableError, match="has been read already"):
+        iter(reader)
+
+
+def test_files_are_closed_at_the_end_and_on_refusal(tmp_path):
+    # Warnings are errors here, and a file that is left open warns when it is collected.
+    _, paths = write_all_formats(tmp_path, 20)
+    descriptors = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    for path in paths:
+        with open_table(path):
+            pass
+        list(open_table(path))
+        with pytest.raises(TableError):
+            read_table(save(tmp_path, path.read_bytes()[: path.stat().st_size // 2] + b"\0", f"cut{path.name}"))
+    if descriptors:
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+# JSON lines
+
+
+def test_json_values_keep_their_types(tmp_path):
+    text = (
+        '{"a": 1, "b": "x"}\n\n {"b": null, "c": 2.5, "a": true}\r\n{}\n{"a": 123456789012345678901234567890, "c": NaN}'
+    )
+    frame = read_table(save(tmp_path, text, "rows.jsonl"))
+    assert list(frame.columns) == ["a", "b", "c"]
+    assert set(frame.dtypes) == {np.dtype(object)}
+    assert cells(frame) == [[1, "x", None], [True, None, 2.5], [None] * 3, [123456789012345678901234567890, None, None]]
+    assert type(frame["a"][1]) is bool
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ('{"a": 1}\n{"a": 1\n', "line 2 of FILE is not JSON (Expecting ',' delimiter, column 8)"),
+        ("[1, 2]\n", "line 1 of FILE is not an object but '[1, 2]'"),
+        ("a,b\n1,2\n", "line 1 of FILE is not JSON"),
+        ('\n\n{"a": {"b": 1}}\n', "line 3 of FILE holds a list or an object under 'a'"),
+        ('{"a": []}\n', "line 1 of FILE holds a list or an object under 'a'"),
+        ('{"a": 1, "b": 2, "a": 3}\n', "line 1 of FILE gives the key 'a' twice"),
+        ('{"a": 1, " a": 2}\n', "FILE has more than one column called 'a'"),
+        ("{}\n{}\n", "the objects of FILE have no keys"),
+        ('{"a": "\\ud83d"}\n', "line 1 of FILE escapes half of a surrogate pair"),
+        ('{"\\udc00": 1}\n', "line 1 of FILE escapes half of a surrogate pair"),
+        ('{"a": ' + "9" * 5000 + "}\n", "line 1 of FILE is not JSON (Exceeds the limit"),
+        ("[" * 100_000, "line 1 of FILE is not JSON (maximum recursion depth exceeded"),
+        ('{"a": 1} {"a": 2}\n', "line 1 of FILE is not JSON (Extra data, column 10)"),
+    ],
+)
+def test_bad_json_lines_are_refused_with_their_number(tmp_path, content, found):
+    assert found in refusal(save(tmp_path, content, "rows.jsonl"))
+
+
+def test_escaped_characters_are_read(tmp_path):
+    text = '{"a": "\\ud83d\\ude00 \\u00e9 \\\\u"}\r{"a": "\u2028"}\r'
+    assert cells(read_table(save(tmp_path, text, "rows.jsonl"))) == [["😀 é \\u"], ["\u2028"]]
+
+
+def test_a_new_key_after_the_surveyed_lines_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading_json, "SURVEYED_LINES", 3)
+    path = save(tmp_path, '{"a": 1}\n{}\n{"b": 2}\n{"b": 3}\n\n{"b": 1, "c": 2}\n', "rows.jsonl")
+    for chunk_rows in (1, 2, 100):
+        with open_table(path, chunk_rows=chunk_rows) as reader:
+            assert reader.columns == ["a", "b"]
+            with pytest.raises(TableError, match="line 6 of .* has a key 'c' that no earlier line has; give it in"):
+                list(reader)
+
+
+# NumPy
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i2", "u1", "?", ">f8", ">i4"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_keep_their_type(tmp_path, dtype, order):
+    array = np.asarray(np.arange(12).reshape(4, 3) % 5, dtype, order=order)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "a.npz", array)
+    for name in ("a.npy", "a.npz"):
+        frame = read_table(tmp_path / name)
+        assert list(frame.columns) == ["0", "1", "2"]
+        assert set(frame.dtypes) == {np.dtype(dtype).newbyteorder("=")}
+        np.testing.assert_array_equal(frame.to_numpy(), array)
+
+
+def test_long_floats_become_float64(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 1), np.longdouble))
+    assert read_table(tmp_path / "a.npy")["0"].dtype == np.float64
+
+
+def test_an_array_without_rows(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((0, 2), np.float32))
+    frame = read_table(tmp_path / "a.npy")
+    assert (frame.shape, set(frame.dtypes)) == ((0, 2), {np.dtype(np.float32)})
+
+
+class Trap:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_nothing_is_unpickled(tmp_path):
+    sprung = tmp_path / "sprung"
+    np.save(tmp_path / "a.npy", np.array([[Trap(sprung)]], object), allow_pickle=True)
+    assert "FILE holds an array of object, not of numbers" in refusal(tmp_path / "a.npy")
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize(
+    ("array", "found"),
+    [
+        (np.ones(3), r"shape (3,) where a table is needed"),
+        (np.ones((2, 3, 4)), r"shape (2, 3, 4) where a table is needed"),
+        (np.ones((2, 0)), r"shape (2, 0) where a table is needed"),
+        (np.float64(1), r"shape () where a table is needed"),
+        (np.ones((2, 2), complex), "holds an array of complex128, not of numbers"),
+        (np.array([["a"]]), "holds an array of <U1, not of numbers"),
+        (np.zeros((2, 2), [("x", "f8")]), "not of numbers"),
+    ],
+)
+def test_other_arrays_are_refused(tmp_path, array, found):
+    np.save(tmp_path / "a.npy", array)
+    assert found in refusal(tmp_path / "a.npy")
+
+
+def test_arrays_of_another_length_than_announced_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((4, 2)))
+    data = (tmp_path / "a.npy").read_bytes()
+    assert "FILE is truncated: 63 bytes follow its header, which announces 64" in refusal(
+        save(tmp_path, data[:-1], "b.npy")
+    )
+    assert "FILE is too long: 65 bytes follow" in refusal(save(tmp_path, data + b"x", "b.npy"))
+    for text in ("(-4, 2)", "(4, -2)", f"({2**70}, 2)", "(4, 2.0)", "(True, 2)"):
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {text}, }}".ljust(117) + "\n"
+        forged = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(64)
+        refusal(save(tmp_path, forged, "c.npy"))
+
+
+@pytest.mark.parametrize(("arrays", "names"), [({"a": 1, "b": 2}, "'a', 'b'"), ({"x": 1, "y": 2}, "'x', 'y'")])
+def test_the_array_of_an_archive_must_be_clear(tmp_path, arrays, names):
+    np.savez(tmp_path / "a.npz", **{name: np.ones((2, 2)) for name in arrays})
+    assert f"must hold one array, or one called X, and holds {names}; save" in refusal(tmp_path / "a.npz")
+
+
+def test_an_empty_archive_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w"):
+        pass
+    assert "and holds none;" in refusal(tmp_path / "a.npz")
+
+
+def test_a_full_temporary_folder_is_one_sentence(tmp_path, monkeypatch):
+    np.savez(tmp_path / "a.npz", np.ones((2, 2)))
+
+    def fail():
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("uulearn.io.compression.tempfile.TemporaryFile", fail)
+    assert "cannot be unpacked into" in refusal(tmp_path / "a.npz")
+    assert "(No space left on device); free space there" in refusal(tmp_path / "a.npz")
+
+
+# Parquet and Feather
+
+
+def write_arrow(folder, table):
+    """One file of each kind."""
+    pq.write_table(table, folder / "t.parquet")
+    with pa.ipc.new_file(str(folder / "t.feather"), table.schema) as file:
+        file.write_table(table)
+    return [folder / "t.parquet", folder / "t.feather"]
+
+
+DAY = datetime.date(2024, 2, 29)
+MOMENT = datetime.datetime(2024, 2, 29, 12, 30)
+TYPES = {
+    "bool": (pa.array([True, None]), "boolean", [True, None]),
+    "int8": (pa.array([-1, None], pa.int8()), "Int8", [-1, None]),
+    "int64": (pa.array([2**53 + 1, None]), "Int64", [2**53 + 1, None]),
+    "int64 without nulls": (pa.array([1, 2]), "Int64", [1, 2]),
+    "uint64": (pa.array([2**64 - 1, None], pa.uint64()), "UInt64", [2**64 - 1, None]),
+    "float32": (pa.array([0.5, None], pa.float32()), "float32", [0.5, None]),
+    "float64": (pa.array([0.1, float("nan")]), "float64", [0.1, None]),
+    "decimal": (pa.array([decimal.Decimal("1.50"), None], pa.decimal128(10, 2)), "float64", [1.5, None]),
+    "decimal256": (pa.array([decimal.Decimal("0.1"), None], pa.decimal256(50, 30)), "float64", [0.1, None]),
+    "text": (pa.array(["Zürich", None]), "text", ["Zürich", None]),
+    "large text": (pa.array(["a\0b", None], pa.large_string()), "text", ["a\0b", None]),
+    "category": (pa.array(["b", None]).dictionary_encode(), "text", ["b", None]),
+    "category of numbers": (pa.array([3, None]).dictionary_encode(), "Int64", [3, None]),
+    "category of dates": (pa.array([DAY, None]).dictionary_encode(), "datetime64[ms]", [pd.Timestamp(DAY), None]),
+    "nulls": (pa.nulls(2), "text", [None, None]),
+    "date32": (pa.array([DAY, None]), "datetime64[ms]", [pd.Timestamp(DAY), None]),
+    "date64": (pa.array([DAY, None], pa.date64()), "datetime64[ms]", [pd.Timestamp(DAY), None]),
+    "timestamp": (pa.array([MOMENT, None], pa.timestamp("us")), "datetime64[us]", [pd.Timestamp(MOMENT), None]),
+    "zoned": (
+        pa.array([MOMENT, None], pa.timestamp("ns", "Europe/Zurich")),
+        "datetime64[ns, Europe/Zurich]",
+        [pd.Timestamp(MOMENT, tz="UTC"), None],
+    ),
+    "duration": (pa.array([1500, None], pa.duration("ms")), "float64", [1.5, None]),
+    "time": (pa.array([datetime.time(1, 0, 0, 500_000), None], pa.time64("us")), "float64", [3600.5, None]),
+    "time32": (pa.array([datetime.time(1), None], pa.time32("s")), "float64", [3600.0, None]),
+}
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_types_of_parquet_and_feather(tmp_path, case):
+    values, dtype, expected = TYPES[case]
+    for path in write_arrow(tmp_path, pa.table({"x": values})):
+        frame = read_table(path)
+        assert cells(frame) == [[value] for value in expected], path
+        if dtype == "text":
+            assert pd.api.types.is_string_dtype(frame["x"]) or frame["x"].dtype == object
+        else:
+            assert str(frame["x"].dtype) == dtype
+        nothing = tmp_path / "nothing"
+        nothing.mkdir()
+        for empty in write_arrow(nothing, pa.table({"x": values})[:0]):
+            pd.testing.assert_series_equal(read_table(empty).dtypes, frame.dtypes)
+            empty.unlink()
+        nothing.rmdir()
+
+
+NESTED = {
+    "list<": pa.array([[1]]),
+    "struct<": pa.array([{"a": 1}]),
+    "map<": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+    "binary": pa.array([b"\xff"]),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_columns_are_refused_with_their_name(tmp_path, kind):
+    for path in write_arrow(tmp_path, pa.table({"fine": [1], "odd one": NESTED[kind]})):
+        found = refusal(path)
+        assert found.startswith(f"column 'odd one' of FILE holds {kind}")
+        assert "leave it out" in found
+
+
+def test_names_of_columns_are_cleaned_in_typed_formats_too(tmp_path):
+    for path in write_arrow(tmp_path, pa.table({" a ": [1], "": [2]})):
+        with open_table(path) as reader:
+            assert reader.columns == ["a", "Unnamed: 1"]
+            assert "has a column without a name" in reader.notes[0]
+    for path in write_arrow(tmp_path, pa.table({"a": [1], "a ": [2]})):
+        assert "more than one column called 'a'" in refusal(path)
+    for path in write_arrow(tmp_path, pa.table({})):
+        assert "FILE has no columns" in refusal(path)
+
+
+def test_a_nameless_index_of_pandas_is_left_out(tmp_path):
+    path = tmp_path / "t.parquet"
+    frame = pd.DataFrame({"a": [1, 2, 3]})
+    frame.set_index(pd.Index([5, 1, 7])).to_parquet(path)
+    with open_table(path) as reader:
+        assert reader.columns == ["a"]
+        assert reader.notes == [f"{path} holds an index of pandas without a name; it is left out."]
+        assert cells(pd.concat(reader)) == [[1], [2], [3]]
+    frame.to_parquet(path)
+    with open_table(path) as reader:
+        assert (reader.columns, reader.notes) == (["a"], [])
+    frame.set_index(pd.Index([7, 9, 4], name="patient")).to_parquet(tmp_path / "named.parquet")
+    assert cells(read_table(tmp_path / "named.parquet")) == [[1, 7], [2, 9], [3, 4]]
+
+
+def test_damage_in_the_middle_is_refused_while_reading(tmp_path):
+    pq.write_table(
+        pa.table({"a": np.arange(50_000)}),
+        tmp_path / "t.parquet",
+        compression="zstd",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    data = bytearray((tmp_path / "t.parquet").read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 100] = bytes(100)
+    path = save(tmp_path, bytes(data), "damaged.parquet")
+    with open_table(path) as reader:
+        assert reader.columns == ["a"]
+        with pytest.raises(TableError, match="damaged.parquet is not a readable Parquet file"):
+            list(reader)
+
+
+def test_batches_that_lie_about_their_content_are_refused(tmp_path):
+    """Arrow reads Feather without a look at it; pandas would go where the offsets send it."""
+    for offsets, content in (([0, 1000, 2], b"ab"), ([0, 1, 2], b"a\xff")):
+        buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), pa.py_buffer(content)]
+        batch = pa.record_batch({"a": pa.Array.from_buffers(pa.string(), 2, buffers)})
+        with pa.ipc.new_file(str(tmp_path / "t.feather"), batch.schema) as file:
+            file.write_batch(batch)
+        assert "FILE is not a readable Feather file (In column 0" in refusal(tmp_path / "t.feather")
+
+
+# Standard input
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """A function that puts bytes on standard input, slowly, through a real pipe."""
+    threads = []
+
+    def feed(data):
+        reading, writing = os.pipe()
+        stdin = io.TextIOWrapper(os.fdopen(reading, "rb"))
+        monkeypatch.setattr(sys, "stdin", stdin)
+
+        def send():
+            with os.fdopen(writing, "wb", buffering=0) as file, pytest.MonkeyPatch.context():
+                for start in range(0, len(data), 1000):
+                    try:
+                        file.write(data[start : start + 1000])
+                    except BrokenPipeError:
+                        return
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        threads.append((thread, stdin))
+
+    yield feed
+    for thread, stdin in threads:
+        stdin.close()
+        thread.join()
+
+
+def test_standard_input_is_csv_unless_said_otherwise(pipe):
+    pipe(b"a,b\n" + b"1,2\n" * 3000)
+    with open_table("-", chunk_rows=1000) as reader:
+        assert reader.name == "standard input"
+        assert [len(frame) for frame in reader] == [1000, 1000, 1000]
+    pipe(b'{"a": 1}\n')
+    assert cells(read_table("-", format="jsonl")) == [[1]]
+    pipe(gzip.compress(b"a\tb\n1\t2\n"))
+    assert cells(read_table("-", format="tsv")) == [["1", "2"]]
+    pipe(b"a,b\n1\n")
+    with pytest.raises(TableError, match=r"^line 2 of standard input has 1 field"):
+        read_table("-")
+    assert not sys.stdin.buffer.closed
+
+
+@pytest.mark.parametrize("format", ["parquet", "feather", "npy", "npz"])
+def test_formats_that_need_a_file_refuse_a_pipe(pipe, format):
+    pipe(b"PAR1")
+    with pytest.raises(TableError, match="standard input is a pipe and .* must be read from a file; write it to one"):
+        read_table("-", format=format)
+
+
+def test_a_file_on_standard_input_may_be_parquet(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    with (tmp_path / "t.parquet").open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
+        assert cells(read_table("-", format="parquet")) == [[1]]
+
+
+def test_failures_while_reading_are_one_sentence(monkeypatch):
+    class Failing(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def read(self, size=-1):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys, "stdin", type("", (), {"buffer": Failing()}))
+    with pytest.raises(TableError, match=r"standard input cannot be read \(Input/output error\)"):
+        read_table("-")

@@ -1,0 +1,710 @@
+"""What columns are, over all rows of two files, and how rows are converted by that."""
+
+import datetime
+import decimal
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uulearn.exceptions import TableError
+from uulearn.tabular.cells import BOOLEAN, NUMBER, UNREADABLE, WORD, read_cells
+from uulearn.tabular.dates import DAY_FIRST, EITHER, MONTH_FIRST, SURE, read_dates
+from uulearn.tabular.schema import LARGEST, OTHER, SMALLEST, Column, Schema, typed
+from uulearn.tabular.survey import Survey, check_columns
+from uulearn.tabular.tally import SKETCHED, Sketch, Tally
+
+
+def survey(first, second, *, chunk=None, **options):
+    """Survey two tables given as dicts or frames, in chunks."""
+    seen = Survey(**options)
+    for which, table in enumerate((first, second)):
+        frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(table)
+        for start in range(0, max(1, len(frame)), chunk or max(1, len(frame))):
+            seen.add(frame.iloc[start : start + (chunk or len(frame))], which)
+    return seen.finish()
+
+
+def column_of(values, more=None):
+    """The column that values of the first file, and of the second, make; beside one that is never left out."""
+    more = values if more is None else more
+    schema, notes = survey(
+        {"it": pd.Series(values), "beside": np.arange(len(values)) % 7 + 0.5},
+        {"it": pd.Series(more), "beside": np.arange(len(more)) % 5 + 0.25},
+    )
+    return {column.name: column for column in schema.columns}.get("it"), notes, schema.left_out.get("it")
+
+
+def refusal(first, second, **options):
+    with pytest.raises(TableError) as caught:
+        survey(first, second, **options)
+    message = str(caught.value)
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message
+
+
+# ------------------------------------------------------------------------------------------------------------- cells
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12", 12),
+        ("-3.5", -3.5),
+        ("+.5", 0.5),
+        ("1e-3", 1e-3),
+        ("1.", 1),
+        (" 7 ", 7),
+        ("inf", np.inf),
+        ("-INF", -np.inf),
+    ],
+)
+def test_numbers_as_text(text, number):
+    cells = read_cells(pd.Series([text]))
+    assert cells.kinds.tolist() == [NUMBER]
+    assert cells.numbers[0] == number
+
+
+@pytest.mark.parametrize(
+    "text", ["1,234", "3,5", "1_000", "0x1f", "12%", "$5", "1.2.3", "e5", "--1", "1e", "١٢", "nan", "2020-13-01", "a"]
+)
+def test_what_is_a_word(text):
+    assert read_cells(pd.Series([text])).kinds.tolist() == [WORD]
+
+
+@pytest.mark.parametrize(("text", "truth"), [("true", 1), ("FALSE", 0), ("Yes", 1), ("n", 0), ("T", 1), ("f", 0)])
+def test_booleans_as_text(text, truth):
+    cells = read_cells(pd.Series([text]))
+    assert cells.kinds.tolist() == [BOOLEAN]
+    assert cells.numbers.tolist() == [truth]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "order"),
+    [
+        ("2024-12-31", "2024-12-31", SURE),
+        ("2024/1/2", "2024-01-02", SURE),
+        ("2024-12-31T23:59:59.25Z", "2024-12-31T23:59:59.25", SURE),
+        ("2024-12-31 23:30-02:00", "2025-01-01T01:30", SURE),
+        ("2024-12-31 10:00+0530", "2024-12-31T04:30", SURE),
+        ("31.12.2024", "2024-12-31", SURE),
+        ("1 Sept 2024", "2024-09-01", SURE),
+        ("31-Dec-2024", "2024-12-31", SURE),
+        ("December 31, 2024 12:05 AM", "2024-12-31T00:05", SURE),
+        ("Dec 31 2024 1:05pm", "2024-12-31T13:05", SURE),
+        ("03/04/2024", "2024-04-03", EITHER),
+        ("04/04/2024", "2024-04-04", SURE),
+        ("25/04/2024", "2024-04-25", DAY_FIRST),
+        ("04/25/2024", "NaT", MONTH_FIRST),
+        ("29.02.2023", "NaT", SURE),
+        ("30 Nov 2024 24:00", "NaT", SURE),
+        ("2024-12-31 10:00+99:00", "NaT", SURE),
+        ("13/13/2024", "NaT", SURE),
+        ("31 Foo 2024", "NaT", SURE),
+    ],
+)
+def test_dates_as_text(text, moment, order):
+    moments, orders = read_dates(pa.array([text]), day_first=True)
+    assert str(moments[0]) == str(np.datetime64(moment, "us"))
+    assert orders.tolist() == [order]
+
+
+@given(st.datetimes(min_value=datetime.datetime(1, 1, 1)), st.sampled_from(["T", " "]))
+def test_every_iso_date_is_read(moment, between):
+    moments, _ = read_dates(pa.array([moment.isoformat(between), moment.date().isoformat()]), day_first=True)
+    assert moments.tolist() == [moment, datetime.datetime.combine(moment.date(), datetime.time())]
+
+
+@given(st.dates(min_value=datetime.date(1000, 1, 1), max_value=datetime.date(2999, 12, 31)), st.booleans())
+def test_dates_with_slashes_are_read_in_the_order_asked_for(day, day_first):
+    text = f"{day.day}/{day.month}/{day.year}" if day_first else f"{day.month}/{day.day}/{day.year}"
+    moments, _ = read_dates(pa.array([text]), day_first=day_first)
+    assert moments[0].item().date() == day
+
+
+ONE_AND_TWO = {
+    "text": pd.Series(["1", "2", None], dtype=object),
+    "pandas string": pd.Series(["1", " 2", ""], dtype="string"),
+    "str": pd.Series(["1", "2", None]),
+    "float": pd.Series([1.0, 2.0, np.nan]),
+    "nullable integer": pd.Series([1, 2, None], dtype="Int64"),
+    "unsigned": pd.Series([1, 2, None], dtype="UInt8"),
+    "arrow integer": pd.Series([1, 2, None], dtype="int32[pyarrow]"),
+    "arrow string": pd.Series(["1", "2", None], dtype=pd.ArrowDtype(pa.string())),
+    "arrow dictionary": pd.Series(["1", "2", None], dtype=pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))),
+    "decimal": pd.Series([decimal.Decimal(1), decimal.Decimal(2), None], dtype=object),
+    "arrow decimal": pd.Series(
+        [decimal.Decimal(1), decimal.Decimal(2), None], dtype=pd.ArrowDtype(pa.decimal128(9, 2))
+    ),
+    "category of numbers": pd.Series([1, 2, None], dtype="category"),
+    "category of text": pd.Series(["1", "2", None], dtype="category"),
+    "category with a blank": pd.Series(["1", "2", ""], dtype="category"),
+    "duration": pd.Series(pd.to_timedelta([1, 2, None], unit="s")),
+    "mixed objects": pd.Series([1, "2", float("nan")], dtype=object),
+}
+
+
+@pytest.mark.parametrize("name", ONE_AND_TWO)
+def test_a_number_is_a_number_in_every_type(name):
+    frame = typed(pd.DataFrame({"x": ONE_AND_TWO[name]}), Schema((Column("x", "number"),)), name="it")
+    np.testing.assert_array_equal(frame["x"], [1.0, 2.0, np.nan])
+    assert frame["x"].dtype == np.float64
+
+
+YES_AND_NO = {
+    "text": pd.Series(["yes", "No", None], dtype=object),
+    "bool": pd.Series([True, False, None], dtype=object),
+    "nullable": pd.Series([True, False, None], dtype="boolean"),
+    "arrow": pd.Series([True, False, None], dtype="bool[pyarrow]"),
+    "category": pd.Series([True, False, None], dtype="category"),
+}
+
+
+@pytest.mark.parametrize("name", YES_AND_NO)
+def test_a_boolean_is_a_boolean_in_every_type(name):
+    frame = typed(pd.DataFrame({"x": YES_AND_NO[name]}), Schema((Column("x", "boolean"),)), name="it")
+    np.testing.assert_array_equal(frame["x"], [1.0, 0.0, np.nan])
+
+
+NOON = datetime.datetime(2024, 5, 6, 12)
+MOMENTS = {
+    "text": pd.Series(["2024-05-06 12:00", None]),
+    "zone": pd.Series(pd.to_datetime(["2024-05-06 14:00+02:00", None])),
+    "nanoseconds": pd.Series(pd.to_datetime(["2024-05-06 12:00", None])).astype("datetime64[ns]"),
+    "arrow": pd.Series([NOON, None], dtype=pd.ArrowDtype(pa.timestamp("ms"))),
+    "arrow zone": pd.Series(
+        [NOON.replace(tzinfo=datetime.UTC), None], dtype=pd.ArrowDtype(pa.timestamp("us", "Asia/Tokyo"))
+    ),
+    "objects": pd.Series([NOON, None], dtype=object),
+    "timestamps": pd.Series([pd.Timestamp(NOON), pd.NaT], dtype=object),
+    "numpy objects": pd.Series([np.datetime64(NOON), np.datetime64("NaT")], dtype=object),
+    "aware objects": pd.Series([NOON.replace(tzinfo=datetime.UTC), None], dtype=object),
+    "category": pd.Series([NOON, None], dtype="category"),
+}
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_a_date_is_a_date_in_every_type(name):
+    frame = typed(pd.DataFrame({"x": MOMENTS[name]}), Schema((Column("x", "date"),)), name="it")
+    assert frame["x"].tolist() == [pd.Timestamp(NOON), pd.NaT]
+    assert frame["x"].dtype == "datetime64[us]"
+
+
+def test_a_day_without_time_in_arrow():
+    days = pd.Series([datetime.date(2024, 5, 6), None], dtype=pd.ArrowDtype(pa.date32()))
+    frame = typed(pd.DataFrame({"x": days}), Schema((Column("x", "date"),)), name="it")
+    assert frame["x"].tolist() == [pd.Timestamp("2024-05-06"), pd.NaT]
+
+
+def test_numbers_without_end_are_cut_and_tiny_ones_are_zero():
+    frame = pd.DataFrame({"x": ["inf", "-1e400", "1e-320", "-0"]})
+    cut = typed(frame, Schema((Column("x", "number"),)), name="it")["x"]
+    assert cut.tolist() == [LARGEST, -LARGEST, 0.0, 0.0]
+    assert typed(pd.DataFrame({"x": [SMALLEST]}), Schema((Column("x", "number"),)), name="it")["x"].tolist() == [
+        SMALLEST
+    ]
+    huge = pd.DataFrame({"x": pd.Series([10**400, -(10**400)], dtype=object)})
+    assert typed(huge, Schema((Column("x", "number"),)), name="it")["x"].tolist() == [LARGEST, -LARGEST]
+
+
+# ------------------------------------------------------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "2", None], "number"),
+        (["0", "1", "0"], "number"),
+        (["yes", "no", "y"], "boolean"),
+        (["2024-01-01", "31.12.2024"], "date"),
+        (["red", "blue"] * 6, "category"),
+        ([f"{number:03d} main street" for number in range(60)], "text"),
+        ([1, "2", 3.5], "number"),
+        ([True, None, False], "boolean"),
+        ([True, "no"], "boolean"),
+        (["m", "f"] * 6, "category"),
+        (["f", "f", "x"] * 4, "category"),
+    ],
+)
+def test_kinds(values, kind):
+    column, notes, _ = column_of(pd.Series(values, dtype=object))
+    assert column.kind == kind
+    assert column.missing == (None in values)
+    assert notes == ([] if kind != "text" else notes)
+
+
+def test_a_kind_is_decided_over_all_rows_of_both_files():
+    values = [str(number) for number in range(5000)]
+    column, _, _ = column_of(values, [*values[:-1], "4999.5"])
+    assert column.kind == "number"
+    message = refusal({"x": values}, {"x": [*values[:-1], "soon"]}, chunk=700)
+    assert message == (
+        "column 'x' is a number in the first file ('0' in row 1) but the second file has 'soon' in row 5000; leave "
+        "cells empty that mean that nothing is known, or leave the column out (--drop x)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "parts"),
+    [
+        (["1", "2"], ["1", "1,234"], ("a number in a.csv", "'1,234' in row 2", "without separators, like 1234.5")),
+        (["soon", "later"], ["4", "5"], ("a number in b.csv ('4' in row 1)", "a.csv has 'soon' in row 1")),
+        (["1", "0"], ["yes", "no"], ("a number in a.csv", "'yes' in row 1", "write both files alike")),
+        (["2024-01-01"], ["2024"], ("a date in a.csv", "b.csv has '2024'", "write both files alike")),
+        (["2024-01-01"], ["2024-01-02", "x"], ("a date in a.csv", "b.csv has 'x' in row 2")),
+        ([1.0, 2.0], ["a", "b"], ("a number in a.csv", "'a'")),
+        (["13/1/2024"], ["1/13/2024"], ("day first ('13/1/2024' in row 1 of a.csv)", "month first", "2024-12-31")),
+        (["1/1/2024", "13/1/2024", "1/13/2024"], ["1/2/2024"], ("row 2 of a.csv", "row 3 of a.csv")),
+    ],
+)
+def test_columns_that_differ_between_the_files_are_refused(first, second, parts):
+    message = refusal({"my x": first}, {"my x": second}, files=("a.csv", "b.csv"))
+    assert "--drop 'my x'" in message
+    for part in parts:
+        assert part in message
+
+
+def test_other_columns_that_differ_are_named_too():
+    assert "; the same goes for 'y' and 'z'." in refusal(
+        {"x": ["1"], "y": ["1"], "z": ["2024-01-01"]}, {"x": ["a"], "y": ["b"], "z": ["c"]}
+    )
+
+
+def test_words_that_are_only_yes_and_no_in_one_file_are_words():
+    column, _, _ = column_of(["yes", "no"] * 6, ["yes", "no", "unknown"] * 6)
+    assert (column.kind, set(column.values)) == ("category", {"yes", "no", "unknown"})
+
+
+def test_a_column_that_is_empty_in_one_file_is_what_it_is_in_the_other():
+    column, _, _ = column_of(["1", "2"], [None, None])
+    assert (column.kind, column.missing) == ("number", True)
+
+
+@pytest.mark.parametrize("order", [True, False])
+def test_the_whole_column_decides_the_order_of_day_and_month(order):
+    sure = "25/04/2024" if order else "04/25/2024"
+    column, notes, _ = column_of(["03/04/2024", "05/06/2024"], ["03/04/2024", sure])
+    assert (column.kind, column.day_first, notes) == ("date", order, [])
+    frame = typed(pd.DataFrame({"it": ["03/04/2024"]}), Schema((column,)), name="it")
+    assert frame["it"][0] == pd.Timestamp(2024, 4, 3) if order else pd.Timestamp(2024, 3, 4)
+
+
+def test_an_open_order_is_noted():
+    column, notes, _ = column_of(["03/04/2024", "05/06/2024"])
+    assert column.day_first
+    assert len(notes) == 1
+    assert "'03/04/2024'" in notes[0]
+    assert "the day is taken to be" in notes[0]
+
+
+def test_times_of_the_day_are_noticed():
+    assert not column_of(["2024-01-01", "2024-01-02 00:00"])[0].clock
+    assert column_of(["2024-01-01", "2024-01-02 00:01"])[0].clock
+
+
+def test_numbers_with_separators_are_words_and_noted():
+    column, notes, _ = column_of([f"{number},50" for number in range(100)])
+    assert column.kind == "text"
+    assert len([note for note in notes if "separators or a decimal comma (such as '0,50')" in note]) == 1
+
+
+@pytest.mark.parametrize(("mostly", "what"), [("12.5", "number"), ("2024-01-01", "date")])
+def test_a_few_words_among_numbers_or_dates_are_noted(mostly, what):
+    column, notes, _ = column_of([mostly] * 30 + ["unknown"] + [mostly] * 30)
+    assert column.kind == "category"
+    assert notes == [
+        f"Column 'it' is used as category, because not every cell of it is a {what} ('unknown' in row 31); leave such "
+        f"cells empty to use it as a {what}."
+    ]
+
+
+def test_rare_categories_are_other():
+    values = ["a"] * 4000 + ["b"] * 3000 + ["c"] * 10 + ["d"] * 4
+    column, _, _ = column_of(values, ["a", "b"])
+    assert (column.values, column.other) == (("a", "b", "c"), True)
+    frame = typed(pd.DataFrame({"it": ["a", "d", "new", None]}), Schema((column,)), name="it")
+    assert frame["it"].tolist() == ["a", OTHER, OTHER, np.nan]
+    assert frame["it"].cat.categories.tolist() == ["a", "b", "c", OTHER]
+
+
+@pytest.mark.parametrize(
+    ("distinct", "each", "kind"),
+    [
+        (50, 6, "category"),
+        (51, 6, "text"),
+        (51, 100, "category"),
+        (200, 100, "category"),
+        (201, 100, "text"),
+        (30, 1, "text"),
+    ],
+)
+def test_how_many_categories(distinct, each, kind):
+    column, _, _ = column_of([f"a {number}" for number in range(distinct)] * each, ["a 0"])
+    assert column.kind == kind
+
+
+def test_values_that_mostly_do_not_repeat_are_text():
+    assert column_of(["x y"] * 10 + [f"z {number}" for number in range(30)], ["x y"])[0].kind == "text"
+
+
+def test_a_number_among_categories_is_one_value_however_it_is_written():
+    values = pd.Series([1, 1.0, "1", "1.0", "x", "y"] * 5, dtype=object)
+    column, _, _ = column_of(values)
+    assert set(column.values) == {"1", "x", "y"}
+    frame = typed(pd.DataFrame({"it": values}), Schema((column,)), name="it")
+    assert (frame["it"][:4] == "1").all()
+
+
+@pytest.mark.parametrize(
+    ("text", "long"), [("ward {}", False), ("a patient who came in on day {} and was sent home", True)]
+)
+def test_long_and_short_text(text, long):
+    assert column_of([text.format(number) for number in range(300)])[0].long == long
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([None] * 4, "no row has a value"),
+        (["", " ", None, ""], "no row has a value"),
+        (["x"] * 4, "every row has the same value"),
+        (["1", "1.0", "1e0", "1"], "every row has the same value"),
+        (["yes", "y", "TRUE", "t"], "every row has the same value"),
+    ],
+)
+def test_columns_that_say_nothing_are_left_out(values, why):
+    column, notes, left_out = column_of(values)
+    assert column is None
+    assert left_out == why
+    assert notes == [f"Column 'it' is left out: {why}."]
+
+
+def test_one_value_and_missing_ones_are_no_constant():
+    column, _, _ = column_of(["x", None, "x", "x"])
+    assert (column.kind, column.values, column.missing) == ("category", ("x",), True)
+
+
+def test_copies_are_left_out_and_near_copies_are_not():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    near = x.copy()
+    near[-1] += 1e-9
+    frame = pd.DataFrame({"x": x, "copy": x, "near": near, "words": x.astype(str), "shuffled": x[::-1]})
+    for chunk in (71, None):
+        schema, notes = survey(frame, frame, chunk=chunk)
+        assert schema.names == ["x", "near", "shuffled"]
+        assert notes == ["Columns 'copy' and 'words' are left out: a copy of 'x'."]
+
+
+def test_many_notes_of_one_kind_are_one():
+    frame = pd.DataFrame({f"c{number}": [number] * 5 for number in range(300)} | {"x": [1, 2, 3, 4, 5]})
+    _, notes = survey(frame, frame)
+    assert notes == ["Columns 'c0', 'c1', 'c2', 'c3', 'c4' and 295 more are left out: every row has the same value."]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        (range(100), range(100, 200), True),
+        (range(0, 10_000, 100), range(10_000, 20_000, 100), True),
+        (np.random.default_rng(0).permutation(200)[:100], range(200, 300), True),
+        (np.random.default_rng(0).choice(10**9, 100, replace=False), range(10**9, 10**9 + 100), False),
+        (range(100), range(100), True),  # each file numbers its own rows
+        ([7, *range(99)], [7, *range(99)], False),
+        ([f"p{n:04x}" for n in range(100)], [f"p{n:04x}" for n in range(100)], True),
+        (np.arange(100) + 0.5, np.arange(100, 200) + 0.5, False),
+        ([f"p{n:04x}" for n in range(100)], [f"q{n:04x}" for n in range(100)], True),
+        ([f"note {n}" for n in range(100)], [f"remark {n}" for n in range(100)], False),
+        (range(5), range(5, 10), False),
+    ],
+)
+def test_identifiers_are_noted(first, second, found):
+    _, notes, _ = column_of(list(first), list(second))
+    assert any("--id it" in note for note in notes) == found
+
+
+# ----------------------------------------------------------------------------------------------------------- columns
+
+
+def test_drop_ids_and_only():
+    frame = pd.DataFrame({"a": [1, 2], "b": [2, 5], "c": [3, 1], "d": [1, 9]})
+    schema, _ = survey(frame, frame[["d", "c", "b", "a"]], drop=["a"], ids=["b"])
+    assert (schema.names, schema.ids, schema.left_out) == (["c", "d"], ("b",), {"a": "left out by --drop"})
+    schema, _ = survey(frame, frame, only=["d", "a"], ids=["b"])
+    assert (schema.names, schema.ids, schema.left_out) == (["a", "d"], ("b",), {"c": "not named by --only"})
+
+
+def test_a_dropped_column_may_be_anything():
+    first = {"a": [1, 2], "b": [[1], {}]}
+    assert survey(first, {"a": [1, 3]}, drop=["b"])[0].names == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "options", "parts"),
+    [
+        ("ab", "ab", {"drop": ["ba"]}, ("--drop names the column 'ba', which neither file has", "'a' and 'b'")),
+        (["Weight", "b"], ["Weight", "b"], {"only": ["wieght"]}, ("--only", "(did you mean 'Weight'?)")),
+        ("ab", "ab", {"ids": ["x", "y"]}, ("--id names the columns 'x' and 'y'",)),
+        ("ab", "a", {}, ("only the first file has the column 'b'", "--drop b")),
+        ("a", ["a", "c d"], {}, ("only the second file has the column 'c d'", "--drop 'c d'")),
+        (["a", "wieght"], ["a", "weight"], {}, ("'weight' (the first file has 'wieght' instead);",)),
+        ("abcdef", "a", {}, ("'b', 'c', 'd', 'e' and 'f'", "--drop b --drop c --drop d …")),
+        ("ab", "ab", {"drop": ["a", "b"]}, ("no column is left",)),
+        ("ab", "ab", {"drop": ["a"], "ids": ["a"]}, ("--drop and --id both name 'a'",)),
+        ("ab", "ab", {"drop": ["a"], "only": ["a"]}, ("--only and --drop both name 'a'",)),
+        ("aab", "ab", {}, ("the first file has two columns named 'a'",)),
+        (["a", 3], "ab", {}, ("the first file has a column named 3",)),
+        ("ab", ["a", ""], {}, ("the second file has a column named ''",)),
+    ],
+)
+def test_columns_that_do_not_go_together_are_refused(first, second, options, parts):
+    with pytest.raises(TableError) as caught:
+        check_columns((list(first), list(second)), **options)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_columns_are_checked_as_soon_as_both_files_are_open():
+    seen = Survey()
+    seen.add(pd.DataFrame({"a": [1]}), 0)
+    with pytest.raises(TableError, match="only the second file has the column 'b'"):
+        seen.add(pd.DataFrame({"a": [1], "b": [2]}), 1)
+
+
+def test_columns_that_change_are_refused():
+    seen = Survey()
+    seen.add(pd.DataFrame({"a": [1]}), 0)
+    with pytest.raises(TableError, match="the columns of the first file change"):
+        seen.add(pd.DataFrame({"b": [1]}), 0)
+
+
+def test_files_without_rows_are_refused():
+    assert "the second file has no rows" in refusal({"a": [1]}, {"a": []})
+    seen = Survey()
+    with pytest.raises(TableError, match="the first file has no rows"):
+        seen.finish()
+
+
+def test_a_table_that_says_nothing_is_refused():
+    assert refusal({"a": [1, 1]}, {"a": [1]}).startswith("no column is left to learn from: Column 'a' is left out")
+
+
+@pytest.mark.parametrize(("cell", "name"), [([1], "a list"), ({"a": 1}, "an object"), (datetime.time(1), "a time")])
+def test_cells_that_are_no_cells_are_refused(cell, name):
+    values = pd.Series([1, cell], dtype=object)
+    assert read_cells(values).kinds.tolist()[-1] == UNREADABLE
+    message = refusal({"x": values}, {"x": [1]})
+    assert message.startswith(f"the first file holds {name} in row 2, column 'x'")
+
+
+def test_files_of_one_row():
+    schema, _ = survey({"x": ["1"], "w": ["a"], "s": ["yes"]}, {"x": ["3"], "w": ["b"], "s": ["no"]})
+    assert [column.kind for column in schema.columns] == ["number", "category", "boolean"]
+
+
+def test_two_thousand_columns_with_names_of_all_sorts():
+    rng = np.random.default_rng(0)
+    names = [
+        f"{letter} {number}"
+        for number in range(250)
+        for letter in ("x", "größe", "年", "😀", "a__b", "remainder", "text 0", "-")
+    ]
+    first, second = (pd.DataFrame(rng.normal(size=(5, 2000)), columns=names) for _ in range(2))
+    schema, notes = survey(first, second[names[::-1]])
+    assert schema.names == names
+    assert notes == []
+
+
+# ------------------------------------------------------------------------------------------------- chunks and counts
+
+cells = st.one_of(
+    st.none(),
+    st.integers(-5, 5).map(str),
+    st.floats(allow_nan=False).map(str),
+    st.sampled_from(["yes", "no", "2024-01-01", "31/12/2024", "1,5", "", " a ", "a"]),
+    st.text(max_size=5),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(cells, min_size=1, max_size=30), st.lists(cells, min_size=1, max_size=30), st.integers(1, 7))
+def test_chunks_change_nothing(first, second, chunk):
+    tables = [
+        pd.DataFrame({"x": pd.Series(v, dtype=object), "beside": np.arange(len(v)) + 0.5}) for v in (first, second)
+    ]
+
+    def outcome(size):
+        try:
+            return survey(*tables, chunk=size)
+        except TableError as error:
+            return str(error)
+
+    whole = outcome(None)
+    assert whole == outcome(chunk)
+    if isinstance(whole, tuple):
+        schema, _ = whole
+        together = typed(tables[0], schema, name="it")
+        pieces = [typed(tables[0].iloc[s : s + chunk], schema, name="it") for s in range(0, len(first), chunk)]
+        pd.testing.assert_frame_equal(pd.concat(pieces), together)
+        assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+@given(st.lists(cells, min_size=1, max_size=60))
+def test_the_counts_are_those_of_pandas(values):
+    tally = Tally()
+    column = pd.Series(values, dtype=object)
+    tally.add(read_cells(column), 0)
+    plain = column.map(lambda cell: cell.strip() or None if isinstance(cell, str) else None)
+    assert tally.missing.tolist() == [plain.isna().sum(), 0]
+    assert tally.kinds.sum() == plain.notna().sum()
+    numbers = pd.to_numeric(plain[plain.map(lambda cell: cell is not None and _is_float(cell))])
+    assert tally.kinds[0, NUMBER] == len(numbers)
+    if len(numbers) and not tally.kinds[0, BOOLEAN]:
+        assert (tally.low, tally.high) == (numbers.min(), numbers.max())
+
+
+def _is_float(cell):
+    """By Python, less what only Python reads."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return False
+    return not np.isnan(number) and cell.isascii() and "_" not in cell
+
+
+@pytest.mark.parametrize("distinct", [10, SKETCHED, SKETCHED + 1, 20_000])
+def test_the_sketch_counts_exactly_or_nearly(distinct):
+    rng = np.random.default_rng(distinct)
+    hashes = rng.permutation(rng.integers(1, 2**63, distinct, dtype=np.uint64) * 2)
+    rows = [rng.integers(0, distinct, 30_000), np.arange(distinct)]
+    sketch = Sketch()
+    for which in (0, 1):
+        for part in np.array_split(rows[which], 13):
+            sketch.add(
+                hashes[part], np.ones(len(part), dtype=np.int64), lambda at, part=part: part[at].astype(object), which
+            )
+    assert sketch.full == (distinct > SKETCHED)
+    assert sketch.distinct == pytest.approx(distinct, rel=0 if distinct <= SKETCHED else 0.15)
+    counts = np.stack([np.bincount(own, minlength=distinct) for own in rows])
+    np.testing.assert_array_equal(sketch.counts, counts[:, sketch.values.astype(int)])
+    assert not sketch.all_different
+
+
+def test_memory_does_not_grow_with_the_rows():
+    tally = Tally()
+    for start in range(0, 20_000, 4000):
+        tally.add(read_cells(pd.Series([f"text {number}" for number in range(start, start + 4000)])), 0)
+    assert len(tally.sketch.values) == len(tally.sketch.hashes) == SKETCHED
+    assert tally.sketch.all_different
+
+
+# ------------------------------------------------------------------------------------------------------------- typed
+
+SCHEMA = Schema(
+    (
+        Column("n", "number"),
+        Column("b", "boolean"),
+        Column("c", "category", values=("red", "blue")),
+        Column("d", "date", day_first=False),
+        Column("t", "text"),
+    )
+)
+ROW = {"n": "1", "b": "yes", "c": "red", "d": "2024-01-01", "t": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "parts"),
+    [
+        ("n", "1,5", ("'1,5' in row 12, column 'n'", "not a number", "1234.5")),
+        ("n", True, ("true' in row 12",)),
+        ("b", "maybe", ("'maybe' in row 12, column 'b'", "yes or no")),
+        ("b", "1", ("'1' in row 12",)),
+        ("d", "soon", ("'soon' in row 12, column 'd'", "2024-12-31")),
+        ("d", "31/12/2024", ("'31/12/2024' in row 12",)),
+        ("c", [1], ("holds a list in row 12, column 'c'",)),
+        ("n", "x" * 500, ("xxx…' in row 12",)),
+    ],
+)
+def test_cells_that_cannot_be_read_are_refused(column, cell, parts):
+    frame = pd.DataFrame(
+        {name: pd.Series([value] * 3, dtype=object) for name, value in ROW.items()}, index=[10, 11, 12]
+    )
+    frame.at[11, column] = cell
+    with pytest.raises(TableError) as caught:
+        typed(frame, SCHEMA, name="new.csv")
+    assert str(caught.value).startswith("new.csv holds ")
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_missing_columns_are_refused_and_others_ignored():
+    frame = pd.DataFrame([ROW | {"more": "x"}])
+    result = typed(frame, SCHEMA, name="new.csv")
+    assert result.columns.tolist() == SCHEMA.names
+    assert result["t"].tolist() == ["hello"]
+    with pytest.raises(TableError, match="new.csv lacks the columns 'n' and 't' .did you mean 'N'..; the file needs"):
+        typed(frame.rename(columns={"n": "N", "t": "other"}), SCHEMA, name="new.csv")
+
+
+def test_no_rows_are_converted_too():
+    frame = typed(pd.DataFrame([ROW]).iloc[:0], SCHEMA, name="it")
+    assert frame.shape == (0, 5)
+    assert frame.dtypes.astype(str).tolist() == ["float64", "float64", "category", "datetime64[us]", "object"]
+
+
+def test_rows_are_named_by_place_where_the_index_is_no_number():
+    with pytest.raises(TableError, match="in row 2, column 'n'"):
+        typed(pd.DataFrame([ROW, ROW | {"n": "x"}], index=["a", "b"]), SCHEMA, name="it")
+
+
+def test_half_a_surrogate_pair_is_replaced():
+    schema = Schema((Column("t", "text"),))
+    assert typed(pd.DataFrame({"t": pd.Series(["a\ud800"], dtype=object)}), schema, name="it")["t"].tolist() == ["a?"]
+
+
+# ------------------------------------------------------------------------------------------------------------ schema
+
+
+def test_a_schema_survives_json():
+    schema = Schema((*SCHEMA.columns, Column("größe", "number", missing=True)), ("id",), {"x": "a copy of 'n'"})
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict(), ensure_ascii=False))) == schema
+
+
+GOOD = SCHEMA.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: [], "a schema must be an object, got list"),
+        (lambda data: data | {"format_version": 2}, "format_version is 2"),
+        (lambda data: data | {"extra": 1}, "a schema may not have 'extra'"),
+        (lambda data: {key: value for key, value in data.items() if key != "ids"}, "a schema must have ids"),
+        (lambda data: data | {"columns": {}}, "columns must be a list"),
+        (lambda data: data | {"columns": []}, "must have a column"),
+        (lambda data: data | {"columns": [1]}, "a column must be an object, got int"),
+        (lambda data: data | {"columns": [{"name": "x"}]}, "a column must have kind"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "image"}]}, "of kind 'image'"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "code": "x"}]}, "may not have 'code'"),
+        (lambda data: data | {"columns": [{"name": 3, "kind": "number"}]}, "must have a name, got 3"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "missing": 1}]}, "missing of column 'x'"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category"}]}, "needs values"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "values": ["a"]}]}, "needs values"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": "ab"}]}, "must be a list"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [1]}]}, "must be words"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": ["a", "a"]}]}, "repeat"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [OTHER]}]}, "may not contain"),
+        (lambda data: data | {"columns": data["columns"] * 2}, "is named twice"),
+        (lambda data: data | {"ids": ["n"]}, "'n'. is named twice"),
+        (lambda data: data | {"ids": [1]}, "ids must be names"),
+        (lambda data: data | {"left_out": {"x": 1}}, "left_out must say"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        Schema.from_dict(change(GOOD))

@@ -1,0 +1,107 @@
+"""What can be tested of captured work without an accelerator; the rest is in test_cuda.py."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from uulearn.data import DenseRows, TwoSets
+from uulearn.risk import UURisk
+from uulearn.training import Trainer, TrainingOptions
+from uulearn.training.batched import BatchedTrainer, Run
+from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
+
+
+def steps(model, optimizer, count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        optimizer.zero_grad()
+        model(torch.randn(8, 3, generator=generator)).square().mean().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize(
+    "make", [lambda p: torch.optim.Adam(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)]
+)
+def test_warm_up_steps_leave_no_trace(make, before):
+    """Steps that are undone, then steps that count, end where the latter alone end."""
+    ends = []
+    for disturbed in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 1)
+        optimizer = make(model.parameters())
+        steps(model, optimizer, before, seed=1)
+        if disturbed:
+            undo_model = protect_tensors([p.detach() for p in model.parameters()])
+            undo_optimizer = protect_optimizer(optimizer)
+            steps(model, optimizer, 4, seed=2)
+            undo_model()
+            undo_optimizer()
+        steps(model, optimizer, 3, seed=3)
+        ends.append([p.detach().clone() for p in model.parameters()])
+    for one, other in zip(*ends, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_without_cuda_the_function_is_called_as_it_is():
+    class Owner:
+        def __init__(self):
+            self.calls = []
+            self.captured = Captured(self.work, torch.device("cpu"), self.protect)
+
+        def work(self, *arguments):
+            self.calls.append(arguments)
+            return len(self.calls)
+
+        def protect(self):
+            pytest.fail("nothing is to be protected")
+
+    owner = Owner()
+    assert (owner.captured(1, 2), owner.captured(1, 2)) == (1, 2)
+    assert owner.calls == [(1, 2), (1, 2)]
+
+
+def test_a_step_through_static_rows_is_the_same_step(gaussians):
+    """What a captured step does around the graph, with the graph itself replaced by a plain call."""
+
+    def train(captured):
+        torch.manual_seed(0)
+        rows = DenseRows(torch.from_numpy(gaussians["X"]).float())
+        data = TwoSets.from_membership(rows, torch.from_numpy(gaussians["sets"]))
+        options = TrainingOptions(epochs=3, batch_size=130, lr=0.01, progress=False)
+        trainer = Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
+        if captured:
+            trainer._captured = Captured(trainer._update_static, trainer.device, trainer._protect)
+        trainer.run()
+        return trainer
+
+    plain, captured = train(False), train(True)
+    assert captured._static
+    assert [r["objective"] for r in plain.history] == [r["objective"] for r in captured.history]
+
+
+def test_a_scheduler_is_refused():
+    rows = DenseRows(torch.zeros(4, 3))
+    data = TwoSets.from_membership(rows, torch.tensor([0, 0, 1, 1]))
+    options = TrainingOptions(graph=True, scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o), progress=False)
+    with pytest.raises(ValueError, match="graph=True keeps the learning rate"):
+        Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
+
+
+def test_a_stack_is_freed_without_a_collection_of_cycles(gaussians):
+    """On a device its tensors are large, and the next stack may need their memory."""
+    sets = torch.from_numpy(gaussians["sets"])
+    run = Run(((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()), (0.8, 0.2), 0.5)
+    options = TrainingOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")
+    gc.disable()
+    try:
+        stack = BatchedTrainer(gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"]))
+        stack.run()
+        alive = weakref.ref(stack)
+        del stack
+        assert alive() is None
+    finally:
+        gc.enable()

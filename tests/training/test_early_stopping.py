@@ -1,0 +1,276 @@
+"""Rows held out without labels, and the epoch that they choose."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from helpers.batched_runs import X as TABLE
+from helpers.batched_runs import alone, assert_same_model, histories, options, run_of, stacked
+from helpers.batched_runs import rows as draw_rows
+from uulearn import UUClassifier
+from uulearn.data import DenseRows, SparseRows, TwoSets, hold_out
+from uulearn.data.holdout import choose_held_out, row_digests
+from uulearn.data.rows import PickedRows
+from uulearn.metrics import uu_accuracy
+from uulearn.training.early_stopping import BestEpoch
+
+# ------------------------------------------------------------------------------------------------ which rows
+
+
+@given(st.integers(0, 1000), st.integers(20, 80), st.integers(20, 80), st.floats(0.05, 0.5), st.integers(2, 60))
+def test_copies_stay_on_one_side_and_no_row_is_lost(seed, n0, n1, fraction, distinct):
+    rng = np.random.default_rng(seed)
+    values = [rng.integers(distinct, size=n) for n in (n0, n1)]
+    held = choose_held_out((values[0], values[1]), fraction, seed)
+    held_values = np.concatenate([part[index] for part, index in zip(values, held, strict=True)])
+    kept_values = np.concatenate([np.delete(part, index) for part, index in zip(values, held, strict=True)])
+    assert not np.intersect1d(held_values, kept_values).size
+    assert all(len(np.unique(index)) == len(index) for index in held)
+
+
+@given(st.integers(0, 1000), st.integers(10, 300), st.integers(10, 300), st.floats(0.1, 0.9))
+def test_without_copies_the_fraction_is_exact(seed, n0, n1, fraction):
+    held = choose_held_out((np.arange(n0), np.arange(n0, n0 + n1)), fraction, seed)
+    assert [len(index) for index in held] == [round(fraction * n0), round(fraction * n1)]
+
+
+def test_sets_that_share_many_rows_are_split_near_the_fraction():
+    first, second = np.arange(3000), np.arange(1000, 4000)
+    held = choose_held_out((first, second), 0.1, 0)
+    assert [len(index) for index in held] == [300, 300]
+    again = choose_held_out((first, second), 0.1, 0)
+    other = choose_held_out((first, second), 0.1, 1)
+    assert all(np.array_equal(a, b) for a, b in zip(held, again, strict=True))
+    assert not np.array_equal(held[0], other[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8, torch.int16])
+def test_digests_are_equal_where_rows_are(dtype):
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 3, (2000, 4), generator=generator).to(dtype)  # 81 different rows
+    tables = [DenseRows(rows[:1500]), DenseRows(rows[1500:])]
+    digests = np.concatenate(row_digests(TwoSets((tables[0], tables[1]))))
+    _, expected = np.unique(rows.numpy(), axis=0, return_inverse=True)
+    _, found = np.unique(digests, return_inverse=True)
+    pairs = set(zip(expected.ravel().tolist(), found.tolist(), strict=True))
+    assert len(pairs) == expected.max() + 1 == found.max() + 1
+
+
+def test_digests_do_not_depend_on_type_storage_or_the_sign_of_zero():
+    dense = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 5.0], [-0.0, 2.0, 0.0], [2.0, 0.0, 0.0]])
+    matrix = sparse.csr_matrix(dense.numpy())
+    stored_zero = sparse.csr_matrix(([2.0, 0.0], ([0, 0], [1, 2])), shape=(1, 3))
+    kinds = [DenseRows(dense), DenseRows(dense.double()), DenseRows(dense.to(torch.uint8))]
+    found = [row_digests(TwoSets((rows, rows)))[0] for rows in kinds]
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+    assert found[0][0] == found[0][2]
+    assert len(set(found[0].tolist())) == 3
+    assert (row_digests(TwoSets((SparseRows(matrix), kinds[0])))[0] == found[0]).all()
+    assert row_digests(TwoSets((SparseRows(stored_zero), kinds[0])))[0][0] == found[0][0]
+
+
+def test_held_out_rows_are_rows_of_their_set():
+    rows = DenseRows(torch.arange(400.0)[:, None])
+    sets = (torch.arange(400) % 4 == 0).long()
+    for data in (
+        TwoSets.from_membership(rows, sets),
+        TwoSets((DenseRows(rows.tensor[sets == 0]), DenseRows(rows.tensor[sets == 1]))),
+        TwoSets.from_membership(SparseRows(sparse.csr_matrix(rows.tensor.numpy())), sets),
+    ):
+        kept, held_out = hold_out(data, 0.2, seed=3)
+        assert (kept.sizes, held_out.sizes) == ((240, 80), (60, 20))
+        for which in (0, 1):
+            both = [part.take(which, torch.arange(part.sizes[which])).flatten() for part in (kept, held_out)]
+            assert sorted(torch.cat(both).tolist()) == sorted(rows.tensor[sets == which].flatten().tolist())
+            sliced = held_out.side(which).slice(0, held_out.sizes[which]).flatten()
+            assert sliced.tolist() == both[1].tolist()
+
+
+def test_picked_rows_are_those_of_the_table():
+    table = DenseRows(torch.arange(20, dtype=torch.uint8).reshape(10, 2))
+    picked = PickedRows(table, torch.tensor([7, 3, 3]))
+    assert (picked.n_rows, picked.row_shape, picked.dtype, picked.n_bytes) == (3, (2,), torch.uint8, 6)
+    assert picked.slice(1, 3).tolist() == [[6, 7], [6, 7]]
+    out = torch.empty(2, 2)
+    picked.take(torch.tensor([0, 2]), out)
+    assert out.tolist() == [[14, 15], [6, 7]]
+
+
+def test_too_few_rows_to_hold_out():
+    data = TwoSets((DenseRows(torch.randn(100, 2)), DenseRows(torch.randn(4, 2))))
+    with pytest.raises(ValueError, match=r"a fraction of 0.1 cannot be held out of the 4 rows of set 1"):
+        hold_out(data, 0.1, seed=0)
+
+
+# ------------------------------------------------------------------------------------------------ which epoch
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 8))
+def test_the_best_epoch_has_the_lowest_trailing_mean(figures, smoothing):
+    best = BestEpoch(smoothing, None)
+    for figure in figures:
+        best.update(figure)
+    means = [np.mean(figures[max(0, end - smoothing) : end]) for end in range(1, len(figures) + 1)]
+    assert means[best.epoch - 1] == pytest.approx(min(means))
+    assert best.value == pytest.approx(min(means))
+    assert not best.exhausted
+
+
+def test_patience_counts_epochs_since_the_best():
+    best = BestEpoch(1, 2)
+    seen = [(best.update(figure), best.exhausted) for figure in (0.3, 0.2, 0.2, 0.1, 0.4, float("nan"))]
+    assert seen == [(True, False), (True, False), (False, False), (True, False), (False, False), (False, True)]
+    assert best.epoch == 4
+
+
+HELD_OUT = tuple(torch.from_numpy(index) for index in draw_rows(seed=9, sizes=(100, 100)))
+
+
+def overfitting(method="unbiased", **others):
+    """A run on few rows, whose error on held-out ones soon rises, so that the best epoch is an early one."""
+    return run_of(method=method, sizes=(30, 30), held_out=HELD_OUT, **others)
+
+
+@pytest.mark.parametrize("ema", [None, 0.8])
+@pytest.mark.parametrize(("smoothing", "patience"), [(1, None), (3, None), (3, 4)])
+def test_the_kept_weights_are_those_of_the_chosen_epoch(ema, smoothing, patience):
+    run = overfitting(seed=2)
+    changes = {"ema": ema, "keep": "best", "smoothing": smoothing, "patience": patience}
+    kept = alone(run, options=options(epochs=25, lr=0.05, **changes))
+    epoch = kept.history.best_epoch
+    assert 1 < epoch < 25
+    plain = alone(run, options=options(epochs=epoch, lr=0.05, ema=ema))
+    assert_same_model(kept.final_model, plain.final_model, rtol=0, atol=0)
+    if patience:
+        assert len(kept.history) == epoch + patience
+        assert kept.history.stop_reason == f"no better epoch in 4 (the best is epoch {epoch})"
+
+
+@pytest.mark.parametrize("ema", [None, 0.8])
+@pytest.mark.parametrize("patience", [None, 3])
+def test_a_stack_keeps_what_single_runs_keep(ema, patience):
+    runs = [overfitting(seed=2), overfitting("abs", seed=1), overfitting("relu", seed=2, lr=0.02)]
+    chosen = options(epochs=25, lr=0.05, ema=ema, keep="best", smoothing=2, patience=patience)
+    stack = stacked(runs, options=chosen)
+    ends = []
+    for run, module, history in zip(runs, stack.models(), histories(stack), strict=True):
+        single = alone(run, options=chosen)
+        assert history.best_epoch == single.history.best_epoch
+        assert len(history) == len(single.history)
+        assert history.stop_reason == single.history.stop_reason
+        ends.append(len(history))
+        assert_same_model(module, single.final_model, rtol=5e-3, atol=3e-4)
+    assert patience is None or len(set(ends)) > 1
+    scores = stack.scores(TABLE)
+    modules = torch.stack([module(TABLE).flatten() for module in stack.models()])
+    torch.testing.assert_close(scores, modules.detach(), rtol=1e-3, atol=1e-4)
+
+
+def test_choosing_needs_held_out_rows():
+    run = run_of()
+    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
+        alone(run, options=options(keep="best"))
+    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
+        stacked([run], options=options(keep="best"))
+    with pytest.raises(ValueError, match=r"patience=3 waits .* set keep='best'"):
+        alone(run, options=options(patience=3))
+    with pytest.raises(ValueError, match="keep must be 'best' or 'last', got 'first'"):
+        alone(run, options=options(keep="first"))
+
+
+# ------------------------------------------------------------------------------------------------ in the estimator
+
+
+def best(quick, **changes):
+    return UUClassifier(**quick | {"validation_fraction": 0.2, "keep": "best", "epochs": 30} | changes)
+
+
+def test_the_estimator_holds_out_and_keeps(gaussians, quick):
+    classifier = best(quick).fit(gaussians["X"], gaussians["sets"])
+    assert classifier.set_sizes_ == (320, 320)
+    assert classifier.held_out_sizes_ == (80, 80)
+    history = classifier.history_
+    assert len(history) == 30
+    error = history[history.best_epoch - 1]["validation_zero_one"]
+    assert "held out of training to evaluate the epochs, without labels: 80 + 80 rows" in classifier.summary()
+    assert f"kept: the weights of epoch {history.best_epoch}, error on the held-out rows {error:.1%}" in (
+        classifier.summary()
+    )
+    apart = best(quick).fit_sets(gaussians["X"][gaussians["sets"] == 0], gaussians["X"][gaussians["sets"] == 1])
+    np.testing.assert_array_equal(
+        apart.decision_function(gaussians["X_test"]), classifier.decision_function(gaussians["X_test"])
+    )
+
+
+def test_validation_rows_that_are_given_are_the_ones_used(gaussians, quick):
+    X, sets = gaussians["X"], gaussians["sets"]
+    classifier = best(quick).fit(X[100:], sets[100:], validation_data=(X[:100], sets[:100]))
+    assert sum(classifier.set_sizes_) == 700
+    assert sum(classifier.held_out_sizes_) == 100
+    kept = classifier.history_[classifier.history_.best_epoch - 1]
+    estimate = uu_accuracy(classifier.decision_function(X[:100]), sets[:100], (0.8, 0.2), 0.5)
+    assert estimate.value == pytest.approx(1 - kept["validation_zero_one"], abs=1e-6)
+
+
+def test_without_rows_to_judge_by_it_is_refused(gaussians, quick):
+    with pytest.raises(ValueError, match="hold some out"):
+        best(quick, validation_fraction=0.0).fit(gaussians["X"], gaussians["sets"])
+
+
+def test_a_resumed_run_keeps_the_same_epoch(tmp_path, gaussians, quick):
+    X, sets = gaussians["X"], gaussians["sets"]
+    settings = {"model_params": {"hidden": (32,)}, "lr": 0.05, "method": "unbiased", "smoothing": 2}
+    whole = best(quick, **settings, epochs=20).fit(X, sets)
+    best(quick, **settings, epochs=12, checkpoint_dir=tmp_path).fit(X, sets)
+    resumed = best(quick, **settings, epochs=20, checkpoint_dir=tmp_path).fit(X, sets)
+    assert resumed.history_.resumed_at == [12]
+    assert resumed.history_.best_epoch == whole.history_.best_epoch
+    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+
+
+@pytest.mark.parametrize("stop", [8, 25])
+def test_patience_over_a_resumption(tmp_path, gaussians, quick, stop):
+    X, sets = gaussians["X"], gaussians["sets"]
+    settings = {"lr": 0.05, "method": "unbiased", "smoothing": 1, "patience": 5}
+    whole = best(quick, **settings, epochs=60).fit(X, sets)
+    assert len(whole.history_) < 60
+    best(quick, **settings, epochs=stop, checkpoint_dir=tmp_path).fit(X, sets)
+    resumed = best(quick, **settings, epochs=60, checkpoint_dir=tmp_path).fit(X, sets)
+    assert len(resumed.history_) == len(whole.history_)
+    assert resumed.history_.stop_reason == whole.history_.stop_reason
+    np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+
+
+def test_what_was_kept_is_saved(tmp_path, gaussians, quick):
+    classifier = best(quick).fit(gaussians["X"], gaussians["sets"])
+    classifier.save(tmp_path / "model")
+    loaded = UUClassifier.load(tmp_path / "model")
+    assert loaded.history_.best_epoch == classifier.history_.best_epoch
+    assert loaded.held_out_sizes_ == (80, 80)
+    assert loaded.summary() == classifier.summary()
+
+
+def test_an_interrupted_run_has_its_best_weights(gaussians, quick):
+    X, sets = gaussians["X"], gaussians["sets"]
+
+    def interrupt(record, model):
+        if record["epoch"] == 12:
+            raise KeyboardInterrupt
+
+    settings = {"lr": 0.05, "method": "unbiased", "smoothing": 1}
+    classifier = best(quick, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(X, sets, callback=interrupt)
+    whole = best(quick, **settings, epochs=12).fit(X, sets)
+    assert classifier.history_.best_epoch == whole.history_.best_epoch
+    np.testing.assert_array_equal(classifier.decision_function(X), whole.decision_function(X))
+
+
+def test_the_last_epoch_is_kept_when_asked(gaussians, quick):
+    classifier = best(quick, keep="last").fit(gaussians["X"], gaussians["sets"])
+    assert classifier.history_.best_epoch is None
+    assert "validation_zero_one" in classifier.history_[-1]

@@ -1,0 +1,297 @@
+"""Several processes that train together end where one alone ends, by any road: members, refinement, checkpoints."""
+
+import copy
+import pickle
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from helpers.processes import python, several
+from helpers.training_worker import FITS, described, fitted, normalised, rows
+from uulearn.data import BatchPlan
+from uulearn.models import normalization as normalisation
+from uulearn.models.normalization import synchronised
+from uulearn.training.workers import join_workers, own_device, started_by_torchrun
+
+WORKER = Path(__file__).parents[1] / "helpers" / "training_worker.py"
+
+
+def torchrun(n, *command, **options):
+    """Exit code, output and messages of all processes, on a free port of their own."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}")
+    return python(*launcher, *command, env={"OMP_NUM_THREADS": "1"}, **options)
+
+
+def found_by(n, folder, *names):
+    for code, _, said in several(n, WORKER, folder / "found", *names):
+        assert code == 0, said[-3000:]
+    return [torch.load(folder / f"found{rank}", weights_only=True) for rank in range(n)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def together(folder):
+    return found_by(2, folder, *FITS)
+
+
+def assert_like_one(found, name):
+    alone = described(fitted(FITS[name]))
+    for ours in (each[name] for each in found):
+        assert (ours["seed"], ours["why"], ours["kept"]) == (alone["seed"], alone["why"], alone["kept"])
+        assert ours["records"].shape == alone["records"].shape
+        torch.testing.assert_close(ours["records"], alone["records"], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(ours["scores"], alone["scores"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_workers_end_where_one_ends(together, name):
+    assert_like_one(together, name)
+
+
+def test_three_workers_end_where_one_ends(tmp_path):
+    found = found_by(3, tmp_path, "mlp")
+    assert_like_one(found, "mlp")
+    assert_normalised_alike(found)
+
+
+def test_all_workers_have_the_same_to_the_bit(together):
+    first, *others = together
+    for name in [*FITS, "stopped", "seeds", "resumed"]:
+        for other in others:
+            assert torch.equal(first[name]["scores"], other[name]["scores"]), name
+            assert torch.equal(first[name]["records"], other[name]["records"]), name
+
+
+def test_the_first_worker_alone_is_called_back_and_decides(together):
+    assert [found["calls"] for found in together] == [2] + [0] * (len(together) - 1)
+    assert {found["stopped"]["why"] for found in together} == {"the callback asked to stop"}
+
+
+def test_workers_without_a_seed_agree_on_one(together):
+    assert len({found["seeds"]["seed"] for found in together}) == 1
+
+
+def test_workers_go_on_from_a_checkpoint(together):
+    alone = described(fitted({"epochs": 4}))
+    for found in together:
+        torch.testing.assert_close(found["resumed"]["records"][:, 1:], alone["records"][:, 1:], rtol=1e-4, atol=1e-5)
+
+
+def test_one_process_goes_on_where_two_stopped(together, folder):
+    clf = fitted({"epochs": 5}, parameters={"checkpoint_dir": folder / "checkpoints", "checkpoint_every": 1})
+    assert clf.history_.resumed_at == [2, 4]
+    alone = described(fitted({"epochs": 5}))
+    torch.testing.assert_close(described(clf)["records"], alone["records"], rtol=1e-4, atol=1e-5)
+
+
+def test_what_fails_in_the_first_worker_fails_in_all(together):
+    own, *others = (found["refused"] for found in together)
+    assert own[0] == "ZeroDivisionError: division by zero"
+    assert "belongs to another run (different: lr)" in own[1]
+    for other in others:
+        assert other == ["FirstWorkerError: division by zero", own[1]]
+
+
+def assert_normalised_alike(found):
+    for name, wanted in normalised(None).items():
+        # rows of float64 lie at 10⁶, where a unit in the last place is 10⁻¹⁰
+        exactness = {"float64": 1e-8, "bfloat16": 8e-3, "float16": 1e-3}.get(name.replace(",", " ").split()[0], 1e-5)
+        for each in found:
+            for ours, theirs in zip(each["norms"][name], wanted, strict=True):
+                torch.testing.assert_close(
+                    ours, theirs, rtol=exactness, atol=exactness, msg=lambda said, name=name: f"{name}: {said}"
+                )
+
+
+def test_batch_normalisation_over_workers_is_that_of_the_whole_batch(together):
+    assert_normalised_alike(together)
+
+
+def test_too_few_values_to_normalise_are_refused_by_all(together):
+    for each in together:
+        assert each["too few"]["said"] == [
+            f"batch normalisation over workers needs 2 or more values of each channel to train, got {n} from all of "
+            "them together; give them more rows, or call model.eval() first."
+            for n in (1, 0)
+        ]
+        for name, value in nn.BatchNorm1d(3).state_dict().items():
+            assert torch.equal(each["too few"]["state"][name], value), name
+    assert [len(each["too few"]["evaluated"]) for each in together] == [1, 0]
+    torch.testing.assert_close(together[0]["too few"]["evaluated"][0], torch.full((1, 3), 2.0))
+
+
+def test_a_copy_from_within_is_plain_and_one_worker_can_use_it_alone(together):
+    rows = together[0]["copies"]["rows"]
+    plain = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
+    for each in together:
+        assert each["copies"]["kinds"] == ["SynchronisedBatchNorm1d"] * 2 + ["BatchNorm1d"] * 4
+    assert [len(each["copies"]["used"]) for each in together] == [3, 0]
+    for used in together[0]["copies"]["used"]:
+        torch.testing.assert_close(used, plain(rows))
+
+
+def test_a_callback_can_save_the_whole_model(together, folder):
+    X, _, _ = rows()
+    saved = torch.load(folder / "whole.pt", weights_only=False).eval()
+    assert {type(layer) for layer in saved.modules() if "BatchNorm" in type(layer).__name__} == {nn.BatchNorm1d}
+    with torch.no_grad():
+        scores = saved(torch.from_numpy(X)).flatten()
+    torch.testing.assert_close(scores, together[0]["stopped"]["scores"], check_dtype=False, rtol=1e-4, atol=1e-4)
+
+
+def test_a_copy_from_within_keeps_weights_statistics_and_nothing_else():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, eps=0.25))
+    model(torch.randn(9, 2))
+    with synchronised(model):
+        copied, unpickled = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        assert type(model[1]).__name__ == "SynchronisedBatchNorm1d"
+    for each in (copied, unpickled):
+        assert type(each[1]) is nn.BatchNorm1d
+        assert vars(each[1]).keys() == vars(model[1]).keys()
+        assert each[1].eps == 0.25
+        for (name, ours), theirs in zip(each.state_dict().items(), model.state_dict().values(), strict=True):
+            assert torch.equal(ours, theirs), name
+            assert ours.data_ptr() != theirs.data_ptr(), name
+
+
+def test_normalisation_that_cannot_be_joined_is_refused(monkeypatch):
+    class Own(nn.BatchNorm1d):
+        pass
+
+    model = nn.Sequential(nn.Linear(2, 2), Own(2))
+    with synchronised(model):  # alone there is nothing to join
+        assert type(model[1]) is Own
+    monkeypatch.setattr("uulearn.models.normalization.workers", lambda group: 2)
+    with pytest.raises(ValueError, match="Own cannot be synchronised over workers"), synchronised(model):
+        pass
+
+
+def test_parts_of_a_batch_are_the_batch():
+    for sizes, batch_size, count in [((7, 3), 4, 2), ((300, 41), 50, 3), ((30_000, 30_000), 3_000, 8)]:
+        whole = BatchPlan(sizes, batch_size)
+        parts = [BatchPlan(sizes, batch_size, worker, count) for worker in range(count)]
+        for batch in range(whole.n_batches):
+            assert all(part.whole_counts(batch) == whole.counts(batch) for part in parts)
+            for which in (0, 1):
+                own = [np.arange(part.bounds(batch)[which].start, part.bounds(batch)[which].stop) for part in parts]
+                wanted = whole.bounds(batch)[which]
+                np.testing.assert_array_equal(np.sort(np.concatenate(own)), np.arange(wanted.start, wanted.stop))
+            rows = [sum(part.counts(batch)) for part in parts]
+            assert max(rows) - min(rows) <= 2
+
+
+def test_a_worker_without_rows_is_refused():
+    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of 3 workers without any; raise batch_size"):
+        BatchPlan((10, 10), 2, 0, 3).check_workers()
+    BatchPlan((10, 10), 2, 0, 2).check_workers()
+
+
+def test_alone_there_are_no_workers(monkeypatch):
+    assert join_workers(False) is None
+    assert join_workers("auto") is None
+    with pytest.raises(ValueError, match=r"distributed=True needs several processes; start the script with torchrun"):
+        join_workers(True)
+    assert not started_by_torchrun({"RANK": "0", "WORLD_SIZE": "1"})
+    assert own_device("cuda") == "cuda"
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert [own_device(name) for name in ("cuda", "cuda:0", "cpu")] == ["cuda:1", "cuda:0", "cpu"]
+
+
+# ------------------------------------------------------------------------------------------------------ command line
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    for name, share in (("a", 0.8), ("b", 0.2)):
+        positive = rng.random(300) < share
+        columns = {"x": rng.normal(size=300) + 2 * positive, "kind": rng.choice(["one", "two"], 300)}
+        pd.DataFrame(columns).to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+FIT = ["-m", "uulearn", "fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", "--epochs", "3"]
+
+
+def test_fit_under_torchrun_writes_one_model_like_that_of_one_process(files):
+    code, out, err = torchrun(2, *FIT, "--no-sensitivity", "--out", "several", cwd=files)
+    assert code == 0, err[-2000:]
+    assert out.count("accuracy") == 1
+    assert python(*FIT, "--no-sensitivity", "--out", "one", cwd=files)[0] == 0
+    assert (files / "several/config.toml").read_text() == (files / "one/config.toml").read_text()
+    for model in ("several", "one"):
+        assert python("-m", "uulearn", "predict", model, "a.csv", "--out", f"{model}.csv", cwd=files)[0] == 0
+    ours, theirs = (pd.read_csv(files / f"{model}.csv") for model in ("several", "one"))
+    np.testing.assert_allclose(ours["score"], theirs["score"], rtol=1e-3, atol=1e-4)
+    assert not list(files.glob(".several*"))
+
+
+def test_a_mistake_is_told_once_and_every_process_ends(files):
+    ended = several(2, *[part.replace("b.csv", "none.csv") for part in FIT], "--out", "never", cwd=files)
+    assert all(code != 0 for code, _, _ in ended)
+    assert "".join(said for _, _, said in ended).count("error: none.csv does not exist") == 1
+    assert not (files / "never").exists()
+
+
+DIES = """
+    import os, sys
+    import numpy as np
+    from torch import nn
+    from uulearn import UUClassifier
+
+    class Dies(nn.Linear):
+        steps = 0
+
+        def forward(self, x):
+            Dies.steps += self.training
+            if Dies.steps == 5 and os.environ["RANK"] == "1":
+                os._exit(7)
+            return super().forward(x)
+
+    X, sets = np.random.default_rng(0).normal(size=(200, 3)), np.repeat([0, 1], 100)
+    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, distributed=True)
+    clf.fit(X, sets)
+    clf.save(sys.argv[1])
+"""
+
+
+def test_when_one_worker_dies_all_end_and_nothing_is_written(tmp_path):
+    script = tmp_path / "dies.py"
+    script.write_text(textwrap.dedent(DIES))
+    code, _, err = torchrun(2, script, tmp_path / "model")
+    assert code != 0
+    assert "exitcode  : 7" in err
+    assert not (tmp_path / "model").exists()
+
+
+# ----------------------------------------------------------------------------------------------- batch normalisation
+
+
+@pytest.mark.parametrize("shape", [(50, 4), (6, 4, 5, 5)])
+def test_what_gpus_do_is_what_the_kernels_of_a_cpu_do(shape):
+    """Both roads of the normalisation over workers, on a CPU."""
+    torch.manual_seed(0)
+    x, gradient = 3 + 2 * torch.randn(shape), torch.randn(shape)
+    inner = [place for place in range(len(shape)) if place != 1]
+    plainly = normalisation._mean_and_variance_plainly(x, torch.float32, inner)
+    for found, expected in zip(normalisation._mean_and_variance(x, torch.float32, inner), plainly, strict=True):
+        torch.testing.assert_close(found.float(), expected)
+    mean, variance = plainly
+    about = SimpleNamespace(inner=inner, shape=[1, -1, *[1] * len(shape[2:])], eps=1e-3)
+    scale = torch.rsqrt(variance + about.eps)
+    bias, slope = normalisation._summed(gradient, x, mean, variance, scale, about)
+    bias_plainly, slope_plainly = normalisation._summed_plainly(gradient, x, mean, scale, about)
+    torch.testing.assert_close(bias, bias_plainly)
+    torch.testing.assert_close(slope, slope_plainly)
