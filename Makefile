@@ -28,9 +28,10 @@ demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure
 test: $(VENV)/.dev           ## every test, warnings as errors
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
-check: $(VENV)/.dev          ## formatter, linter, types
+check: $(VENV)/.dev          ## formatter, linter, vocabulary, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tools/check_vocabulary.py
 	$(BIN)/mypy
 
 format: $(VENV)/.dev
