@@ -34,7 +34,7 @@ from uulearn.estimator.resolving import SETTLED, is_auto
 from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Estimate, Evaluation
-from uulearn.metrics.calibration import Scaling
+from uulearn.metrics.calibration import PlattScaling
 from uulearn.models import Ensemble, build_model
 from uulearn.storage import _sync_folder, write_atomically
 from uulearn.training import History
@@ -391,10 +391,10 @@ def _round(data: Any) -> Round:
     )
 
 
-def _scaling(data: Any) -> Scaling | None:
+def _scaling(data: Any) -> PlattScaling | None:
     if data is None:
         return None
-    scaling = Scaling(float(data["slope"]), float(data["intercept"]), float(data["prior"]))
+    scaling = PlattScaling(float(data["slope"]), float(data["intercept"]), float(data["prior"]))
     if not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
         raise ValueError(f"its calibration is no line: {data}")
     return scaling
