@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import NamedTuple
 
 from uulearn.exceptions import ClosePriorsWarning
@@ -76,6 +76,20 @@ def check_target_prior(target_prior: float) -> float:
             "it is the class prior of the population that the classifier will be used on."
         )
     return float(target_prior)
+
+
+def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
+    """Return (n, n′) as integers, or raise a ValueError that names the offending value."""
+    try:
+        values = tuple(sizes)
+    except TypeError:
+        values = ()
+    if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
+        raise ValueError(
+            f"sizes must be two whole numbers of rows, of set 0 and of set 1, each at least 1, got {sizes!r}; "
+            "pass for example sizes=(3000, 3000)."
+        )
+    return int(values[0]), int(values[1])
 
 
 def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoefficients:

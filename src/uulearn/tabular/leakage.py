@@ -276,7 +276,7 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
     ----------
     scores : array of shape (n,)
         Higher for rows that look like the richer set, each from a model that has not seen the row
-        (`uulearn.priors.cross_fitted_scores`).
+        (`uulearn.priors.out_of_fold_scores`).
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
     set_priors : (θ, θ′)
