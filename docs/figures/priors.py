@@ -31,6 +31,7 @@ def plain_coverage(classes, set_priors, size, draws):
 
 
 def print_tables(draws=400):
+    """Print the tables of docs/priors.md."""
     print("| classes | (θ, θ′) | rows per set | bias | deviation | coverage | plain | width | bounds | warned |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     cases = [(name, (0.8, 0.2), 5000) for name in MIXTURES]
