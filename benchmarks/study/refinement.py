@@ -178,7 +178,7 @@ def draw(configuration: Record, data: Data) -> Pair:
     rows = DenseRows(torch.from_numpy(np.concatenate(tuple(drawn))))
     return Pair(
         TwoSets.from_membership(rows, torch.from_numpy(drawn.sets)),
-        drawn.realised_priors,
+        drawn.realized_priors,
         float(data.y_test.mean()),
         (DenseRows(torch.from_numpy(data.X_test)), data.y_test),
         configuration["loss"],

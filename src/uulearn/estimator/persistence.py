@@ -36,7 +36,7 @@ from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Estimate, Evaluation
 from uulearn.metrics.calibration import PlattScaling
 from uulearn.models import Ensemble, build_model
-from uulearn.storage import _sync_folder, write_atomically
+from uulearn.storage import sync_folder, write_atomically
 from uulearn.training import History
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _place(folder: Path, files: Mapping[str, bytes], manifest: bytes, beside: Ma
         whole.mkdir()
         _write_into(whole, files, manifest, beside)
         whole.rename(folder)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(whole, ignore_errors=True)
         raise
@@ -163,7 +163,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, besid
         raise
     for name in beside:
         waiting[name].replace(folder / name)
-    _sync_folder(folder)
+    sync_folder(folder)
     old = [path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name) and path.name not in files]
     if held_model and any(path.name.startswith("facts-") for path in old):
         # Before the facts, so that a process killed here leaves the next one to see what they belong to.
