@@ -31,9 +31,10 @@ test: $(VENV)/.dev           ## every test, warnings as errors
 test-fast: $(VENV)/.dev      ## the fast tests, for every commit: under two minutes on two idle cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal --max-worker-restart 0 -m "not slow" tests src
 
-check: $(VENV)/.dev          ## formatter, linter, types
+check: $(VENV)/.dev          ## formatter, linter, vocabulary, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tools/check_vocabulary.py
 	$(BIN)/mypy
 
 format: $(VENV)/.dev

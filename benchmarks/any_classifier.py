@@ -164,7 +164,7 @@ class Shared:
             warnings.simplefilter("ignore", UUWarning)
             model = fit()
             positive = model.predict_proba(self.X_test)[:, 1]
-        clipped = model.invert(self.X_test).clipped_share if hasattr(model, "invert") else 0.0
+        clipped = model.invert(self.X_test).clipped_fraction if hasattr(model, "invert") else 0.0
         kept = positive.clip(1e-3, 1 - 1e-3)
         return {
             "accuracy": float(((positive > 0.5) == self.y_test).mean()),
@@ -340,7 +340,7 @@ def draw_figure(path: Path) -> None:
     axes[0].legend(frameon=False)
     for panel, calibration in zip(axes[1:], (None, "mixture"), strict=True):
         classifier = SurrogateSetClassifier(priors, calibration=calibration, random_state=0).fit_sets(*tables)
-        clipped = classifier.invert(X).clipped_share
+        clipped = classifier.invert(X).clipped_fraction
         panel.plot([0, 1], [0, 1], "k", linewidth=0.8)
         panel.plot(truth, classifier.predict_proba(X)[:, 1], "C0.", markersize=2, alpha=0.6)
         panel.set(

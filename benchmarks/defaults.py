@@ -62,7 +62,7 @@ def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
     drawn = make_sets(*train, settings["set_priors"], SIZES, random_state=settings["seed"])
     options = {name: settings[name] for name in BASE if name != "momentum"}
     classifier = UUClassifier(
-        drawn.realised_priors, float(test[1].mean()), **options, model_params={"momentum": settings["momentum"]},
+        drawn.realized_priors, float(test[1].mean()), **options, model_params={"momentum": settings["momentum"]},
         input_scale=1 / 255, random_state=settings["seed"],
     )  # fmt: skip
     started = time.perf_counter()

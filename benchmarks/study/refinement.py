@@ -35,7 +35,7 @@ from uulearn.data.rows import PickedRows
 from uulearn.datasets import load_task, make_sets
 from uulearn.estimator.members import round_options
 from uulearn.estimator.self_training import Folds, Priors, Stage, refine
-from uulearn.metrics import uu_gain
+from uulearn.metrics import uu_accuracy_difference
 from uulearn.models import build_model
 from uulearn.reproduction.store import normalised
 from uulearn.risk import UURisk
@@ -178,7 +178,7 @@ def draw(configuration: Record, data: Data) -> Pair:
     rows = DenseRows(torch.from_numpy(np.concatenate(tuple(drawn))))
     return Pair(
         TwoSets.from_membership(rows, torch.from_numpy(drawn.sets)),
-        drawn.realised_priors,
+        drawn.realized_priors,
         float(data.y_test.mean()),
         (DenseRows(torch.from_numpy(data.X_test)), data.y_test),
         configuration["loss"],
@@ -230,12 +230,12 @@ def refined(pair: Pair, pure: bool) -> Record:
         "accuracy_of_halves": [[accuracy(on_test[Stage(n, half)], labels) for half in (0, 1)] for n in numbers],
         "test_error": [
             # Labels are two sets, one all positive and one all negative.
-            uu_gain(on_test[Stage(n, None)], on_test[Stage(0, None)], 1 - labels, (1.0, 0.0), pair.target_prior)
+            uu_accuracy_difference(on_test[Stage(n, None)], on_test[Stage(0, None)], 1 - labels, (1.0, 0.0), pair.target_prior)
             .standard_error
             for n in numbers
         ],
         "gains": {
-            f"{later}-{earlier}": _pair(uu_gain(fair[later], fair[earlier], sets, *known))
+            f"{later}-{earlier}": _pair(uu_accuracy_difference(fair[later], fair[earlier], sets, *known))
             for later in numbers for earlier in numbers[:later]
         },
         "estimates": [_pair(one.evaluation.accuracy) for one in rounds],

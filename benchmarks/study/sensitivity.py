@@ -104,7 +104,7 @@ def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None =
         data.X_train, data.y_train, configuration["set_priors"], sizes, allow_reuse=False, random_state=seed
     )
     classifier = UUClassifier(
-        drawn.realised_priors, data.target_prior, input_scale=data.scale, device="cpu", progress=False,
+        drawn.realized_priors, data.target_prior, input_scale=data.scale, device="cpu", progress=False,
         random_state=seed, **configuration["parameters"],
     )  # fmt: skip
     with warnings.catch_warnings():

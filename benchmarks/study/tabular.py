@@ -107,7 +107,7 @@ def fit(task: Task) -> records.Record:
     rows, sets = np.concatenate(tuple(drawn)), drawn.sets
     if configuration["kind"] == field.SUPERVISED:
         sets = 1 - table.y_train[np.concatenate(drawn.indices)]
-    classifier = field.build(configuration, drawn.realised_priors, table.target_prior)
+    classifier = field.build(configuration, drawn.realized_priors, table.target_prior)
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)
@@ -118,7 +118,7 @@ def fit(task: Task) -> records.Record:
         "accuracy": round(float((classifier.predict(table.X_test) == table.y_test).mean()), 5),
         "test_rows": len(table.y_test),
         "target_prior": round(table.target_prior, 5),
-        "realised_priors": drawn.realised_priors,
+        "realised_priors": drawn.realized_priors,
         "seconds": round(seconds, 3),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

@@ -34,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.priors import estimate_set_priors
-from uulearn.priors.scoring import cross_fitted_scores, default_scorer
+from uulearn.priors.scoring import default_scorer, out_of_fold_scores
 from uulearn.reproduction.store import key, normalised
 
 STORE = STUDY / "unknown_priors.jsonl"
@@ -121,7 +121,7 @@ def fit(configuration: Record, data_dir: Path | None = None) -> Record:
     X, y = labelled(configuration["dataset"], size, seed, data_dir)
     drawn = make_sets(X, y, configuration["set_priors"], (size, size), allow_reuse=False, random_state=seed)
     if configuration["part"] == SCORER:
-        scores = cross_fitted_scores(*drawn, scorer=scorer_of(configuration["scorer"], seed), random_state=seed)
+        scores = out_of_fold_scores(*drawn, scorer=scorer_of(configuration["scorer"], seed), random_state=seed)
         return {"auc": round(float(roc_auc_score(1 - drawn.sets, np.concatenate(scores))), 5)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)

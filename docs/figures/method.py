@@ -163,7 +163,7 @@ def draw_overfitting(plt: Any) -> Any:
     return figure
 
 
-# ---------------------------------------------------------------------------------------------- evaluating without labels
+# -------------------------------------------------------------------------------------------- evaluation without labels
 
 
 def draw_judging(plt: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The errors and warnings that uulearn raises, each a category of its own.
+"""The errors and warnings that uulearn raises, each with its own category.
 
-Silence one kind with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or every kind
-through their common base, ``UUWarning``. Bad arguments are plain ``ValueError`` or ``TypeError``.
+Silence one kind with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all
+with their base class, ``UUWarning``. Bad arguments are plain ``ValueError`` or ``TypeError``.
 """
 
 
@@ -10,11 +10,11 @@ class UUWarning(UserWarning):
 
 
 class ClosePriorsWarning(UUWarning):
-    """The two set priors are so close that the risk is known only roughly."""
+    """The two set priors are so close that the estimated risk is imprecise."""
 
 
 class IndistinguishableSetsWarning(UUWarning):
-    """A held-out check could not tell the two sets apart, so there may be nothing to learn from."""
+    """A held-out check could not distinguish the two sets, so there may be nothing to learn."""
 
 
 class SwappedPriorsWarning(UUWarning):
@@ -22,39 +22,39 @@ class SwappedPriorsWarning(UUWarning):
 
 
 class UnevenSetsWarning(UUWarning):
-    """One set is so small that batches had to grow to hold a row of each."""
+    """One set is so small that the batch size was increased to include a row of each set."""
 
 
 class OneSidedPredictionsWarning(UUWarning):
-    """The trained model predicts one class for every row, though both must be among them."""
+    """The trained model predicts the same class for every row, although the sets contain both classes."""
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """An accuracy estimated from two sets is far below chance, or above 1: what was declared cannot be so."""
+    """An estimated accuracy is far below chance or above 1, which contradicts the given priors."""
 
 
 class UnidentifiedPriorsWarning(UUWarning):
-    """The data leave the shares of positives open, or fix them only roughly."""
+    """The data do not identify the class priors, or only imprecisely."""
 
 
 class NotAMixtureWarning(UUWarning):
-    """Target rows are not a mixture of the classes that the two sets are mixtures of."""
+    """Target rows are not a mixture of the two classes of the sets."""
 
 
 class BeyondPriorsWarning(UUWarning):
-    """The two sets differ in more than their shares of positives, so that estimates from them cannot be trusted."""
+    """The two sets violate the mixture assumption, so that estimates from them are unreliable."""
 
 
 class FailedSettingWarning(UUWarning):
-    """Settings of a search cannot be used, because their training diverged, say; others can."""
+    """Some settings of a search failed, for example because training diverged."""
 
 
 class PoorMixingWarning(UUWarning):
-    """Rows that are streamed come in pieces so large that few of them are mixed with each other."""
+    """Streamed rows arrive in blocks that are too large for the shuffle buffer to mix."""
 
 
 class NonFiniteRiskError(ArithmeticError):
-    """Training produced a risk or a weight that is not a finite number."""
+    """Training produced a risk or a weight that is not finite."""
 
 
 class CheckpointError(ValueError):
@@ -66,4 +66,4 @@ class ModelFormatError(ValueError):
 
 
 class TableError(ValueError):
-    """A file of rows cannot be read, or does not fit the other file or the model."""
+    """A table file cannot be read, or does not match the other file or the model."""

@@ -1,4 +1,4 @@
-"""Atomic files, and nested plain data with tensors in one safetensors file. Nothing is ever unpickled."""
+"""Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _read_umask() -> int:
     return mask
 
 
-UMASK = _read_umask()  # once: it can only be read by setting it, which other threads must not meet
+UMASK = _read_umask()  # read once at import: reading it means setting it, which is not thread-safe
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, flush it to disk, and move it into place in one step."""
+    """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -42,36 +42,36 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        # mkstemp makes private files; give the result the mode that a plain open() would have given it.
+        # mkstemp creates private files; use the mode that open() would have used.
         temporary.chmod(0o666 & ~UMASK)
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def remove_leftovers(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete temporary files that a killed process left where it wrote files whose names match the pattern.
+def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
+    """Delete temporary files of a killed process that wrote files whose names match the pattern.
 
-    Where other processes may be writing, those that were touched in the last ``older_than`` seconds stay.
+    If other processes may be writing, pass ``older_than`` to keep files modified in the last seconds.
     """
-    for leftover in folder.glob(f".{name}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # whoever wrote it has moved it
-            if not older_than or time.time() - leftover.stat().st_mtime > older_than:
-                leftover.unlink()
+    for path in folder.glob(f".{name}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):  # moved into place in the meantime
+            if not older_than or time.time() - path.stat().st_mtime > older_than:
+                path.unlink()
 
 
 @contextlib.contextmanager
-def one_at_a_time(path: Path, busy: str, seconds: float = math.inf) -> Iterator[None]:
-    """Let one process at a time in: by ``flock``, which ends with its process, or else by a file that must be new.
+def file_lock(path: Path, busy: str, seconds: float = math.inf) -> Iterator[None]:
+    """Hold an exclusive lock: with ``flock``, which ends with its process, or by creating a file (Windows).
 
-    The others wait, but not longer than so many seconds: then a TimeoutError says that it is ``busy``.
+    Other processes wait for at most ``seconds``, and then raise a TimeoutError that starts with ``busy``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while (handle := _try_lock(path)) is None:
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise TimeoutError(f"{busy}; if there is none, delete {path}.")
         time.sleep(0.02)
     try:
@@ -81,12 +81,12 @@ def one_at_a_time(path: Path, busy: str, seconds: float = math.inf) -> Iterator[
             os.close(handle)
             path.unlink()
         else:
-            path.unlink(missing_ok=True)  # while still locked: who waits for this file finds it gone, and tries again
+            path.unlink(missing_ok=True)  # while still locked: a waiting process notices and tries again
             os.close(handle)
 
 
 def _try_lock(path: Path) -> int | None:
-    """An open handle that holds the lock, or None while another process has it."""
+    """Return an open handle that holds the lock, or None if another process holds it."""
     flags = os.O_CREAT | os.O_RDWR | (os.O_EXCL if fcntl is None else 0)
     try:
         handle = os.open(path, flags, 0o666)
@@ -104,8 +104,8 @@ def _try_lock(path: Path) -> int | None:
     return None
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable; not every system can open a folder."""
+def sync_folder(folder: Path) -> None:
+    """Flush a folder to disk, which makes renames in it durable, if the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -117,7 +117,7 @@ def _sync_folder(folder: Path) -> None:
 def save_tree(path: Path, tree: Any) -> None:
     """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly.
 
-    Raises OSError where it cannot be written.
+    Raises OSError if the file cannot be written.
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
@@ -125,7 +125,7 @@ def save_tree(path: Path, tree: Any) -> None:
     def write(temporary: Path) -> None:
         try:
             save_file(tensors, temporary, metadata={"tree": text})
-        except SafetensorError as error:  # what the system refused, in words only
+        except SafetensorError as error:  # the error number is only in the text
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
 
@@ -133,7 +133,7 @@ def save_tree(path: Path, tree: Any) -> None:
 
 
 def load_tree(path: Path) -> Any:
-    """The inverse of `save_tree`; tensors arrive on the CPU. Raises ValueError when the file is damaged."""
+    """Read a file of `save_tree`, with tensors on the CPU. Raises ValueError if the file is damaged."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             text = (file.metadata() or {}).get("tree", "")
@@ -153,10 +153,12 @@ def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(node, list | tuple):
         return {type(node).__name__: [_encode(value, tensors) for value in node]}
     if isinstance(node, float):
-        return {"float": node.hex()}  # exact, and covers infinities and NaN
+        return {"float": node.hex()}  # exact, including infinities and NaN
     if node is None or isinstance(node, bool | int | str):
         return node
-    raise TypeError(f"{type(node).__name__} cannot be stored without pickle")
+    raise TypeError(
+        f"{type(node).__name__} cannot be stored without pickle; convert it to a tensor, number, string, list or dict"
+    )
 
 
 def _decode(node: Any, tensors: dict[str, Tensor]) -> Any:

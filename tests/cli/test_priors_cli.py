@@ -69,7 +69,7 @@ def test_estimates_with_intervals_how_and_what_is_next(uulearn, files, expected)
             *f"{share:.1%} {low:.1%} to {high:.1%}".split(),
         ]
     text = " ".join(printed.split())
-    assert f"set 0 is at least {expected.bounds.richer_at_least:.1%} positive" in text
+    assert f"set 0 is at least {expected.bounds.higher_prior_at_least:.1%} positive" in text
     assert "warning" not in text
     assert "which rows cannot tell" in text
     assert f"AUC {expected.set_auc:.3f}" in text
@@ -139,7 +139,7 @@ def test_an_error_is_one_line_and_exit_code_2(uulearn, files):
 
 def test_options_of_the_command_reach_the_estimator(uulearn, files):
     code, printed, _ = uulearn("priors", files / "A.npy", files / "B.npy", "--richer", 1, "--seed", 7, "--json")
-    again = estimate_set_priors(np.load(files / "A.npy"), np.load(files / "B.npy"), richer=1, random_state=7)
+    again = estimate_set_priors(np.load(files / "A.npy"), np.load(files / "B.npy"), higher_prior_set=1, random_state=7)
     assert code == 0
     found = json.loads(printed)
     assert found["set_priors"] == list(again.set_priors)

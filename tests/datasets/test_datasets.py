@@ -1,4 +1,4 @@
-"""The image datasets: small files of the same layouts always, the real files where they are at hand."""
+"""The image datasets, tested with small files of the same layout, and with the real files if available."""
 
 import dataclasses
 import gzip
@@ -44,12 +44,12 @@ def md5(content):
 
 
 def idx(array, kind=8):
-    """The content of an IDX file."""
+    """Return the content of an IDX file."""
     return bytes([0, 0, kind, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
 def one_sentence(error):
-    """The text, after checking that it is one sentence and comes without a chain of causes."""
+    """Return the message, after checking that it is one sentence without chained exceptions."""
     text = str(error.value)
     assert text.endswith(".")
     assert "\n" not in text
@@ -64,7 +64,7 @@ def files_under(folder):
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
-    """No test meets the user's own data folder or cache."""
+    """Isolate the tests from the data folder and cache of the user."""
     monkeypatch.delenv("UULEARN_DATA", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     folder = tmp_path / "cache"
@@ -74,7 +74,7 @@ def cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def small_idx(monkeypatch):
-    """Small files of MNIST's layout, with the tables changed to expect them: content by file name."""
+    """Contents of small files with the layout of MNIST, by file name; the catalog expects them."""
     rng = np.random.default_rng(0)
     shapes = [(SIZES[0], 28, 28), SIZES[:1], (SIZES[1], 28, 28), SIZES[1:]]
     contents = {
@@ -87,7 +87,7 @@ def small_idx(monkeypatch):
             sizes=SIZES,
             digests={file: sha256(content) for file, content in contents.items()},
             downloads={f"{file}.gz": md5(gzip.compress(content, mtime=0)) for file, content in contents.items()},
-            addresses=("http://127.0.0.1:9/",),  # the discard port: nothing answers
+            addresses=("http://127.0.0.1:9/",),  # the discard port: no server
         )
         monkeypatch.setitem(SOURCES, name, source)
     return contents
@@ -95,7 +95,7 @@ def small_idx(monkeypatch):
 
 @pytest.fixture
 def small_cifar(monkeypatch):
-    """Small files of CIFAR-10's layout, with the table changed to expect them: records by file name."""
+    """Records of small files with the layout of CIFAR-10, by file name; the catalog expects them."""
     rng = np.random.default_rng(1)
     records = rng.integers(0, 256, (60, 3073), dtype=np.uint8)
     records[:, 0] = np.tile(np.arange(10), 6)
@@ -133,7 +133,7 @@ def write_cifar(folder, parts):
     ("mnist", "mnist"), ("mnist", "MNIST/raw"), ("fashion_mnist", "fashion-mnist"), ("fashion_mnist", "fashion_mnist"),
     ("fashion_mnist", "FashionMNIST/raw"), ("kmnist", "kmnist"), ("kmnist", "KMNIST/raw"),
 ])  # fmt: skip
-def test_idx_files_raw_and_compressed(tmp_path, small_idx, name, subfolder, compress):
+def test_reads_raw_and_compressed_idx_files(tmp_path, small_idx, name, subfolder, compress):
     write_idx(tmp_path / subfolder, small_idx, compress)
     loaded = load_images(name, data_dir=str(tmp_path))
     assert loaded.name == name
@@ -153,7 +153,7 @@ def test_raw_and_compressed_files_may_be_mixed(tmp_path, small_idx):
 
 
 @pytest.mark.parametrize("subfolder", ["cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"])
-def test_cifar_files(tmp_path, small_cifar, subfolder):
+def test_reads_cifar_files(tmp_path, small_cifar, subfolder):
     write_cifar(tmp_path / subfolder, small_cifar)
     loaded = load_images("cifar10", data_dir=tmp_path)
     assert loaded.train_images.shape == (50, 3, 32, 32)
@@ -174,7 +174,7 @@ def test_cifar_records_may_be_in_any_order(tmp_path, small_cifar):
 
 
 @pytest.mark.parametrize("name", IMAGE_DATASETS)
-def test_the_tasks_of_the_paper(tmp_path, small_idx, small_cifar, name):
+def test_tasks_equal_those_of_the_paper(tmp_path, small_idx, small_cifar, name):
     expected = {
         "mnist": {"0", "2", "4", "6", "8"},
         "fashion_mnist": {"T-shirt/top", "Trouser", "Shirt", "Sneaker"},
@@ -203,37 +203,37 @@ def test_the_tasks_of_the_paper(tmp_path, small_idx, small_cifar, name):
 
 
 @pytest.mark.parametrize("name", ["imagenet", "MNIST", "", None, ["mnist"]])
-def test_unknown_name(name):
+def test_rejects_unknown_name(name):
     for load in (load_images, load_task):
         with pytest.raises(ValueError, match="name must be one of 'mnist', .*, got "):
             load(name)
 
 
-# --- Files that are refused ------------------------------------------------------------------------------------------
+# --- Invalid files ---------------------------------------------------------------------------------------------------
 
 TRAIN = np.zeros((20, 28, 28), np.uint8)
-REFUSED_IDX = {
+INVALID_IDX = {
     "empty": (IMAGES, b"", "is not an IDX file: it starts with nothing"),
     "another kind of file": (IMAGES, b"<html>not found</html>", "is not an IDX file: it starts with 3c 68 74 6d"),
     "compressed under a raw name": (IMAGES, gzip.compress(idx(TRAIN)), f"rename it to {IMAGES}.gz"),
-    "another element type": (IMAGES, idx(TRAIN.astype(">f4"), kind=13), "IDX type 0x0d"),
+    "another element type": (IMAGES, idx(TRAIN.astype(">f4"), kind=13), "found 0x0d"),
     "cut in its header": (IMAGES, idx(TRAIN)[:9], "is truncated: it ends within its header"),
-    "cut after its header": (IMAGES, idx(TRAIN)[:-5], "is truncated: 15,675 bytes follow"),
-    "too long": (IMAGES, idx(TRAIN) + b"\0\0\0", "is too long: more bytes follow where its header announces"),
-    "another number of images": (IMAGES, idx(TRAIN[:10]), "announces 10 × 28 × 28 bytes where MNIST has 20 × 28 × 28"),
-    "labels of other images": (LABELS, idx(np.zeros(19, np.uint8)), "announces 19 bytes where MNIST has 20"),
-    "labels as images": (IMAGES, idx(np.zeros(20, np.uint8)), "announces 20 bytes where MNIST has 20 × 28 × 28"),
-    "no dimensions": (IMAGES, b"\0\0\x08\0", "announces no bytes where MNIST has 20 × 28 × 28"),
-    "other content": (IMAGES, idx(TRAIN), "has MNIST's layout but not its content"),
+    "cut after its header": (IMAGES, idx(TRAIN)[:-5], "is truncated: found 15,675 bytes"),
+    "too long": (IMAGES, idx(TRAIN) + b"\0\0\0", "is too long: found more bytes, expected"),
+    "another number of images": (IMAGES, idx(TRAIN[:10]), "should be 20 × 28 × 28 bytes, found 10 × 28 × 28"),
+    "labels of other images": (LABELS, idx(np.zeros(19, np.uint8)), "should be 20 bytes, found 19"),
+    "labels as images": (IMAGES, idx(np.zeros(20, np.uint8)), "should be 20 × 28 × 28 bytes, found 20"),
+    "no dimensions": (IMAGES, b"\0\0\x08\0", "should be 20 × 28 × 28 bytes, found no"),
+    "other content": (IMAGES, idx(TRAIN), "has the layout of MNIST but other content"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED_IDX)
+@pytest.mark.parametrize("case", INVALID_IDX)
 @pytest.mark.parametrize("compress", [True, False])
-def test_idx_files_that_are_refused(tmp_path, small_idx, case, compress):
-    file, content, words = REFUSED_IDX[case]
+def test_rejects_invalid_idx_files(tmp_path, small_idx, case, compress):
+    file, content, words = INVALID_IDX[case]
     if compress and case == "compressed under a raw name":
-        words = "is gzip-compressed"  # twice compressed: the outer layer is as it must be
+        words = "is gzip-compressed"  # compressed twice: the outer layer is valid
     write_idx(tmp_path / "mnist", small_idx | {file: content}, compress)
     with pytest.raises(DatasetFileError) as error:
         load_images("mnist", data_dir=tmp_path)
@@ -249,7 +249,7 @@ def test_idx_files_that_are_refused(tmp_path, small_idx, case, compress):
     (lambda packed: packed[:-8] + b"\0\0\0\0" + packed[-4:], "is not an intact gzip file (CRC check failed"),
     (lambda packed: packed[:10] + b"\xff" * 20 + packed[30:], "is damaged: it cannot be uncompressed"),
 ])  # fmt: skip
-def test_damaged_compression(tmp_path, small_idx, damage, words):
+def test_rejects_damaged_compression(tmp_path, small_idx, damage, words):
     write_idx(tmp_path / "mnist", small_idx)
     path = tmp_path / "mnist" / f"{IMAGES}.gz"
     path.write_bytes(damage(path.read_bytes()))
@@ -273,15 +273,15 @@ def with_pixel(parts, file):
 
 
 @pytest.mark.parametrize(("change", "file", "words"), [
-    (lambda parts: {"data_batch_3.bin": parts["data_batch_3.bin"][:9]}, "data_batch_3.bin", "is truncated: 27,657 "),
-    (lambda parts: {"test_batch.bin": np.zeros((11, 3073), np.uint8)}, "test_batch.bin", "is too long: 33,803 bytes"),
-    (lambda parts: with_label(parts, "data_batch_5.bin", 2, 10), "data_batch_5.bin", "a label is 10 where at most 9"),
-    (lambda parts: with_label(parts, "data_batch_5.bin", 2, 9), "data_batch_5.bin", "training set (4 to 6 per class"),
-    (lambda parts: with_pixel(parts, "data_batch_1.bin"), "data_batch_1.bin", "training set (the layout is right"),
-    (lambda parts: with_pixel(parts, "test_batch.bin"), "test_batch.bin", "test set (the layout is right"),
-    (lambda parts: {"data_batch_1.bin": parts["data_batch_2.bin"]}, "data_batch_1.bin", "the SHA-256 is not"),
+    (lambda parts: {"data_batch_3.bin": parts["data_batch_3.bin"][:9]}, "data_batch_3.bin", "is truncated: expected "),
+    (lambda parts: {"test_batch.bin": np.zeros((11, 3073), np.uint8)}, "test_batch.bin", "is too long: expected "),
+    (lambda parts: with_label(parts, "data_batch_5.bin", 2, 10), "data_batch_5.bin", "labels up to 9, found 10"),
+    (lambda parts: with_label(parts, "data_batch_5.bin", 2, 9), "data_batch_5.bin", "5 per class, found 4 to 6"),
+    (lambda parts: with_pixel(parts, "data_batch_1.bin"), "data_batch_1.bin", "training set (the layout is correct"),
+    (lambda parts: with_pixel(parts, "test_batch.bin"), "test_batch.bin", "test set (the layout is correct"),
+    (lambda parts: {"data_batch_1.bin": parts["data_batch_2.bin"]}, "data_batch_1.bin", "the SHA-256 differs"),
 ])  # fmt: skip
-def test_cifar_files_that_are_refused(tmp_path, small_cifar, change, file, words):
+def test_rejects_invalid_cifar_files(tmp_path, small_cifar, change, file, words):
     folder = tmp_path / "cifar-10-batches-bin"
     write_cifar(folder, small_cifar | change(small_cifar))
     with pytest.raises(DatasetFileError) as error:
@@ -301,7 +301,7 @@ def test_idx_round_trip(tmp_path_factory, array, compress):
 
 
 @given(st.data())
-def test_no_changed_or_shortened_idx_file_is_read(tmp_path_factory, data):
+def test_rejects_any_changed_idx_file(tmp_path_factory, data):
     content = idx(np.arange(12, dtype=np.uint8).reshape(3, 4))
     place = data.draw(st.integers(0, len(content) - 1))
     changed = bytearray(content)
@@ -314,17 +314,17 @@ def test_no_changed_or_shortened_idx_file_is_read(tmp_path_factory, data):
 
 
 @given(arrays.arrays(np.uint8, (6, 5)), st.permutations(range(6)), st.integers(0, 29), st.integers(1, 255))
-def test_the_digest_of_records_ignores_their_order_and_nothing_else(records, order, place, change):
+def test_digest_of_records_ignores_only_their_order(records, order, place, change):
     assert digest_of_records(records[order]) == digest_of_records(records)
     changed = records.copy()
     changed.ravel()[place] ^= change
     assert digest_of_records(changed) != digest_of_records(records)
 
 
-# --- Where files are looked for --------------------------------------------------------------------------------------
+# --- Search for files ------------------------------------------------------------------------------------------------
 
 
-def test_missing_files_are_all_named_with_their_folder(tmp_path, small_idx):
+def test_error_lists_missing_files_and_folder(tmp_path, small_idx):
     with pytest.raises(DatasetNotFoundError) as error:
         load_images("fashion_mnist", data_dir=tmp_path, download=False)
     assert one_sentence(error) == (
@@ -334,7 +334,7 @@ def test_missing_files_are_all_named_with_their_folder(tmp_path, small_idx):
     assert isinstance(error.value, FileNotFoundError)
 
 
-def test_of_a_half_present_set_only_the_rest_is_asked_for(tmp_path, small_cifar):
+def test_error_lists_only_missing_files(tmp_path, small_cifar):
     del small_cifar["data_batch_2.bin"], small_cifar["test_batch.bin"]
     write_cifar(tmp_path / "cifar-10-batches-bin", small_cifar)
     with pytest.raises(DatasetNotFoundError) as error:
@@ -349,7 +349,7 @@ def test_pickled_cifar_is_not_read(tmp_path, small_cifar):
         load_images("cifar10", data_dir=tmp_path, download=False)
 
 
-def test_environment_variable_then_cache(monkeypatch, tmp_path, cache, small_idx):
+def test_searches_environment_variable_then_cache(monkeypatch, tmp_path, cache, small_idx):
     write_idx(cache / "mnist", small_idx)
     assert load_images("mnist", download=False).name == "mnist"
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path / "named"))
@@ -361,14 +361,14 @@ def test_environment_variable_then_cache(monkeypatch, tmp_path, cache, small_idx
         load_images("mnist", data_dir=tmp_path / "elsewhere", download=False)
 
 
-def test_a_whole_set_in_the_cache_goes_before_half_a_set_in_the_data_folder(monkeypatch, tmp_path, cache, small_cifar):
+def test_complete_cache_precedes_incomplete_data_folder(monkeypatch, tmp_path, cache, small_cifar):
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path))
     write_cifar(tmp_path / "cifar-10-batches-bin", {"data_batch_1.bin": small_cifar["data_batch_2.bin"]})
     write_cifar(cache / "cifar-10-batches-bin", small_cifar)
     assert load_images("cifar10", download=False).train_images.shape == (50, 3, 32, 32)
 
 
-def test_two_half_sets_make_a_whole(monkeypatch, tmp_path, cache, small_idx):
+def test_files_of_two_folders_are_combined(monkeypatch, tmp_path, cache, small_idx):
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path))
     contents = list(small_idx.items())
     write_idx(tmp_path / "mnist", dict(contents[:3]))
@@ -376,8 +376,8 @@ def test_two_half_sets_make_a_whole(monkeypatch, tmp_path, cache, small_idx):
     assert load_images("mnist", download=False).test_labels.shape == (10,)
 
 
-def test_the_sentence_without_a_data_folder(monkeypatch, tmp_path, cache, small_idx):
-    place = "mnist/ of a folder that data_dir or UULEARN_DATA names."
+def test_error_without_data_folder(monkeypatch, tmp_path, cache, small_idx):
+    place = "mnist/ of the folder in data_dir or UULEARN_DATA."
     with pytest.raises(DatasetNotFoundError) as error:
         load_images("mnist", download=False)
     assert one_sentence(error).endswith(f"into {cache / 'mnist'}, or into {place}")
@@ -387,13 +387,13 @@ def test_the_sentence_without_a_data_folder(monkeypatch, tmp_path, cache, small_
     assert one_sentence(error).endswith(f"into {tmp_path / 'named' / 'mnist'}, or into {place}")
 
 
-def test_without_pooch(monkeypatch, tmp_path, small_idx):
+def test_error_without_pooch(monkeypatch, tmp_path, small_idx):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(DatasetNotFoundError) as error:
         load_images("mnist")
     text = one_sentence(error)
     assert "run pip install 'uulearn[data]' or put train-images-idx3-ubyte.gz, " in text
-    assert text.endswith(" into mnist/ of a folder that data_dir or UULEARN_DATA names.")
+    assert text.endswith(" into mnist/ of the folder in data_dir or UULEARN_DATA.")
     write_idx(tmp_path / "mnist", small_idx)
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path))
     assert load_images("mnist").name == "mnist"
@@ -405,12 +405,12 @@ def test_importing_the_datasets_does_not_import_pooch():
     assert done.stdout.strip() == "[]"
 
 
-# --- Downloads, from a server of our own -----------------------------------------------------------------------------
+# --- Downloads from a local server -----------------------------------------------------------------------------------
 
 
 class Handler(SimpleHTTPRequestHandler):
     def log_request(self, *args):
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
 
     def log_message(self, *args):
         pass
@@ -418,11 +418,11 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path):
-    """An HTTP server of a folder, which notes what it was asked for."""
+    """An HTTP server of a folder that records the requests."""
     folder = tmp_path / "served"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as served:
-        served.folder, served.asked, served.address = folder, [], f"http://127.0.0.1:{served.server_port}/"
+        served.folder, served.requests, served.address = folder, [], f"http://127.0.0.1:{served.server_port}/"
         thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield served
@@ -435,28 +435,28 @@ def redirect(monkeypatch, name, *addresses, **changes):
 
 
 def archive_of(parts, extra=()):
-    """A tar.gz as CIFAR-10's, with further members given as TarInfo."""
+    """Return a tar.gz archive like that of CIFAR-10, with additional entries."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for member in extra:
-            tar.addfile(member, io.BytesIO(b"x" * member.size))
+        for entry in extra:
+            tar.addfile(entry, io.BytesIO(b"x" * entry.size))
         for file, records in parts.items():
-            member = tarfile.TarInfo(f"cifar-10-batches-bin/{file}")
-            member.size = records.nbytes
-            tar.addfile(member, io.BytesIO(records.tobytes()))
+            entry = tarfile.TarInfo(f"cifar-10-batches-bin/{file}")
+            entry.size = records.nbytes
+            tar.addfile(entry, io.BytesIO(records.tobytes()))
     return buffer.getvalue()
 
 
-def test_download_into_the_cache_once(monkeypatch, tmp_path, cache, small_idx, server):
+def test_downloads_into_the_cache_once(monkeypatch, tmp_path, cache, small_idx, server):
     redirect(monkeypatch, "mnist", server.address)
     write_idx(server.folder, small_idx)
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path / "named"))
     assert idx(load_images("mnist").train_images) == small_idx[IMAGES]
     assert files_under(cache) == {f"mnist/{file}.gz" for file in IDX_FILES}
     assert not (tmp_path / "named").exists()
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
     load_images("mnist")
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
 
 
 def test_downloaded_files_have_the_usual_mode(monkeypatch, tmp_path, small_idx, server):
@@ -468,26 +468,26 @@ def test_downloaded_files_have_the_usual_mode(monkeypatch, tmp_path, small_idx, 
     assert modes == {plain.stat().st_mode}
 
 
-def test_a_half_present_set_is_completed_in_its_folder(monkeypatch, tmp_path, cache, small_idx, server):
+def test_incomplete_folder_is_completed(monkeypatch, tmp_path, cache, small_idx, server):
     redirect(monkeypatch, "kmnist", server.address)
     write_idx(server.folder, small_idx)
     folder = tmp_path / "data"
     write_idx(folder / "kmnist", {IMAGES: small_idx[IMAGES]}, compress=False)
     write_idx(folder / "kmnist", {LABELS: small_idx[LABELS]})
     load_images("kmnist", data_dir=folder)
-    assert sorted(server.asked) == [f"/{file}.gz" for file in sorted(IDX_FILES[2:])]
+    assert sorted(server.requests) == [f"/{file}.gz" for file in sorted(IDX_FILES[2:])]
     assert files_under(folder) == {f"kmnist/{name}" for name in (IMAGES, *(f"{file}.gz" for file in IDX_FILES[1:]))}
     assert not cache.exists()
 
 
-def test_the_second_address_is_tried_after_the_first(monkeypatch, tmp_path, small_idx, server):
+def test_tries_the_next_address_after_a_failure(monkeypatch, tmp_path, small_idx, server):
     redirect(monkeypatch, "mnist", f"{server.address}gone/", "http://127.0.0.1:9/", server.address)
     write_idx(server.folder, small_idx)
     load_images("mnist", data_dir=tmp_path / "data")
-    assert server.asked[:2] == [f"/gone/{IMAGES}.gz", f"/{IMAGES}.gz"]
+    assert server.requests[:2] == [f"/gone/{IMAGES}.gz", f"/{IMAGES}.gz"]
 
 
-def test_a_download_with_a_wrong_checksum_is_thrown_away(monkeypatch, tmp_path, small_idx, server):
+def test_download_with_wrong_checksum_is_discarded(monkeypatch, tmp_path, small_idx, server):
     redirect(monkeypatch, "mnist", server.address)
     write_idx(server.folder, small_idx | {IDX_FILES[2]: b"something else"})
     with pytest.raises(DatasetNotFoundError) as error:
@@ -500,7 +500,7 @@ def test_a_download_with_a_wrong_checksum_is_thrown_away(monkeypatch, tmp_path, 
     assert files_under(tmp_path / "data") == {f"mnist/{file}.gz" for file in IDX_FILES[:2]}
 
 
-def test_no_such_file_and_no_connection(monkeypatch, tmp_path, small_idx, server):
+def test_error_for_missing_file_and_failed_connection(monkeypatch, tmp_path, small_idx, server):
     redirect(monkeypatch, "mnist", server.address, "http://127.0.0.1:9/")
     with pytest.raises(DatasetNotFoundError) as error:
         load_images("mnist", data_dir=tmp_path / "data")
@@ -510,7 +510,7 @@ def test_no_such_file_and_no_connection(monkeypatch, tmp_path, small_idx, server
     assert files_under(tmp_path / "data") == set()
 
 
-def test_a_download_that_breaks_off_leaves_nothing(monkeypatch, tmp_path, small_idx, server):
+def test_interrupted_download_is_discarded(monkeypatch, tmp_path, small_idx, server):
     def send_half(handler):
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
@@ -526,7 +526,7 @@ def test_a_download_that_breaks_off_leaves_nothing(monkeypatch, tmp_path, small_
     assert files_under(tmp_path / "data") == set()
 
 
-def test_a_folder_that_cannot_be_written_to(monkeypatch, tmp_path, small_idx, server):
+def test_error_for_unwritable_folder(monkeypatch, tmp_path, small_idx, server):
     redirect(monkeypatch, "mnist", server.address)
     (tmp_path / "data").write_text("a file, not a folder")
     with pytest.raises(DatasetNotFoundError) as error:
@@ -534,7 +534,7 @@ def test_a_folder_that_cannot_be_written_to(monkeypatch, tmp_path, small_idx, se
     assert f"cannot write into {tmp_path / 'data' / 'mnist'}: " in one_sentence(error)
 
 
-def test_cifar_is_unpacked_and_nothing_else(monkeypatch, tmp_path, small_cifar, server):
+def test_extracts_only_the_files_of_cifar(monkeypatch, tmp_path, small_cifar, server):
     hostile = [tarfile.TarInfo("../outside.bin"), tarfile.TarInfo("/outside.bin"), tarfile.TarInfo("batches.meta.txt")]
     link = tarfile.TarInfo("data_batch_1.bin")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
@@ -547,10 +547,10 @@ def test_cifar_is_unpacked_and_nothing_else(monkeypatch, tmp_path, small_cifar, 
     assert sorted(path.name for path in (folder / "cifar-10-batches-bin").iterdir()) == sorted(CIFAR_FILES)
     assert not list(tmp_path.rglob("outside.bin"))
     load_images("cifar10", data_dir=folder)
-    assert server.asked == [f"/{CIFAR_ARCHIVE}"]
+    assert server.requests == [f"/{CIFAR_ARCHIVE}"]
 
 
-def test_half_of_cifar_is_completed_and_kept(monkeypatch, tmp_path, small_cifar, server):
+def test_existing_cifar_files_are_kept(monkeypatch, tmp_path, small_cifar, server):
     packed = archive_of(small_cifar)
     (server.folder / CIFAR_ARCHIVE).write_bytes(packed)
     redirect(monkeypatch, "cifar10", server.address, downloads={CIFAR_ARCHIVE: md5(packed)})
@@ -565,7 +565,7 @@ def test_half_of_cifar_is_completed_and_kept(monkeypatch, tmp_path, small_cifar,
     (True, True, f"({CIFAR_ARCHIVE} lacks data_batch_3.bin); put data_batch_3.bin into "),
     (False, False, f"sent a {CIFAR_ARCHIVE} with a wrong checksum); put data_batch_1.bin, "),
 ])  # fmt: skip
-def test_a_wrong_archive(monkeypatch, tmp_path, small_cifar, server, lacking, checksum, words):
+def test_error_for_wrong_archive(monkeypatch, tmp_path, small_cifar, server, lacking, checksum, words):
     if lacking:
         del small_cifar["data_batch_3.bin"]
     packed = archive_of(small_cifar)

@@ -1,4 +1,4 @@
-"""Two unlabeled sets from labelled data."""
+"""`make_sets`: two unlabeled sets drawn from labelled data."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ X = np.arange(200)[:, None]
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 300), st.integers(1, 300), st.integers(0, 10**6))
-def test_without_replacement_is_exact_and_uses_rows_again_only_where_it_must(theta, theta_prime, n, n_prime, seed):
+def test_without_replacement_is_exact_and_reuses_rows_only_if_needed(theta, theta_prime, n, n_prime, seed):
     if abs(theta - theta_prime) < 1e-3:
         return
     drawn = make_sets(X, Y, (theta, theta_prime), (n, n_prime), random_state=seed)
@@ -23,33 +23,33 @@ def test_without_replacement_is_exact_and_uses_rows_again_only_where_it_must(the
         index = drawn.indices[which]
         assert len(index) == size
         assert Y[index].sum() == round(size * prior)
-        assert drawn.realised_priors[which] == pytest.approx(Y[index].mean())
+        assert drawn.realized_priors[which] == pytest.approx(Y[index].mean())
         assert drawn.repeats[which] == size - len(np.unique(index))
     for label in (0, 1):
-        members = int((label == Y).sum())
+        available = int((label == Y).sum())
         used = [np.bincount(index[Y[index] == label], minlength=200)[label == Y] for index in drawn.indices]
         for count in (*used, used[0] + used[1]):
-            assert count.max() - count.min() <= 1 or len(count) == 0  # nobody twice while somebody is left out
+            assert count.max() - count.min() <= 1 or len(count) == 0  # no row is used twice while another is unused
         wanted = [int(count.sum()) for count in used]
-        if max(wanted) <= members:
+        if max(wanted) <= available:
             assert max(count.max() for count in used) <= 1
             shared = int(((used[0] > 0) & (used[1] > 0)).sum())
-            assert shared == max(0, sum(wanted) - members)
+            assert shared == max(0, sum(wanted) - available)
     assert drawn.overlap == len(np.intersect1d(*drawn.indices))
 
 
 def test_independent_draws_vary_around_the_prior():
-    shares = [
-        make_sets(X, Y, (0.7, 0.3), (100, 500), scheme="independent", random_state=seed).realised_priors
+    realized = [
+        make_sets(X, Y, (0.7, 0.3), (100, 500), scheme="independent", random_state=seed).realized_priors
         for seed in range(400)
     ]
-    first, second = np.array(shares).T
+    first, second = np.array(realized).T
     assert abs(first.mean() - 0.7) < 4 * np.sqrt(0.21 / 100 / 400)
     assert first.std() == pytest.approx(np.sqrt(0.21 / 100), rel=0.15)
     assert second.std() == pytest.approx(np.sqrt(0.21 / 500), rel=0.15)
 
 
-def test_independent_draws_take_every_row_of_a_class_alike():
+def test_independent_draws_are_uniform_within_a_class():
     drawn = make_sets(X, Y, (0.5, 0.2), (40_000, 10), scheme="independent", random_state=0)
     counts = np.bincount(drawn.indices[0], minlength=200)
     assert stats.chisquare(counts[Y == 1]).pvalue > 1e-3
@@ -66,7 +66,7 @@ def test_independent_draws_take_every_row_of_a_class_alike():
         np.ndarray.tolist,
     ],
 )
-def test_containers(kind):
+def test_accepts_arrays_frames_sparse_tensors_and_lists(kind):
     X0, _ = make_sets(kind(X), Y, (0.8, 0.2), (10, 20), random_state=0)
     drawn = make_sets(
         kind(X), torch.as_tensor(Y) if kind is torch.as_tensor else Y, (0.8, 0.2), (10, 20), random_state=0
@@ -81,12 +81,12 @@ def test_containers(kind):
 
 
 @pytest.mark.parametrize("y", [Y, 2 * Y - 1, Y.astype(bool), Y.astype(float)])
-def test_labels_of_any_common_kind(y):
+def test_accepts_common_label_types(y):
     drawn = make_sets(X, y, (0.8, 0.2), (20, 20), random_state=0)
-    assert drawn.realised_priors == (0.8, 0.2)
+    assert drawn.realized_priors == (0.8, 0.2)
 
 
-def test_random_state():
+def test_same_seed_gives_same_sets():
     one, again, other = (make_sets(X, Y, (0.8, 0.2), (20, 20), random_state=seed).indices[0] for seed in (1, 1, 2))
     assert (one == again).all()
     assert (one != other).any()
@@ -97,7 +97,7 @@ def test_random_state():
     [
         ({"sizes": (160, 10), "allow_reuse": False}, r"need 128 \+ 2 positive rows but the data have 120.*forbids"),
         ({"sizes": (100, 101), "allow_reuse": False}, r"need 20 \+ 81 negative rows but the data have 80.*forbids"),
-        ({"sizes": (0, 10)}, "at least 1 each"),
+        ({"sizes": (0, 10)}, "each at least 1"),
         ({"sizes": 10}, "two whole numbers"),
         ({"sizes": (10.5, 10)}, "two whole numbers"),
         ({"scheme": "bootstrap"}, "scheme must be one of"),
@@ -107,22 +107,22 @@ def test_random_state():
         ({"y": Y[:50]}, "50 labels for 200 rows"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(changes, text):
+def test_rejects_impossible_requests(changes, text):
     arguments = {"X": X, "y": Y, "set_priors": (0.8, 0.2), "sizes": (20, 20)} | changes
     with pytest.raises(ValueError, match=text):
         make_sets(**arguments, random_state=0)
 
 
-def test_the_papers_mnist_overlap():
+def test_overlap_of_the_mnist_experiment():
     """MNIST has 30,508 odd and 29,492 even training digits; at n = n′ = 30,000 the sets share 508 rows."""
     y = np.array([1] * 29_492 + [0] * 30_508)
     drawn = make_sets(np.zeros((60_000, 1), np.uint8), y, (0.8, 0.2), (30_000, 30_000), random_state=0)
     assert drawn.overlap == 508
 
 
-def test_kuzushiji_mnist_has_too_few_positives_for_one_set():
+def test_rows_repeat_if_a_class_is_smaller_than_one_set():
     y = np.array([1] * 18_000 + [0] * 42_000)
     drawn = make_sets(np.zeros((60_000, 1), np.uint8), y, (0.8, 0.2), (30_000, 30_000), random_state=0)
-    assert drawn.realised_priors == (0.8, 0.2)
+    assert drawn.realized_priors == (0.8, 0.2)
     assert drawn.repeats == (6_000, 0)
-    assert drawn.overlap == 6_000  # all positives of set 1; the negatives do not run out
+    assert drawn.overlap == 6_000  # all positives of set 1; there are enough negatives

@@ -151,7 +151,7 @@ def test_the_first_training_is_that_of_the_estimator(refined):
     table = tables.load(one["dataset"])
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=one["seed"])
     own = UUClassifier(
-        drawn.realised_priors, float(table.y_test.mean()), method=settings["method"], slope=settings["slope"],
+        drawn.realized_priors, float(table.y_test.mean()), method=settings["method"], slope=settings["slope"],
         loss=one["loss"], model="mlp", model_params={"hidden": settings["hidden"]}, members=settings["members"],
         rounds=settings["rounds"], device="cpu", progress=False, random_state=one["seed"], calibrated=False,
         validation_fraction=0.0, **settings["training"],
@@ -246,7 +246,7 @@ def test_a_quick_run_stores_what_prior_sensitivity_finds(altered, capsys):
     pair = fits(altered)[0]
     one, table = pair["configuration"], tables.load("breast_cancer")
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=0)
-    classifier = UUClassifier(drawn.realised_priors, table.target_prior, random_state=0, **one["parameters"])
+    classifier = UUClassifier(drawn.realized_priors, table.target_prior, random_state=0, **one["parameters"])
     found = prior_sensitivity(
         classifier, np.concatenate(tuple(drawn)), drawn.sets, test_data=(table.X_test, table.y_test)
     )

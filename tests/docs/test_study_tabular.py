@@ -152,7 +152,7 @@ def test_sets_are_as_large_as_asked_or_as_the_table_allows(smaller_class, expect
     assert tables.set_sizes(table, (1000, 5000, 300)) == expected
     for size, priors in itertools.product(expected, tabular.SET_PRIORS):
         drawn = make_sets(X, y, priors, (size, size), allow_reuse=False, random_state=0)  # raises where rows run out
-        assert drawn.realised_priors == priors
+        assert drawn.realized_priors == priors
 
 
 # ---------------------------------------------------------------------------------------------------------- contenders

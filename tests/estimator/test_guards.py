@@ -58,7 +58,9 @@ def test_sets_that_differ_in_no_linear_way_are_told_apart_by_the_forest():
 
 
 def test_close_priors_tell_the_cost_for_the_sizes_at_hand(gaussians):
-    with pytest.warns(ClosePriorsWarning, match=r"these 400 \+ 400 rows fix the accuracy to ±.* points") as caught:
+    with pytest.warns(
+        ClosePriorsWarning, match=r"these 400 \+ 400 rows estimate the accuracy with a standard error"
+    ) as caught:
         fit(gaussians["X0"], gaussians["X1"], set_priors=(0.52, 0.48))
     assert len(caught) == 1
 

@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.exceptions import ModelFormatError
-from uulearn.metrics.calibration import Scaling, calibration_error
+from uulearn.metrics.calibration import PlattScaling, calibration_error
 
 
 def draw(rng, n, prior, shift=0.8):
@@ -120,7 +120,7 @@ def test_a_calibrated_classifier_survives_saving(problem, tmp_path):
 
 def test_a_calibration_that_is_no_line_is_refused(problem, tmp_path):
     classifier = fitted(problem, epochs=1)
-    classifier.scaling_ = Scaling(float("nan"), 0.0, 0.5)
+    classifier.scaling_ = PlattScaling(float("nan"), 0.0, 0.5)
     classifier.save(tmp_path / "model")
     with pytest.raises(ModelFormatError, match="its calibration is no line"):
         UUClassifier.load(tmp_path / "model")

@@ -17,7 +17,7 @@ def test_mnist_even_against_odd():
     drawn = make_sets(task.X_train, task.y_train, (0.8, 0.2), (5_000, 5_000), random_state=0)
     assert drawn.overlap == 0
     classifier = plain_classifier(
-        drawn.realised_priors, task.prior, model_params={"hidden": (100, 100)}, epochs=20, batch_size=1_000,
+        drawn.realized_priors, task.prior, model_params={"hidden": (100, 100)}, epochs=20, batch_size=1_000,
         input_scale=1 / 255, random_state=0,
     )  # fmt: skip
     classifier.fit_sets(drawn.X0, drawn.X1)

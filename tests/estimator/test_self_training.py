@@ -19,8 +19,8 @@ from uulearn.estimator import fitting
 from uulearn.estimator import self_training as refining
 from uulearn.estimator.members import round_options
 from uulearn.estimator.self_training import Stage, refine
-from uulearn.metrics import evaluate, uu_gain
-from uulearn.metrics.calibration import calibration_error, fit_scaling
+from uulearn.metrics import evaluate, uu_accuracy_difference
+from uulearn.metrics.calibration import calibration_error, fit_platt_scaling
 from uulearn.models import Linear
 from uulearn.training import History, TrainingOptions, score_rows
 from uulearn.training.batched.out_of_fold import Variant, cross_fit_batched
@@ -216,7 +216,7 @@ def test_a_round_takes_the_place_of_the_best_before_it(pool, accuracies, better,
         assert done.evaluation == evaluate(scores[done.number], SETS, PRIORS, 0.5)
         assert done.evaluation.accuracy.value == pytest.approx(accuracies[done.number], abs=4 * 0.02)
         if done.number:
-            assert done.gain == uu_gain(scores[done.number], scores[best], SETS, PRIORS, 0.5)
+            assert done.gain == uu_accuracy_difference(scores[done.number], scores[best], SETS, PRIORS, 0.5)
             best = done.number if done.better else best
     np.testing.assert_array_equal(torch.cat(found.scores), scores[kept])
     assert [len(part) for part in found.scores] == [1500, 2500]
@@ -346,7 +346,7 @@ def remembered(seed, n=250, priors=(0.8, 0.2)):
     for number in (0, 1):
         fitted, index = made[Stage(number, None)]
         out_of_fold[number, index.numpy()] = torch.cat(fitted.scores)
-    leaked = uu_gain(out_of_fold[1], out_of_fold[0], np.repeat([0, 1], n), priors, 0.5)
+    leaked = uu_accuracy_difference(out_of_fold[1], out_of_fold[0], np.repeat([0, 1], n), priors, 0.5)
     true = np.mean([accuracy(1, half) - accuracy(0, half) for half in (0, 1)])
     return *(v for gain in (found.rounds[1].gain, leaked) for v in (gain.value, gain.standard_error)), true
 
@@ -418,7 +418,7 @@ def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
     )
     final, sets = found.best.ensemble()(fresh).numpy(), np.repeat([0, 1], n)
     best = LogisticRegression(C=1e6).fit(final[:, None], y).coef_[0, 0]
-    fair, leaked = (fit_scaling(s.numpy(), sets, priors, 0.5) for s in (torch.cat(found.scores), out_of_fold))
+    fair, leaked = (fit_platt_scaling(s.numpy(), sets, priors, 0.5) for s in (torch.cat(found.scores), out_of_fold))
     return fair.slope / best, leaked.slope / best, calibration_error(expit(fair.log_odds(final)), y)
 
 

@@ -19,12 +19,12 @@ def batch(n, seed, columns=4, double=False):
 
 def network(seed=0, columns=4, **kinds):
     torch.manual_seed(seed)
-    layers = [nn.Linear(columns, 8), *([nn.BatchNorm1d(8)] if kinds.get("normalised") else []), nn.Tanh()]
+    layers = [nn.Linear(columns, 8), *([nn.BatchNorm1d(8)] if kinds.get("normalized") else []), nn.Tanh()]
     return nn.Sequential(*layers, *([nn.Dropout(0.5)] if kinds.get("dropout") else []), nn.Linear(8, 1))
 
 
 def stack():
-    """Scores of three runs side by side, of which the correction acts on the first."""
+    """Scores of three runs, one per column; the correction is active for the first."""
     scores, sets = batch(48, 0, columns=3)
     scores[sets == 0, 0] += 4
     scores[sets == 1, 0] -= 4

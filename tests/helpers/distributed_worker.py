@@ -17,7 +17,7 @@ from uulearn.risk.distributed import sum_over_workers
 
 
 def shares(sets, kind, rank, workers):
-    """The rows of one worker, with all kinds of splits; all workers together hold every row once."""
+    """Return the rows of one worker for a kind of split; the workers together hold every row once."""
     rows = torch.arange(len(sets))
     if kind == "even":
         return rows[rank::workers]
@@ -31,7 +31,7 @@ def shares(sets, kind, rank, workers):
 
 
 def stacked(rank, workers):
-    """Risks of a stack of scores and their gradients, by vmap."""
+    """Return risks and gradients of several runs, computed with vmap."""
     criterion, (scores, sets) = UURisk(*PRIORS[0], method="abs"), stack()
     own = shares(sets, "uneven", rank, workers)
     sums = torch.func.vmap(sum_over_workers, in_dims=1, out_dims=1)(scores)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer
 from helpers.plain import plain_classifier
 from uulearn.datasets import make_sets
 from uulearn.metrics import evaluate, uu_accuracy
-from uulearn.metrics.ranking import area
+from uulearn.metrics.ranking import two_sample_auc
 from uulearn.selection import prior_sensitivity
 from uulearn.training import History
 
@@ -34,7 +34,7 @@ def example():
     classifier.fit_sets(*kept)
     sets = np.repeat([0, 1], JUDGING)
     scores = np.concatenate([classifier.decision_function(rows) for rows in evaluating])
-    between = area(scores[:JUDGING], scores[JUDGING:], 0.95)
+    between = two_sample_auc(scores[:JUDGING], scores[JUDGING:], 0.95)
     counts, edges = zip(*(np.histogram(scores[sets == which], _edges(scores)) for which in (0, 1)), strict=True)
     doubts = prior_sensitivity(classifier, np.concatenate(kept), np.repeat([0, 1], [len(rows) for rows in kept]))
     columns = [*map(str, bunch.feature_names)]

@@ -1,4 +1,4 @@
-"""Probabilities without labels: the line is found, moves with the prior, and is refused where it cannot be."""
+"""Platt scaling without labels, prior shift, Bayes thresholds and the calibration error."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,19 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 from scipy.special import expit, logit
 
-from uulearn.metrics.calibration import Scaling, bayes_threshold, calibration_error, fit_scaling, shift_log_odds
+from uulearn.metrics.calibration import (
+    PlattScaling,
+    bayes_threshold,
+    calibration_error,
+    fit_platt_scaling,
+    shift_log_odds,
+)
 
 prior = st.floats(0.02, 0.98)
 
 
 def two_sets(rng, set_priors, sizes, shift=1.0):
-    """Scores N(±shift, 1) of positives and negatives: the log-odds at class prior π are 2·shift·g + logit π."""
+    """Draw scores N(±shift, 1) for positives and negatives: the log-odds at class prior π are 2·shift·g + logit π."""
     sets = np.repeat([0, 1], sizes)
     y = rng.random(len(sets)) < np.repeat(set_priors, sizes)
     return rng.normal(shift * (2.0 * y - 1)), sets
@@ -24,25 +30,25 @@ def two_sets(rng, set_priors, sizes, shift=1.0):
     [((0.8, 0.2), (4000, 4000), 0.5), ((0.9, 0.5), (2000, 8000), 0.1), ((0.2, 0.7), (5000, 5000), 0.9)],
 )
 @pytest.mark.parametrize(("stretch", "move"), [(1.0, 0.0), (7.0, 3.0), (0.01, -0.5)])
-def test_finds_the_line_whatever_the_scale_of_the_scores(set_priors, sizes, pi, stretch, move):
-    """Also where π lies outside the set priors, and the unbiased risk is no longer convex."""
+def test_recovers_log_odds_at_any_scale_of_the_scores(set_priors, sizes, pi, stretch, move):
+    """Includes a π outside the range of the set priors, for which the unbiased risk is not convex."""
     scores, sets = two_sets(np.random.default_rng(0), set_priors, sizes)
-    scaling = fit_scaling(stretch * scores + move, sets, set_priors, pi)
+    scaling = fit_platt_scaling(stretch * scores + move, sets, set_priors, pi)
     true_slope = 2.0 / stretch
     assert scaling.slope == pytest.approx(true_slope, rel=0.2)
     at = stretch * np.array([-1.0, 0.0, 1.0]) + move
     np.testing.assert_allclose(scaling.log_odds(at), 2 * np.array([-1.0, 0.0, 1.0]) + logit(pi), atol=0.45)
-    plain = fit_scaling(scores, sets, set_priors, pi)
+    plain = fit_platt_scaling(scores, sets, set_priors, pi)
     np.testing.assert_allclose(scaling.log_odds(at), plain.log_odds([-1.0, 0.0, 1.0]), atol=1e-3)
 
 
-def test_more_rows_are_nearer():
+def test_error_decreases_with_more_rows():
     errors = []
     for n in (300, 3000, 30_000):
         found = []
         for seed in range(20):
             scores, sets = two_sets(np.random.default_rng(seed), (0.7, 0.3), (n, n))
-            found.append(fit_scaling(scores, sets, (0.7, 0.3), 0.5).slope)
+            found.append(fit_platt_scaling(scores, sets, (0.7, 0.3), 0.5).slope)
         errors.append(np.sqrt(np.mean((np.array(found) - 2) ** 2)))
     assert errors[0] > 1.5 * errors[1] > 3 * errors[2]
 
@@ -50,65 +56,68 @@ def test_more_rows_are_nearer():
 def test_probabilities_are_calibrated():
     rng = np.random.default_rng(1)
     scores, sets = two_sets(rng, (0.8, 0.3), (5000, 5000), shift=0.7)
-    scaling = fit_scaling(np.tanh(scores / 3) * 5 + 1, sets, (0.8, 0.3), 0.2)
+    scaling = fit_platt_scaling(np.tanh(scores / 3) * 5 + 1, sets, (0.8, 0.3), 0.2)
     y = rng.random(20_000) < 0.2
     fresh = np.tanh(rng.normal(0.7 * (2.0 * y - 1)) / 3) * 5 + 1
     assert calibration_error(expit(scaling.log_odds(fresh)), y) < 0.02
-    assert calibration_error(expit(fresh), y) > 0.2  # as they came
+    assert calibration_error(expit(fresh), y) > 0.2  # before scaling
 
 
 @given(st.integers(0, 100), st.sampled_from([(0.8, 0.2), (0.6, 0.4), (0.1, 0.9), (1.0, 0.3)]), prior)
-def test_numbering_the_sets_the_other_way_changes_nothing(seed, set_priors, pi):
+def test_swapping_the_sets_changes_nothing(seed, set_priors, pi):
     scores, sets = two_sets(np.random.default_rng(seed), set_priors, (60, 90))
-    one, other = fit_scaling(scores, sets, set_priors, pi), fit_scaling(scores, 1 - sets, set_priors[::-1], pi)
+    one, other = (
+        fit_platt_scaling(scores, sets, set_priors, pi),
+        fit_platt_scaling(scores, 1 - sets, set_priors[::-1], pi),
+    )
     np.testing.assert_allclose(one.log_odds([-1, 0, 1]), other.log_odds([-1, 0, 1]), atol=2e-2)
 
 
 @given(st.integers(0, 100), prior, prior)
-def test_the_target_prior_only_moves_the_line(seed, pi, other_pi):
+def test_target_prior_changes_the_intercept_only(seed, pi, other_pi):
     scores, sets = two_sets(np.random.default_rng(seed), (0.8, 0.2), (60, 90))
-    here, there = fit_scaling(scores, sets, (0.8, 0.2), pi), fit_scaling(scores, sets, (0.8, 0.2), other_pi)
+    here, there = fit_platt_scaling(scores, sets, (0.8, 0.2), pi), fit_platt_scaling(scores, sets, (0.8, 0.2), other_pi)
     assert here.slope == there.slope
     np.testing.assert_allclose(here.log_odds(scores, other_pi), there.log_odds(scores), atol=1e-9)
 
 
-def test_few_rows_and_separated_classes_have_a_sensible_slope():
+def test_slope_is_finite_for_few_rows_of_separated_classes():
     scores = np.concatenate(
         [np.linspace(4, 5, 20), np.linspace(-5, -4, 5), np.linspace(4, 5, 5), np.linspace(-5, -4, 20)]
     )
     sets = np.repeat([0, 1], 25)
-    scaling = fit_scaling(scores, sets, (0.8, 0.2), 0.5)
+    scaling = fit_platt_scaling(scores, sets, (0.8, 0.2), 0.5)
     assert 0.3 < scaling.slope < 50
     assert scaling.log_odds(4.5) > 2 > -2 > scaling.log_odds(-4.5)
 
 
-def test_scores_that_rank_the_wrong_way_have_a_flat_line():
+def test_slope_is_near_zero_for_reversed_scores():
     scores, sets = two_sets(np.random.default_rng(0), (0.8, 0.2), (2000, 2000))
-    scaling = fit_scaling(-scores, sets, (0.8, 0.2), 0.5)
+    scaling = fit_platt_scaling(-scores, sets, (0.8, 0.2), 0.5)
     assert 0 < scaling.slope < 0.05
 
 
-def test_the_gradient_is_the_one_of_the_objective(monkeypatch):
+def test_gradient_equals_finite_differences(monkeypatch):
     seen = {}
 
-    def spy(function, start, **arguments):
+    def recording(function, start, **arguments):
         seen["function"] = function
         return original(function, start, **arguments)
 
     import uulearn.metrics.calibration as module
 
     original = module.minimize
-    monkeypatch.setattr(module, "minimize", spy)
+    monkeypatch.setattr(module, "minimize", recording)
     scores, sets = two_sets(np.random.default_rng(0), (0.8, 0.3), (40, 70))
-    fit_scaling(scores, sets, (0.8, 0.3), 0.5)
+    fit_platt_scaling(scores, sets, (0.8, 0.3), 0.5)
     for at in ([0.0, 0.0], [1.5, -0.7], [-1.0, 2.0]):
         numeric = approx_fprime(np.array(at), lambda line: seen["function"](line)[0], 1e-6)
         np.testing.assert_allclose(seen["function"](np.array(at))[1], numeric, atol=1e-5)
 
 
 @given(st.floats(-20, 20), prior, prior, prior)
-def test_shifts_follow_bayes_and_add_up(log_odds, pi, there, beyond):
-    """P(y|x) at another prior by Bayes' rule, from the ratio of the densities."""
+def test_prior_shift_follows_bayes_rule_and_composes(log_odds, pi, there, beyond):
+    """The reference applies Bayes' rule to the density ratio."""
     p = expit(log_odds)
     ratio = (p / pi) / ((1 - p) / (1 - pi))
     by_bayes = there * ratio / (there * ratio + 1 - there)
@@ -118,10 +127,10 @@ def test_shifts_follow_bayes_and_add_up(log_odds, pi, there, beyond):
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100), st.integers(0, 1000))
-def test_the_threshold_makes_the_expected_cost_lowest(raised, missed, seed):
+def test_bayes_threshold_minimizes_the_expected_cost(false_positive, false_negative, seed):
     p = np.sort(np.random.default_rng(seed).random(50))
-    cut = bayes_threshold(raised, missed)
-    costs = [raised * (1 - p[p > t]).sum() + missed * p[p <= t].sum() for t in (*p, 0.0, cut)]
+    threshold = bayes_threshold(false_positive, false_negative)
+    costs = [false_positive * (1 - p[p > t]).sum() + false_negative * p[p <= t].sum() for t in (*p, 0.0, threshold)]
     assert costs[-1] == pytest.approx(min(costs))
 
 
@@ -136,18 +145,21 @@ def test_calibration_error_by_hand():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fit_scaling([1.0, 1.0], [0, 1], (0.8, 0.2), 0.5), "all scores are 1, so that they say nothing"),
-        (lambda: fit_scaling([1.0, np.inf], [0, 1], (0.8, 0.2), 0.5), "scores must be finite"),
-        (lambda: fit_scaling([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no row of set 1"),
-        (lambda: fit_scaling([1.0, 2.0], [0, 1], (0.8, 0.8), 0.5), "set_priors must differ"),
-        (lambda: Scaling(1.0, 0.0, 0.5).log_odds(0.0, 1.5), "target_prior must be"),
+        (
+            lambda: fit_platt_scaling([1.0, 1.0], [0, 1], (0.8, 0.2), 0.5),
+            "all scores are 1, which contains no information",
+        ),
+        (lambda: fit_platt_scaling([1.0, np.inf], [0, 1], (0.8, 0.2), 0.5), "scores must be finite"),
+        (lambda: fit_platt_scaling([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no row of set 1"),
+        (lambda: fit_platt_scaling([1.0, 2.0], [0, 1], (0.8, 0.8), 0.5), "set_priors must differ"),
+        (lambda: PlattScaling(1.0, 0.0, 0.5).log_odds(0.0, 1.5), "target_prior must be"),
         (lambda: shift_log_odds(0.0, 1.0, 0.5), "from_prior must lie strictly"),
-        (lambda: bayes_threshold(0, 1), "false_positive_cost must be a number above 0, got 0"),
-        (lambda: bayes_threshold(1, float("inf")), "false_negative_cost must be a number above 0, got inf"),
-        (lambda: calibration_error([0.5], [1, 0]), "one value a row"),
+        (lambda: bayes_threshold(0, 1), "false_positive_cost must be a finite number above 0, got 0"),
+        (lambda: bayes_threshold(1, float("inf")), "false_negative_cost must be a finite number above 0, got inf"),
+        (lambda: calibration_error([0.5], [1, 0]), "one value per row"),
         (lambda: calibration_error([1.5], [1]), r"lie in \[0, 1\], got 1.5"),
     ],
 )
-def test_refusals(call, message):
+def test_rejects_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Evaluating a classifier without labels: closed forms, laws, references, refusals."""
+"""Metrics without labels: closed forms, symmetries, reference implementations and error messages."""
 
 import math
 
@@ -16,14 +16,14 @@ from uulearn.metrics import (
     evaluate,
     evaluate_labelled,
     uu_accuracy,
+    uu_accuracy_difference,
     uu_auc,
     uu_balanced_accuracy,
     uu_cost,
-    uu_gain,
     uu_rates,
 )
-from uulearn.metrics.estimates import quantile, sum_of_shares, wilson_interval
-from uulearn.metrics.ranking import area
+from uulearn.metrics.estimates import combine_proportions, two_sided_quantile, wilson_interval
+from uulearn.metrics.ranking import two_sample_auc
 
 priors = st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)).filter(lambda pair: abs(pair[0] - pair[1]) > 0.05)
 prior = st.floats(0.05, 0.95)
@@ -36,20 +36,23 @@ def draw(seed, n=(60, 80)):
     return np.round(rng.normal(size=sum(n)) + 0.5 * (sets == 0), 1), sets  # rounded, so that ties occur
 
 
-# --------------------------------------------------------------------------------------------- what they estimate
+# --------------------------------------------------------------------------------------------------------- estimates
 
 
 @given(seeds, priors, prior)
 def test_accuracy_is_one_minus_the_zero_one_risk(seed, set_priors, pi):
     scores, sets = draw(seed)
-    tensors = torch.from_numpy(scores - 0.05), torch.from_numpy(sets)  # no score of zero, where the loss is one half
+    tensors = (
+        torch.from_numpy(scores - 0.05),
+        torch.from_numpy(sets),
+    )  # no score of zero, for which the loss is one half
     risk = uu_risk(*tensors, set_priors, pi, loss="zero_one", method="unbiased").unbiased.item()
     assert uu_accuracy(scores - 0.05, sets, set_priors, pi).value == pytest.approx(1 - risk, abs=1e-9)
 
 
 @given(seeds, prior)
-def test_pure_sets_are_labels(seed, pi):
-    """With priors (1, 0) set 0 holds the positives: everything is what labelled rows give."""
+def test_pure_sets_equal_labels(seed, pi):
+    """With priors (1, 0), set 0 contains the positives: the metrics equal those of labelled rows."""
     scores, sets = draw(seed)
     free, labelled = evaluate(scores, sets, (1, 0), pi), evaluate_labelled(scores, 1 - sets, pi)
     for name in ("accuracy", "balanced_accuracy", "auc", "true_positive_rate", "false_positive_rate"):
@@ -62,7 +65,7 @@ def test_pure_sets_are_labels(seed, pi):
 
 
 @given(seeds, priors, prior)
-def test_numbering_the_sets_the_other_way_changes_nothing(seed, set_priors, pi):
+def test_swapping_the_sets_changes_nothing(seed, set_priors, pi):
     scores, sets = draw(seed)
     one, other = evaluate(scores, sets, set_priors, pi), evaluate(scores, 1 - sets, set_priors[::-1], pi)
     for name in ("accuracy", "balanced_accuracy", "auc", "true_positive_rate", "false_positive_rate"):
@@ -71,8 +74,8 @@ def test_numbering_the_sets_the_other_way_changes_nothing(seed, set_priors, pi):
 
 
 @given(seeds, priors, prior)
-def test_calling_the_classes_the_other_way_mirrors_everything(seed, set_priors, pi):
-    """Positive and negative swapped: scores change their sign, priors become their complements."""
+def test_swapping_the_classes_mirrors_the_metrics(seed, set_priors, pi):
+    """Scores change their sign, and each prior p becomes 1 − p."""
     scores, sets = draw(seed)
     scores = scores + 0.05
     mirrored = tuple(1 - value for value in set_priors)
@@ -84,7 +87,7 @@ def test_calling_the_classes_the_other_way_mirrors_everything(seed, set_priors, 
 
 
 @given(seeds, priors, prior, st.floats(-1, 1))
-def test_the_figures_agree_with_each_other(seed, set_priors, pi, threshold):
+def test_metrics_are_consistent(seed, set_priors, pi, threshold):
     scores, sets = draw(seed)
     evaluated = evaluate(scores, sets, set_priors, pi, threshold=threshold)
     t, f = evaluated.true_positive_rate.value, evaluated.false_positive_rate.value
@@ -95,20 +98,20 @@ def test_the_figures_agree_with_each_other(seed, set_priors, pi, threshold):
     assert uu_accuracy(scores, sets, set_priors, pi, threshold=threshold) == evaluated.accuracy
     assert uu_balanced_accuracy(scores, sets, set_priors, threshold=threshold) == evaluated.balanced_accuracy
     assert uu_auc(scores, sets, set_priors) == evaluated.auc
-    # The shares that were seen follow back from the rates.
+    # The rates reproduce the observed fractions.
     for which, theta in enumerate(set_priors):
         assert (scores[sets == which] > threshold).mean() == pytest.approx(theta * t + (1 - theta) * f)
 
 
 @given(seeds, priors, prior, st.floats(0, 5), st.floats(0, 5))
-def test_costs_are_those_of_the_two_errors(seed, set_priors, pi, raised, missed):
+def test_cost_is_the_sum_over_both_errors(seed, set_priors, pi, false_positive, false_negative):
     scores, sets = draw(seed)
-    costs = {"false_positive_cost": raised, "false_negative_cost": missed}
+    costs = {"false_positive_cost": false_positive, "false_negative_cost": false_negative}
     found = uu_cost(scores, sets, set_priors, pi, **costs)
     rates = uu_rates(scores, sets, set_priors)
     t, f = rates.true_positive.value, rates.false_positive.value
-    assert found.value == pytest.approx(pi * missed * (1 - t) + (1 - pi) * raised * f, abs=1e-9)
-    assert 0 <= found.interval[0] <= found.interval[1] <= pi * missed + (1 - pi) * raised + 1e-12
+    assert found.value == pytest.approx(pi * false_negative * (1 - t) + (1 - pi) * false_positive * f, abs=1e-9)
+    assert 0 <= found.interval[0] <= found.interval[1] <= pi * false_negative + (1 - pi) * false_positive + 1e-12
     error = uu_cost(scores, sets, set_priors, pi, false_positive_cost=1, false_negative_cost=1)
     accuracy = uu_accuracy(scores, sets, set_priors, pi)
     assert error.value == pytest.approx(1 - accuracy.value)
@@ -116,7 +119,7 @@ def test_costs_are_those_of_the_two_errors(seed, set_priors, pi, raised, missed)
 
 
 @given(seeds, st.floats(0.55, 1.0))
-def test_ranking_models_by_balanced_accuracy_needs_no_prior(seed, theta):
+def test_ranking_by_balanced_accuracy_does_not_depend_on_priors(seed, theta):
     one, other = draw(seed), draw(seed + 1)
     for measure in (uu_balanced_accuracy, uu_auc):
         known = [measure(*data, (theta, 1 - theta)).value for data in (one, other)]
@@ -124,7 +127,7 @@ def test_ranking_models_by_balanced_accuracy_needs_no_prior(seed, theta):
         assert np.sign(round(known[0] - known[1], 9)) == np.sign(round(assumed[0] - assumed[1], 9))
 
 
-def test_labelled_figures_are_the_plain_ones():
+def test_labelled_metrics_equal_scikit_learn():
     scores, labels = draw(3)
     evaluated = evaluate_labelled(scores, labels)
     assert evaluated.accuracy.value == pytest.approx(((scores > 0) == labels).mean())
@@ -138,14 +141,14 @@ def test_labelled_figures_are_the_plain_ones():
 
 
 @given(seeds, priors, prior)
-def test_a_gain_is_the_difference_of_two_accuracies(seed, set_priors, pi):
+def test_accuracy_difference_equals_difference_of_accuracies(seed, set_priors, pi):
     scores, sets = draw(seed)
     other = scores + np.random.default_rng(seed).normal(size=len(scores))
-    gain = uu_gain(scores, other, sets, set_priors, pi)
+    difference = uu_accuracy_difference(scores, other, sets, set_priors, pi)
     accuracies = [uu_accuracy(values, sets, set_priors, pi).value for values in (scores, other)]
-    assert gain.value == pytest.approx(accuracies[0] - accuracies[1])
-    assert uu_gain(other, scores, sets, set_priors, pi).value == pytest.approx(-gain.value)
-    none = uu_gain(scores, 2 * scores, sets, set_priors, pi)
+    assert difference.value == pytest.approx(accuracies[0] - accuracies[1])
+    assert uu_accuracy_difference(other, scores, sets, set_priors, pi).value == pytest.approx(-difference.value)
+    none = uu_accuracy_difference(scores, 2 * scores, sets, set_priors, pi)
     assert (none.value, none.standard_error) == (0, 0)
 
 
@@ -153,51 +156,51 @@ def test_a_gain_is_the_difference_of_two_accuracies(seed, set_priors, pi):
 
 
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
-def test_wilson_is_scipys(n, share, confidence):
+def test_wilson_interval_equals_scipy(n, share, confidence):
     successes = round(share * n)
     reference = binomtest(successes, n).proportion_ci(confidence, method="wilson")
-    assert wilson_interval(successes / n, n, quantile(confidence)) == pytest.approx(
+    assert wilson_interval(successes / n, n, two_sided_quantile(confidence)) == pytest.approx(
         (reference.low, reference.high), abs=1e-9
     )
 
 
-def test_a_single_share_has_wilsons_interval_and_a_negative_weight_turns_it():
-    low, high = sum_of_shares((0.3,), (50,), (1.0,), 0.0, 0.95).interval
+def test_negative_weight_mirrors_the_interval():
+    low, high = combine_proportions((0.3,), (50,), (1.0,), 0.0, 0.95).interval
     assert (low, high) == pytest.approx(wilson_interval(0.3, 50, 1.959964))
-    assert sum_of_shares((0.3,), (50,), (-1.0,), 1.0, 0.95).interval == pytest.approx((1 - high, 1 - low))
+    assert combine_proportions((0.3,), (50,), (-1.0,), 1.0, 0.95).interval == pytest.approx((1 - high, 1 - low))
 
 
-def test_an_interval_stays_in_range_and_keeps_its_order():
+def test_interval_is_ordered_and_within_range():
     scores, sets = np.repeat([1.0, -1.0], 20), np.repeat([0, 1], 20)
     evaluated = evaluate(scores, sets, (0.7, 0.3), 0.5)
-    assert evaluated.accuracy.value == pytest.approx(1.75)  # unbiased: with such priors the sets cannot be that pure
+    assert evaluated.accuracy.value == pytest.approx(1.75)  # unbiased; these scores contradict the priors
     assert evaluated.accuracy.interval == (1.0, 1.0)
     assert evaluated.auc.interval[1] == 1.0
     assert 0 <= evaluated.false_positive_rate.interval[0] <= evaluated.false_positive_rate.interval[1] <= 1
 
 
 @given(seeds)
-def test_the_area_counts_pairs(seed):
+def test_auc_counts_pairs(seed):
     scores, sets = draw(seed, (7, 9))
     higher, lower = scores[sets == 0], scores[sets == 1]
     pairs = np.sign(higher[:, None] - lower[None, :]) / 2 + 0.5
     assume(0 < pairs.mean() < 1)
-    found = area(higher, lower, 0.95)
+    found = two_sample_auc(higher, lower, 0.95)
     assert found.value == pytest.approx(pairs.mean())
-    # DeLong: the variance of the rows' and of the columns' means.
+    # DeLong: the variances of the row means and of the column means.
     variance = pairs.mean(1).var(ddof=1) / 7 + pairs.mean(0).var(ddof=1) / 9
     assert found.standard_error == pytest.approx(math.sqrt(variance))
     assert found.interval[0] < found.value < found.interval[1]
 
 
-def test_a_perfect_area_still_has_an_interval():
-    found = area(np.arange(10.0) + 20, np.arange(15.0), 0.95)
+def test_perfect_auc_has_an_interval():
+    found = two_sample_auc(np.arange(10.0) + 20, np.arange(15.0), 0.95)
     assert found.value == 1
     assert found.interval[0] < 1
     assert found.standard_error > 0
 
 
-def test_more_confidence_is_wider_and_more_rows_are_narrower():
+def test_interval_width_follows_confidence_and_rows():
     scores, sets = draw(0)
     widths = []
     for data, confidence in (((scores, sets), 0.8), ((scores, sets), 0.99), (draw(0, (6000, 8000)), 0.99)):
@@ -209,23 +212,23 @@ def test_more_confidence_is_wider_and_more_rows_are_narrower():
 
 
 @given(seeds, st.floats(0.02, 0.4))
-def test_the_standard_error_grows_as_the_priors_approach(seed, gap):
+def test_standard_error_is_inversely_proportional_to_the_prior_gap(seed, gap):
     scores, sets = draw(seed)
     near, far = (uu_balanced_accuracy(scores, sets, (0.5 + g / 2, 0.5 - g / 2)).standard_error for g in (gap, 2 * gap))
     assert near == pytest.approx(2 * far)
 
 
-# ------------------------------------------------------------------------------------------------ forms and refusals
+# ------------------------------------------------------------------------------------------------- inputs and errors
 
 
-def test_an_estimate_is_a_number_and_reads_well():
+def test_estimate_converts_to_float_and_text():
     estimate = Estimate(0.9, 0.01, (0.88, 0.92), 0.9)
     assert float(estimate) == 0.9
     assert str(estimate) == "0.900 (90% interval 0.880 to 0.920)"
     assert "99.9% interval" in str(Estimate(0.9, 0.01, (0.87, 0.93), 0.999))
 
 
-def test_lists_columns_and_tensors_are_taken():
+def test_accepts_lists_columns_and_tensors():
     scores, sets = draw(1)
     expected = uu_accuracy(scores, sets, (0.8, 0.2), 0.5)
     assert uu_accuracy(scores.tolist(), sets.tolist(), (0.8, 0.2), 0.5) == expected
@@ -234,7 +237,7 @@ def test_lists_columns_and_tensors_are_taken():
     assert uu_accuracy(tensor, torch.from_numpy(sets), (0.8, 0.2), 0.5) == expected
 
 
-def test_the_printed_judgement_tells_where_it_is_from():
+def test_printed_evaluation_says_whether_labels_were_used():
     scores, sets = draw(1)
     assert "no label was used: estimated from 60 + 80 rows" in str(evaluate(scores, sets, (0.8, 0.2), 0.5))
     assert "labels were used: 80 positive and 60 negative rows" in str(evaluate_labelled(scores, sets))
@@ -243,7 +246,7 @@ def test_the_printed_judgement_tells_where_it_is_from():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: uu_accuracy([1.0, 2.0], [0], (0.8, 0.2), 0.5), "one value a row, got 2 and 1"),
+        (lambda: uu_accuracy([1.0, 2.0], [0], (0.8, 0.2), 0.5), "one value per row, got 2 and 1"),
         (lambda: uu_accuracy([1.0, 2.0], [0, 2], (0.8, 0.2), 0.5), "sets must be 0 or 1.*got 2"),
         (lambda: uu_accuracy([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no row of set 1"),
         (lambda: uu_accuracy([1.0, float("nan")], [0, 1], (0.8, 0.2), 0.5), "nan in row 1"),
@@ -254,14 +257,14 @@ def test_the_printed_judgement_tells_where_it_is_from():
         (lambda: uu_auc([1.0, 2.0], [0, 1], (0.8, 0.2), confidence=95), "confidence must lie .* got 95"),
         (
             lambda: uu_cost([1.0, 2.0], [0, 1], (0.8, 0.2), 0.5, false_positive_cost=-1, false_negative_cost=1),
-            "false_positive_cost must be a number of at least 0, got -1",
+            "false_positive_cost must be a finite number of at least 0, got -1",
         ),
         (lambda: evaluate_labelled([1.0, 2.0], [1, 1]), "no negative row"),
         (lambda: evaluate_labelled([1.0, 2.0], [0, 0]), "no positive row"),
         (lambda: evaluate_labelled([1.0, 2.0], [1, 3]), "labels must be 1 and 0"),
-        (lambda: evaluate_labelled([1.0], [1, 0]), "one value a row, got 1 and 2"),
+        (lambda: evaluate_labelled([1.0], [1, 0]), "one value per row, got 1 and 2"),
     ],
 )
-def test_refusals(call, message):
+def test_rejects_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()

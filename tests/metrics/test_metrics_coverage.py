@@ -1,16 +1,16 @@
-"""Intervals from two unlabeled sets hold what they promise: simulated classifiers whose figures are known."""
+"""Coverage of the intervals, simulated with classifiers whose true metrics are known."""
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from uulearn.metrics import evaluate, uu_accuracy, uu_gain
+from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
 
 NOMINAL = 0.95
 
 
-def figures(shift, threshold, pi):
-    """True figures of scores that are N(shift, 1) for positives and N(−shift, 1) for negatives."""
+def true_metrics(shift, threshold, pi):
+    """Metrics of scores that are N(shift, 1) for positives and N(−shift, 1) for negatives."""
     t, f = norm.sf(threshold - shift), norm.sf(threshold + shift)
     return {
         "accuracy": pi * t + (1 - pi) * (1 - f),
@@ -34,15 +34,15 @@ def figures(shift, threshold, pi):
 )
 def test_coverage(set_priors, sizes, shift, threshold, pi):
     rng = np.random.default_rng(0)
-    truth = figures(shift, threshold, pi)
+    truth = true_metrics(shift, threshold, pi)
     sets = np.repeat([0, 1], sizes)
-    shares = np.repeat(set_priors, sizes)
+    priors = np.repeat(set_priors, sizes)
     repeats = 500
     covered = dict.fromkeys(truth, 0)
     values = {name: [] for name in truth}
     errors = {name: [] for name in truth}
     for _ in range(repeats):
-        positive = rng.random(len(sets)) < shares
+        positive = rng.random(len(sets)) < priors
         scores = rng.normal(np.where(positive, shift, -shift))
         evaluated = evaluate(scores, sets, set_priors, pi, threshold=threshold, confidence=NOMINAL)
         for name, value in truth.items():
@@ -50,32 +50,32 @@ def test_coverage(set_priors, sizes, shift, threshold, pi):
             covered[name] += estimate.interval[0] <= value <= estimate.interval[1]
             values[name].append(estimate.value)
             errors[name].append(estimate.standard_error)
-    spread = 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / repeats)
+    tolerance = 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / repeats)
     for name, value in truth.items():
-        assert covered[name] / repeats > NOMINAL - spread, name
+        assert covered[name] / repeats > NOMINAL - tolerance, name
         measured = np.std(values[name], ddof=1)
-        # Unbiased, with a standard error that is what the values show.
+        # Unbiased, with a standard error that matches the standard deviation of the estimates.
         assert abs(np.mean(values[name]) - value) < 4 * measured / np.sqrt(repeats), name
         assert np.mean(errors[name]) == pytest.approx(measured, rel=0.15), name
 
 
 @pytest.mark.parametrize(("set_priors", "sizes", "pi"), [((0.8, 0.2), (400, 400), 0.5), ((0.3, 0.6), (2000, 800), 0.3)])
-def test_coverage_of_a_gain(set_priors, sizes, pi):
-    """Two classifiers of the same rows, one that sees the score with more noise: its true loss is known."""
+def test_coverage_of_an_accuracy_difference(set_priors, sizes, pi):
+    """The second classifier adds noise to the scores, so that the true difference is known."""
     rng = np.random.default_rng(1)
     shift, noise = 1.0, 0.6
-    better = figures(shift, 0.0, pi)["accuracy"]
-    worse = figures(shift / np.sqrt(1 + noise**2), 0.0, pi)["accuracy"]
-    sets, shares = np.repeat([0, 1], sizes), np.repeat(set_priors, sizes)
+    better = true_metrics(shift, 0.0, pi)["accuracy"]
+    worse = true_metrics(shift / np.sqrt(1 + noise**2), 0.0, pi)["accuracy"]
+    sets, priors = np.repeat([0, 1], sizes), np.repeat(set_priors, sizes)
     covered, values, errors, single = 0, [], [], []
     for _ in range(600):
-        positive = rng.random(len(sets)) < shares
+        positive = rng.random(len(sets)) < priors
         scores = rng.normal(np.where(positive, shift, -shift))
         noisy = scores + noise * rng.normal(size=len(sets))
-        gain = uu_gain(scores, noisy, sets, set_priors, pi)
-        covered += gain.interval[0] <= better - worse <= gain.interval[1]
-        values.append(gain.value)
-        errors.append(gain.standard_error)
+        difference = uu_accuracy_difference(scores, noisy, sets, set_priors, pi)
+        covered += difference.interval[0] <= better - worse <= difference.interval[1]
+        values.append(difference.value)
+        errors.append(difference.standard_error)
         single.append(uu_accuracy(scores, sets, set_priors, pi).standard_error)
     assert covered / 600 > NOMINAL - 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / 600)
     assert np.mean(values) == pytest.approx(better - worse, abs=4 * np.std(values) / np.sqrt(600))

@@ -1,4 +1,4 @@
-"""Converters between vocabularies: counted tables, round trips, refusals; bags merged into two sets."""
+"""Conversions of class priors against counted tables and by round trips; merging of bags."""
 
 import itertools
 import math
@@ -24,48 +24,48 @@ from uulearn.priors import (
 )
 from uulearn.risk import estimation_cost
 
-share = st.floats(0.01, 0.99)
-priors = st.tuples(share, share).filter(lambda pair: abs(pair[0] - pair[1]) > 1e-3)
+fraction = st.floats(0.01, 0.99)
+priors = st.tuples(fraction, fraction).filter(lambda pair: abs(pair[0] - pair[1]) > 1e-3)
 counts = st.integers(1, 500)
 
 
 @given(counts, counts, counts, counts)
-def test_noise_rates_against_a_counted_table(kept_positive, flipped_positive, flipped_negative, kept_negative):
-    """Rows counted by true and by noisy label give every quantity directly."""
-    marked, unmarked = kept_positive + flipped_negative, flipped_positive + kept_negative
-    positive, negative = kept_positive + flipped_positive, flipped_negative + kept_negative
+def test_noise_rates_equal_a_counted_table(hits, missed, false_alarms, correct_rejections):
+    """A table of true and noisy labels gives every quantity directly."""
+    marked, unmarked = hits + false_alarms, missed + correct_rejections
+    positive, negative = hits + missed, false_alarms + correct_rejections
     everything = positive + negative
-    expected = kept_positive / marked, flipped_positive / unmarked
+    expected = hits / marked, missed / unmarked
     assume(abs(expected[0] - expected[1]) > 1e-4)
-    rates = flipped_positive / positive, flipped_negative / negative
-    assert from_noise_rates(*rates, positive_share=positive / everything) == pytest.approx(expected)
-    assert from_noise_rates(*rates, noisy_positive_share=marked / everything) == pytest.approx(expected, rel=1e-6)
+    rates = missed / positive, false_alarms / negative
+    assert from_noise_rates(*rates, class_prior=positive / everything) == pytest.approx(expected)
+    assert from_noise_rates(*rates, marked_fraction=marked / everything) == pytest.approx(expected, rel=1e-6)
     assert from_sensitivity(1 - rates[0], 1 - rates[1], positive / everything) == pytest.approx(expected)
     assert to_noise_rates(expected, marked / everything) == pytest.approx((*rates, positive / everything))
-    assert from_predictive_values(kept_positive / marked, kept_negative / unmarked) == pytest.approx(expected)
+    assert from_predictive_values(hits / marked, correct_rejections / unmarked) == pytest.approx(expected)
 
 
-@given(priors, share)
-def test_noise_rates_come_back(set_priors, marked):
+@given(priors, fraction)
+def test_noise_rates_round_trip(set_priors, marked):
     rates = to_noise_rates(set_priors, marked)
-    given_positives = from_noise_rates(rates.rho_plus, rates.rho_minus, positive_share=rates.positive_share)
-    given_marks = from_noise_rates(rates.rho_plus, rates.rho_minus, noisy_positive_share=marked)
+    given_positives = from_noise_rates(rates.rho_plus, rates.rho_minus, class_prior=rates.class_prior)
+    given_marks = from_noise_rates(rates.rho_plus, rates.rho_minus, marked_fraction=marked)
     assert given_positives == pytest.approx(set_priors, abs=1e-9)
     assert given_marks == pytest.approx(set_priors, abs=1e-6)
 
 
-@given(priors, share)
-def test_sensitivity_and_specificity_come_back(set_priors, flagged):
+@given(priors, fraction)
+def test_sensitivity_and_specificity_round_trip(set_priors, flagged):
     assert from_sensitivity(*to_sensitivity(set_priors, flagged)) == pytest.approx(set_priors, abs=1e-9)
 
 
 @given(priors)
-def test_predictive_values_come_back(set_priors):
+def test_predictive_values_round_trip(set_priors):
     assert from_predictive_values(*to_predictive_values(set_priors)) == pytest.approx(set_priors)
 
 
-@given(share, share)
-def test_censoring_comes_back_and_keeps_count(class_prior, frequency):
+@given(fraction, fraction)
+def test_censoring_round_trip_preserves_the_number_of_positives(class_prior, frequency):
     labelled = class_prior * frequency
     set_priors = from_censoring(labelled, class_prior=class_prior)
     assert from_censoring(labelled, label_frequency=frequency) == pytest.approx(set_priors)
@@ -73,69 +73,69 @@ def test_censoring_comes_back_and_keeps_count(class_prior, frequency):
     assert labelled * 1 + (1 - labelled) * set_priors[1] == pytest.approx(class_prior)
 
 
-@given(share, share)
-def test_censored_labels_are_noise_on_the_positives_alone(class_prior, frequency):
-    noisy = from_noise_rates(1 - frequency, 0.0, positive_share=class_prior)
+@given(fraction, fraction)
+def test_censored_labels_equal_noise_on_positives(class_prior, frequency):
+    noisy = from_noise_rates(1 - frequency, 0.0, class_prior=class_prior)
     assert from_censoring(class_prior * frequency, class_prior=class_prior) == pytest.approx(noisy)
 
 
-def test_case_control_leaves_the_population_as_it_is():
+def test_case_control_is_the_limit_of_rare_labels():
     assert from_case_control(0.3) == (1.0, 0.3)
-    assert from_censoring(1e-12, class_prior=0.3) == pytest.approx((1.0, 0.3))  # hardly any positive taken away
+    assert from_censoring(1e-12, class_prior=0.3) == pytest.approx((1.0, 0.3))
 
 
 @given(priors)
-def test_mixture_proportions_come_back(set_priors):
+def test_mixture_proportions_round_trip(set_priors):
     ordered = max(set_priors), min(set_priors)
     assert from_mixture_proportions(*to_mixture_proportions(ordered)) == pytest.approx(ordered)
 
 
-def test_mixture_proportions_are_infima_of_the_density_ratios():
-    """Classes on three cells, one of them shared: the ratio of the sets is lowest where a cell is pure."""
+def test_mixture_proportions_equal_minima_of_density_ratios():
+    """The classes share one of three cells; the ratio of the sets is lowest in a pure cell."""
     positive, negative = np.array([0.6, 0.4, 0.0]), np.array([0.0, 0.3, 0.7])
-    rich, poor = (theta * positive + (1 - theta) * negative for theta in (0.7, 0.2))
-    assert to_mixture_proportions((0.7, 0.2)) == pytest.approx(((rich / poor).min(), (poor / rich).min()))
+    higher, lower = (theta * positive + (1 - theta) * negative for theta in (0.7, 0.2))
+    assert to_mixture_proportions((0.7, 0.2)) == pytest.approx(((higher / lower).min(), (lower / higher).min()))
 
 
 @pytest.mark.parametrize(
     ("convert", "text"),
     [
         (
-            lambda: from_noise_rates(0.4, 0.6, positive_share=0.5),
+            lambda: from_noise_rates(0.4, 0.6, class_prior=0.5),
             r"rho_plus \+ rho_minus must not be 1, got 0\.4 \+ 0\.6",
         ),
-        (lambda: from_noise_rates(0.1, 0.1), "give one of positive_share and noisy_positive_share"),
-        (lambda: from_noise_rates(0.1, 0.1, positive_share=0.5, noisy_positive_share=0.5), "give one of"),
-        (lambda: from_noise_rates(0.2, 0.1, noisy_positive_share=0.05), r"0\.05 is impossible .* allow 0\.1 to 0\.8"),
-        (lambda: from_noise_rates(0.2, 0.1, noisy_positive_share=0.9), "is impossible"),
-        (lambda: from_noise_rates(1.2, 0.1, positive_share=0.5), r"rho_plus must lie in \[0, 1\], got 1\.2"),
-        (lambda: from_noise_rates(0.2, -0.1, positive_share=0.5), r"rho_minus must lie in \[0, 1\], got -0\.1"),
-        (lambda: from_noise_rates(0.2, 0.1, positive_share=1.0), "positive_share must lie strictly between 0 and 1"),
-        (lambda: to_noise_rates((0.8, 0.2), 0.0), "noisy_positive_share must lie strictly between"),
+        (lambda: from_noise_rates(0.1, 0.1), "pass exactly one of class_prior and marked_fraction"),
+        (lambda: from_noise_rates(0.1, 0.1, class_prior=0.5, marked_fraction=0.5), "pass exactly one of"),
+        (lambda: from_noise_rates(0.2, 0.1, marked_fraction=0.05), r"0\.05 is impossible .* allow 0\.1 to 0\.8"),
+        (lambda: from_noise_rates(0.2, 0.1, marked_fraction=0.9), "is impossible"),
+        (lambda: from_noise_rates(1.2, 0.1, class_prior=0.5), r"rho_plus must lie in \[0, 1\], got 1\.2"),
+        (lambda: from_noise_rates(0.2, -0.1, class_prior=0.5), r"rho_minus must lie in \[0, 1\], got -0\.1"),
+        (lambda: from_noise_rates(0.2, 0.1, class_prior=1.0), "class_prior must lie strictly between 0 and 1"),
+        (lambda: to_noise_rates((0.8, 0.2), 0.0), "marked_fraction must lie strictly between"),
         (lambda: to_noise_rates((0.8, 0.8), 0.5), "set_priors must differ"),
         (lambda: from_sensitivity(0.3, 0.7, 0.5), r"sensitivity \+ specificity must not be 1"),
         (lambda: from_sensitivity(80, 0.7, 0.5), r"sensitivity must lie in \[0, 1\], got 80; .*80% as 0\.8"),
         (lambda: from_sensitivity(0.8, 0.7, 0), "prevalence must lie strictly between 0 and 1, got 0"),
-        (lambda: to_sensitivity((0.8, 0.2), 1.0), "flagged_share must lie strictly between"),
+        (lambda: to_sensitivity((0.8, 0.2), 1.0), "marked_fraction must lie strictly between"),
         (lambda: from_predictive_values(0.4, 0.6), "set_priors must differ"),
         (lambda: from_predictive_values(0.9, math.nan), "npv must lie in"),
         (lambda: from_predictive_values("high", 0.6), "precision must lie in .* got 'high'"),
         (lambda: from_case_control(1.0), "class_prior must lie strictly between"),
         (
             lambda: from_censoring(0.3, class_prior=0.2),
-            r"a share of 0\.3 is labelled.*at least that and below 1, got 0\.2",
+            r"at least labelled_fraction=0\.3 and below 1.*got 0\.2",
         ),
-        (lambda: from_censoring(0.3, label_frequency=0.25), "below 1, got 1.2"),
+        (lambda: from_censoring(0.3, label_frequency=0.25), "below 1.*got 1.2"),
         (lambda: from_censoring(0.3, label_frequency=0), "no row is labelled"),
-        (lambda: from_censoring(0.3), "give one of class_prior"),
-        (lambda: from_censoring(0.3, class_prior=0.5, label_frequency=0.6), "give one of class_prior"),
+        (lambda: from_censoring(0.3), "pass exactly one of class_prior"),
+        (lambda: from_censoring(0.3, class_prior=0.5, label_frequency=0.6), "pass exactly one of class_prior"),
         (lambda: to_censoring((0.9, 0.2), 0.1), r"all positive, but set 0 has θ = 0\.9"),
-        (lambda: from_mixture_proportions(1.0, 0.2), "kappa_10=1 means that the sets are alike"),
+        (lambda: from_mixture_proportions(1.0, 0.2), "kappa_10=1 means that the sets are identical"),
         (lambda: from_mixture_proportions(0.5, 1.5), r"kappa_01 must lie in \[0, 1\]"),
-        (lambda: to_mixture_proportions((0.2, 0.8)), "set 0 must be the richer"),
+        (lambda: to_mixture_proportions((0.2, 0.8)), "set 0 must have the higher prior"),
     ],
 )
-def test_impossible_inputs_get_one_sentence(convert, text):
+def test_rejects_impossible_values(convert, text):
     with pytest.raises(ValueError, match=text):
         convert()
 
@@ -144,23 +144,23 @@ def test_impossible_inputs_get_one_sentence(convert, text):
 
 
 def cost(assignment, proportions, sizes, pi):
-    """Standard error of a split, straight from the definition."""
-    rows, shares = [], []
+    """Return the standard error of a split, computed from the definition."""
+    rows, priors_found = [], []
     for which in (0, 1):
         mine = assignment == which
         rows.append(int(sizes[mine].sum()))
-        shares.append(float((proportions * sizes)[mine].sum() / rows[-1]) if rows[-1] else 0.5)
-    if min(rows) == 0 or shares[0] - shares[1] < 1e-6:
+        priors_found.append(float((proportions * sizes)[mine].sum() / rows[-1]) if rows[-1] else 0.5)
+    if min(rows) == 0 or priors_found[0] - priors_found[1] < 1e-6:
         return math.inf
-    return estimation_cost(shares, pi, tuple(rows)).standard_error
+    return estimation_cost(priors_found, pi, tuple(rows)).standard_error
 
 
 bags = st.lists(st.tuples(st.floats(0, 1), st.integers(1, 300)), min_size=2, max_size=6)
 
 
 @given(bags, st.sampled_from([0.5, 0.1, 0.9]))
-def test_no_other_way_to_merge_is_better(bags, pi):
-    """Against all ways to put each bag into set 0, set 1 or neither."""
+def test_merging_is_optimal(bags, pi):
+    """Compare with every assignment of bags to set 0, set 1 or neither."""
     proportions, sizes = (np.array(values) for values in zip(*bags, strict=True))
     assume(np.ptp(proportions) > 1e-3)
     merged = merge_bags(proportions, sizes, target_prior=pi)
@@ -170,9 +170,9 @@ def test_no_other_way_to_merge_is_better(bags, pi):
     assert cost(merged.assignment, proportions, sizes, pi) == pytest.approx(merged.standard_error, rel=1e-6)
 
 
-def test_merged_bags_know_their_rows():
+def test_merged_bags_give_sizes_priors_and_sets():
     merged = merge_bags([0.1, 0.5, 0.95, 0.9], [100, 20_000, 60, 40])
-    assert merged.assignment.tolist() == [1, -1, 0, 0]  # the large middle bag would drag the priors together
+    assert merged.assignment.tolist() == [1, -1, 0, 0]  # the large bag in the middle would bring the priors closer
     assert merged.sizes == (100, 100)
     assert merged.set_priors == pytest.approx((0.93, 0.1))
     assert merged.sets([0, 0, 2, 1, 3]).tolist() == [1, 1, 0, -1, 0]
@@ -187,14 +187,14 @@ def test_merged_bags_know_their_rows():
         (([0.5, math.nan], [10, 10]), "got nan"),
         (([0.5, 0.2], [10, 0]), r"at least 1 each, got \[10, 0\]"),
         (([0.5, 0.2], [10, 2.5]), "whole numbers of rows"),
-        (([0.5, 0.5], [10, 10]), r"same share of positives \(0\.5\)"),
+        (([0.5, 0.5], [10, 10]), r"same class prior \(0\.5\)"),
     ],
 )
-def test_bad_bags_get_one_sentence(arguments, text):
+def test_rejects_bad_bags(arguments, text):
     with pytest.raises(ValueError, match=text):
         merge_bags(*arguments)
 
 
-def test_a_bad_target_prior_is_refused():
+def test_rejects_bad_target_prior():
     with pytest.raises(ValueError, match="target_prior must be"):
         merge_bags([0.5, 0.2], [10, 10], target_prior=1.0)

@@ -213,7 +213,7 @@ def test_one_process_packs_at_a_time(store, monkeypatch, with_flock):
         monkeypatch.setattr(storage, "fcntl", None)
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
     store.add(record())
-    packing = storage.one_at_a_time(store.folder / ".pack.lock", "busy")
+    packing = storage.file_lock(store.folder / ".pack.lock", "busy")
     with packing, pytest.raises(TimeoutError, match="is being packed by another process; .* delete .*pack.lock"):
         store.pack()
     assert len(store.pack()) == 1

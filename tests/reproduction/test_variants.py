@@ -68,7 +68,7 @@ def test_shortened_sets_are_short_where_a_class_runs_out(seed):
     assert len(first) == 300 + 100  # all positives there are, and the negatives asked for
     assert len(second) == 100 + 400
     assert len(np.unique(first)) == len(first)
-    assert drawn.realised_priors == (0.75, 0.2)
+    assert drawn.realized_priors == (0.75, 0.2)
     assert drawn.overlap == 100  # the positives of the second set are those of the first
     np.testing.assert_array_equal(drawn.X0[:, 0], first)
     enough = shortened_sets(numbers, y, (0.5, 0.2), (200, 200), random_state=seed)

@@ -14,7 +14,7 @@ def apply(method, x, slope=-0.1):
 
 
 @given(real)
-def test_members_of_the_family(x):
+def test_abs_and_relu_are_special_cases_of_leaky_relu(x):
     assert apply("abs", x) == apply("leaky_relu", x, slope=-1.0) == abs(x)
     assert apply("relu", x) == apply("leaky_relu", x, slope=0.0) == max(x, 0)
     assert apply("unbiased", x) == x
@@ -28,9 +28,9 @@ def test_leaky_relu_is_a_consistent_correction(x, slope):
 
 
 @pytest.mark.parametrize("slope", [-2000.0, -3.0, -1.0, -0.1, 0.0])
-def test_members_pass_the_check(slope):
+def test_leaky_relu_passes_the_check(slope):
     check_correction(get_method("leaky_relu", slope).corrections[0])
-    check_correction(lambda x: torch.where(x < 0, (slope * x).clamp(max=5.0), x))  # flat beyond a kink
+    check_correction(lambda x: torch.where(x < 0, (slope * x).clamp(max=5.0), x))  # constant beyond a kink
 
 
 def negative_part(f):
@@ -53,28 +53,28 @@ def negative_part(f):
         (3, "function of a tensor"),
     ],
 )
-def test_the_error_names_the_property_and_the_place(f, text):
+def test_error_names_the_property_and_the_position(f, text):
     with pytest.raises(ValueError, match=text):
         check_correction(f)
 
 
 def test_pairs_may_mix_names_and_functions():
-    def softly(x):
+    def half_slope(x):
         return torch.where(x < 0, -0.5 * x, x)
 
-    method = get_method(("relu", softly))
+    method = get_method(("relu", half_slope))
     x = torch.tensor(-2.0)
     assert [f(x).item() for f in method.corrections] == [0.0, 1.0]
-    assert method.name == "relu+softly"
+    assert method.name == "relu+half_slope"
 
 
 @pytest.mark.parametrize("slope", [0.1, 1, float("nan"), float("-inf"), "steep", None])
-def test_positive_slopes_are_refused(slope):
+def test_rejects_slopes_other_than_non_positive_numbers(slope):
     with pytest.raises(ValueError, match="must be a number ≤ 0, got"):
         get_method("leaky_relu", slope)
 
 
 @pytest.mark.parametrize("method", ["nnpu", ("relu",), ("relu", "unbiased"), 5, (torch.abs, torch.square)])
-def test_unknown_methods_are_refused(method):
+def test_rejects_unknown_methods(method):
     with pytest.raises(ValueError, match=r"must be one of|pair|correction"):
         get_method(method)

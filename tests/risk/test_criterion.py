@@ -1,4 +1,4 @@
-"""`UURisk` inside anyone's training loop."""
+"""`UURisk` as a criterion: shapes, missing sets, compilation, precision, and training in a plain loop."""
 
 import pickle
 import shutil
@@ -36,12 +36,12 @@ def test_order_and_shape_do_not_matter(method, batch):
 
 
 @pytest.mark.parametrize("shape", [(12, 2), (3, 4), ()])
-def test_other_shapes_are_refused(shape, batch):
+def test_rejects_other_shapes(shape, batch):
     with pytest.raises(ValueError, match=r"shape \(n,\) or \(n, 1\)"):
         make()(torch.zeros(shape), batch[1])
 
 
-def test_sets_must_match(batch):
+def test_rejects_bad_sets_and_integer_scores(batch):
     with pytest.raises(ValueError, match="one value per score"):
         make()(batch[0], batch[1][:5])
     with pytest.raises(ValueError, match="sets must be 0 or 1.*got 2"):
@@ -50,7 +50,7 @@ def test_sets_must_match(batch):
         make()(batch[0].long(), batch[1])
 
 
-def test_wrong_sets_are_loud_where_they_cannot_be_read(batch):
+def test_invalid_sets_give_nan_inside_vmap(batch):
     scores, sets = batch
     values = torch.func.vmap(make())(scores[None], sets[None] + 1)
     assert values.isnan().all()
@@ -58,20 +58,20 @@ def test_wrong_sets_are_loud_where_they_cannot_be_read(batch):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_batch_that_lacks_a_set_gives_zero_brackets_and_zero_gradient(method, which, batch):
+def test_missing_set_gives_zero_terms_and_zero_gradient(method, which, batch):
     scores = batch[0].clone().requires_grad_()
     criterion = make(method)
     parts = criterion.parts(scores, torch.full((12,), which))
     assert parts.positive == parts.negative == parts.unbiased == parts.corrected == 0
     parts.objective.backward()
-    if method == "biased":  # all rows on one side: an ordinary supervised batch
+    if method == "biased":  # all rows have one pseudo-class: an ordinary supervised batch
         assert scores.grad.abs().min() > 0
     else:
         assert parts.objective == 0
         assert (scores.grad == 0).all()
 
 
-def test_an_infinite_loss_of_a_row_that_does_not_count_is_no_nan():
+def test_infinite_loss_of_a_row_without_weight_gives_no_nan():
     scores = torch.tensor([-200.0, 1.0], requires_grad=True)
     value = make(loss=lambda z: torch.exp(-z))(scores, torch.tensor([0, 0]))
     value.backward()
@@ -87,17 +87,17 @@ def test_pickles(loss, method, batch):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_empty_batch_is_zero(method):
+def test_empty_batch_gives_zero(method):
     assert make(method)(torch.zeros(0), torch.zeros(0, dtype=torch.long)) == 0
 
 
-def test_a_set_with_coefficient_zero_is_not_needed():
+def test_set_with_zero_coefficient_is_not_needed():
     scores = torch.tensor([1.0, -1.0], requires_grad=True)
     parts = UURisk((1.0, 0.0), 0.5).parts(scores, torch.tensor([0, 0]))
     assert parts.positive > 0
     assert parts.negative == 0
     pu = UURisk((1.0, 0.5), 0.5, method="relu").parts(scores, torch.tensor([0, 0]))
-    assert pu.positive > 0  # labelled positives alone still train the positive bracket
+    assert pu.positive > 0  # labelled positives alone still train the positive term
     assert pu.negative == 0
 
 
@@ -115,9 +115,9 @@ def test_vmap_over_a_stack_of_runs(method, loss, batch):
     generator = torch.Generator().manual_seed(4)
     stack = torch.randn(5, 12, generator=generator)
     memberships = torch.randint(0, 2, (5, 12), generator=generator)
-    together = torch.func.vmap(criterion)(stack, memberships)
-    alone = torch.stack([criterion(g, s) for g, s in zip(stack, memberships, strict=True)])
-    torch.testing.assert_close(together, alone)
+    batched = torch.func.vmap(criterion)(stack, memberships)
+    separate = torch.stack([criterion(g, s) for g, s in zip(stack, memberships, strict=True)])
+    torch.testing.assert_close(batched, separate)
     shared = torch.func.vmap(torch.func.grad(criterion), in_dims=(0, None))(stack, batch[1])
     for row, gradient in zip(stack, shared, strict=True):
         row = row.clone().requires_grad_()
@@ -126,7 +126,7 @@ def test_vmap_over_a_stack_of_runs(method, loss, batch):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_compiles_without_a_graph_break(method, batch):
+def test_compiles_without_graph_break(method, batch):
     scores, sets = batch
     criterion = make(method)
     compiled = torch.compile(criterion, backend="aot_eager", fullgraph=True)
@@ -136,7 +136,7 @@ def test_compiles_without_a_graph_break(method, batch):
     torch.testing.assert_close(one.grad, other.grad)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised by torch's own modules
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # raised inside torch
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the default compiler backend needs a C++ compiler")
 def test_compiles_with_the_default_backend(batch):
     scores, sets = batch
@@ -157,7 +157,7 @@ def test_large_margins_and_bfloat16(batch):
         torch.testing.assert_close(half, make(loss=loss)(scores.bfloat16().double(), sets).float())
 
 
-def test_means_of_many_bfloat16_scores_do_not_lose_rows():
+def test_mean_of_many_bfloat16_scores_keeps_precision():
     """Summing 100,000 values of about 1 in bfloat16 would stop at 256."""
     n = 100_000
     sets = torch.arange(n) % 2

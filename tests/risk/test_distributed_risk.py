@@ -1,4 +1,4 @@
-"""Several workers with parts of a batch, and micro-batches one after another, train as one worker with the whole."""
+"""Several workers, and gradient accumulation over micro-batches, give the gradient of the whole batch."""
 
 import copy
 import itertools
@@ -21,7 +21,7 @@ WORKER = Path(__file__).parents[1] / "helpers" / "distributed_worker.py"
 
 
 def close(ours, theirs, size=1.0):
-    """To rounding: the brackets are differences, of sums that are larger than they by the coefficients."""
+    """Equal up to rounding; the risk terms are differences of sums that are larger by the size of the coefficients."""
     precision = 1e-6 if theirs.dtype == torch.float32 else 1e-14
     return torch.linalg.norm(ours.double() - theirs.double()) <= precision * max(size, 1.0) * max(
         1e-3, torch.linalg.norm(theirs.double())
@@ -32,15 +32,15 @@ def close(ours, theirs, size=1.0):
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def together(request, tmp_path_factory):
+def results(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
-    for code, _, said in several(request.param, WORKER, folder):
-        assert code == 0, said[-2000:]
+    for code, _, output in several(request.param, WORKER, folder):
+        assert code == 0, output[-2000:]
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(request.param)]
 
 
-def test_workers_with_parts_equal_one_with_the_whole(together):
-    found = [each["cases"] for each in together]
+def test_workers_with_parts_equal_one_worker_with_whole_batch(results):
+    found = [each["cases"] for each in results]
     checked = 0
     for (name, ours), *others in zip(*(one.items() for one in found), strict=True):
         _, priors, loss, method, seed = name.split("|")
@@ -57,16 +57,16 @@ def test_workers_with_parts_equal_one_with_the_whole(together):
     assert checked == len(found[0]) > 150
 
 
-def test_a_stack_of_runs_over_workers_is_that_of_one_with_the_whole(together):
+def test_batched_runs_over_workers_equal_one_worker_with_whole_batch(results):
     criterion, (scores, sets) = UURisk(*PRIORS[0], method="abs"), stack()
     wanted = [torch.func.vmap(f, in_dims=(1, None))(scores, sets) for f in (criterion, torch.func.grad(criterion))]
     assert all((criterion.parts(run, sets).positive < 0) == (number == 0) for number, run in enumerate(scores.T))
-    for values, gradient, own in (each["stack"] for each in together):
+    for values, gradient, own in (each["stack"] for each in results):
         torch.testing.assert_close(values, wanted[0])
-        torch.testing.assert_close(gradient / len(together), wanted[1][:, own])
+        torch.testing.assert_close(gradient / len(results), wanted[1][:, own])
 
 
-# -------------------------------------------------------------------------------------------------- gradient in parts
+# ------------------------------------------------------------------------------------------------ gradient accumulation
 
 
 @given(st.sampled_from(TRAINABLE), st.sampled_from(METHODS), st.sampled_from(PRIORS), st.lists(st.integers(1, 47)))
@@ -76,15 +76,15 @@ def test_micro_batches_equal_the_whole_batch(loss, method, priors, cuts):
     parts = [(x[a:b], sets[a:b]) for a, b in itertools.pairwise(ends)]
     criterion = UURisk(*priors, loss, method)
     model, whole = network(), network()
-    told = accumulate(criterion, model, parts)
+    returned = accumulate(criterion, model, parts)
     wanted = criterion.parts(whole(x), sets)
     wanted.objective.backward()
-    for ours, theirs in zip(told, wanted, strict=True):
+    for ours, theirs in zip(returned, wanted, strict=True):
         assert ours.item() == pytest.approx(theirs.item(), rel=1e-5, abs=1e-6)
     assert close(gradients(model), gradients(whole), sum(map(abs, criterion.coefficients)))
 
 
-def test_naive_accumulation_is_something_else():
+def test_naive_accumulation_gives_another_gradient():
     x, sets = batch(48, 3)
     criterion = UURisk((0.55, 0.45), 0.5, "sigmoid", "abs")
     model, naive = network(), network()
@@ -94,7 +94,7 @@ def test_naive_accumulation_is_something_else():
     assert not torch.allclose(gradients(model), gradients(naive), rtol=0.1)
 
 
-def test_gradients_are_added_to_those_that_are_there():
+def test_gradients_are_added_to_existing_gradients():
     x, sets = batch(20, 0)
     criterion, model = UURisk((0.8, 0.2), 0.5), network()
     accumulate(criterion, model, [(x, sets)])
@@ -103,24 +103,24 @@ def test_gradients_are_added_to_those_that_are_there():
     torch.testing.assert_close(gradients(model), 2 * once)
 
 
-def test_dropout_draws_the_same_in_both_passes():
-    """With a single micro-batch the result is that of the plain step after the same draw."""
+def test_dropout_uses_the_same_random_numbers_in_both_passes():
+    """A single micro-batch gives the same result as a plain step with the same seed."""
     x, sets = batch(64, 1)
     criterion = UURisk((0.6, 0.4), 0.5, "sigmoid", "abs")
     model = network(dropout=True)
     plain = copy.deepcopy(model)
     torch.manual_seed(5)
-    told = accumulate(criterion, model, [(x, sets)])
+    returned = accumulate(criterion, model, [(x, sets)])
     torch.manual_seed(5)
     wanted = criterion(plain(x), sets)
     wanted.backward()
-    assert told.objective.item() == pytest.approx(wanted.item(), rel=1e-5)
+    assert returned.objective.item() == pytest.approx(wanted.item(), rel=1e-5)
     assert close(gradients(model), gradients(plain))
 
 
-def test_running_statistics_move_once():
+def test_running_statistics_are_updated_once():
     x, sets = batch(40, 2)
-    criterion, model = UURisk((0.8, 0.2), 0.5), network(normalised=True)
+    criterion, model = UURisk((0.8, 0.2), 0.5), network(normalized=True)
     plain = copy.deepcopy(model)
     accumulate(criterion, model, [(x[:30], sets[:30]), (x[30:], sets[30:])])
     for part in (slice(30), slice(30, 40)):
@@ -129,9 +129,9 @@ def test_running_statistics_move_once():
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_failure_leaves_the_statistics_alone():
+def test_failure_keeps_statistics_and_gradients_unchanged():
     x, sets = batch(40, 2)
-    model = network(normalised=True)
+    model = network(normalized=True)
     before = [buffer.clone() for buffer in model.buffers()]
     with pytest.raises(ValueError, match="sets must be 0 or 1"):
         accumulate(UURisk((0.8, 0.2), 0.5), model, [(x[:30], sets[:30]), (x[30:], sets[30:] + 1)])
@@ -140,7 +140,7 @@ def test_a_failure_leaves_the_statistics_alone():
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_a_backward_of_ones_own_and_no_sync():
+def test_custom_backward_and_no_sync():
     x, sets = batch(30, 4)
     calls, waits = [], []
 
@@ -166,13 +166,13 @@ def test_a_backward_of_ones_own_and_no_sync():
     accumulate(criterion, model, [(x[i : i + 10], sets[i : i + 10]) for i in (0, 10, 20)], backward=backward)
     criterion(plain(x), sets).backward()
     assert len(calls) == 3
-    assert waits == [0, 1]  # gradients are exchanged with the last one
+    assert waits == [0, 1]  # gradients are exchanged with the last micro-batch
     torch.testing.assert_close(gradients(model), 4 * gradients(plain))
 
 
-def test_parts_that_lack_a_set():
+def test_micro_batches_without_one_set():
     x, _ = batch(20, 0)
-    sets = torch.arange(20) // 10  # each part holds one set only
+    sets = torch.arange(20) // 10  # each micro-batch has rows of one set only
     model, plain = network(), network()
     criterion = UURisk((0.8, 0.2), 0.5, method="abs")
     accumulate(criterion, model, [(x[:10], sets[:10]), (x[10:], sets[10:])])
@@ -180,17 +180,17 @@ def test_parts_that_lack_a_set():
     assert close(gradients(model), gradients(plain))
     assert gradients(model).abs().sum() > 0
     model.zero_grad()
-    told = accumulate(criterion, model, [(x[:10], sets[:10])])  # no bracket can be estimated
-    assert told.objective.item() == 0
+    returned = accumulate(criterion, model, [(x[:10], sets[:10])])  # no risk term can be estimated
+    assert returned.objective.item() == 0
     assert gradients(model).abs().sum() == 0
 
 
-def test_no_micro_batch_is_refused():
-    with pytest.raises(ValueError, match="no micro-batch to accumulate"):
+def test_rejects_zero_micro_batches():
+    with pytest.raises(ValueError, match="micro_batches is empty"):
         accumulate(UURisk((0.8, 0.2), 0.5), network(), [])
 
 
-def test_numbers_of_numpy_and_booleans():
+def test_accepts_boolean_sets():
     x, sets = batch(16, 0)
     model, other = network(), network()
     accumulate(UURisk((0.8, 0.2), 0.5), model, [(x, sets)])

@@ -11,7 +11,7 @@ TRAINABLE = [name for name, loss in LOSSES.items() if loss.trainable]
 
 @pytest.mark.parametrize("name", LOSSES)
 @given(z=st.floats(-1e4, 1e4, width=32))
-def test_values_agree_with_the_reference(name, z):
+def test_values_equal_reference_implementation(name, z):
     value = LOSSES[name](torch.tensor([z], dtype=torch.float64)).item()
     assert value == pytest.approx(reference.loss(name, z), rel=1e-9, abs=1e-12)
 
@@ -36,7 +36,7 @@ def test_symmetric_losses_sum_to_one(name, z):
 
 @pytest.mark.parametrize("name", ["logistic", "double_hinge", "squared"])
 @given(z=st.floats(-50, 50))
-def test_linear_odd_losses(name, z):
+def test_difference_to_mirrored_loss_is_linear(name, z):
     z = torch.tensor(z, dtype=torch.float64)
     assert (LOSSES[name](z) - LOSSES[name](-z)).item() == pytest.approx(-z.item(), abs=1e-9)
 
@@ -51,7 +51,7 @@ def test_gradients_against_finite_differences(name):
 @pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].proper])
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
 def test_proper_losses_recover_the_probability(name, p):
-    """The score that minimises p·ℓ(z) + (1 − p)·ℓ(−z) maps back to p."""
+    """The score that minimizes p·ℓ(z) + (1 − p)·ℓ(−z) maps back to p."""
     z = torch.linspace(-4, 4, 80001, dtype=torch.float64)
     expected = p * LOSSES[name](z) + (1 - p) * LOSSES[name](-z)
     assert LOSSES[name].probability(z[expected.argmin()]).item() == pytest.approx(p, abs=1e-3)
@@ -61,7 +61,7 @@ def test_zero_one_at_zero_is_a_half():
     assert LOSSES["zero_one"](torch.tensor([0.0, 1.0, -1.0])).tolist() == [0.5, 0.0, 1.0]
 
 
-def test_users_own_loss():
+def test_accepts_a_function():
     own = get_loss(lambda z: torch.exp(-z))
     assert own(torch.zeros(2)).tolist() == [1, 1]
 
@@ -76,6 +76,6 @@ def test_users_own_loss():
         (lambda z: z * float("nan"), ValueError, "non-negative"),
     ],
 )
-def test_bad_losses_are_refused(loss, error, text):
+def test_rejects_bad_losses(loss, error, text):
     with pytest.raises(error, match=text):
         get_loss(loss)

@@ -1,4 +1,4 @@
-"""The estimators against an independent implementation, against the labelled risk, and against their laws."""
+"""The risk estimators against an independent implementation, the labelled risk, and their mathematical properties."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def batches(draw):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("method", METHODS)
 @given(batch=batches(), set_priors=priors, pi=inner, slope=st.floats(-2, 0))
-def test_agrees_with_the_reference(loss, method, batch, set_priors, pi, slope):
+def test_equals_reference_implementation(loss, method, batch, set_priors, pi, slope):
     scores, sets = batch
     ours = uu_risk(scores, sets, set_priors, pi, loss=loss, method=method, slope=slope)
     theirs = reference.uu_risk(scores.tolist(), sets.tolist(), set_priors, pi, loss, method, slope)
@@ -38,7 +38,7 @@ def test_agrees_with_the_reference(loss, method, batch, set_priors, pi, slope):
 
 
 @given(batch=batches(), set_priors=priors, pi=inner, slope=st.floats(-2, 0))
-def test_corrected_is_never_below_unbiased_and_equal_where_nothing_is_negative(batch, set_priors, pi, slope):
+def test_corrected_is_at_least_unbiased_and_equal_for_non_negative_terms(batch, set_priors, pi, slope):
     for method in ("abs", "relu", "leaky_relu"):
         risk = uu_risk(*batch, set_priors, pi, method=method, slope=slope)
         assert risk.corrected >= risk.unbiased
@@ -47,7 +47,7 @@ def test_corrected_is_never_below_unbiased_and_equal_where_nothing_is_negative(b
 
 
 @given(batch=batches(), set_priors=priors, pi=inner)
-def test_abs_and_relu_are_leaky_relus(batch, set_priors, pi):
+def test_abs_and_relu_are_special_cases_of_leaky_relu(batch, set_priors, pi):
     for method, slope in (("abs", -1.0), ("relu", 0.0)):
         one = uu_risk(*batch, set_priors, pi, method=method)
         other = uu_risk(*batch, set_priors, pi, method="leaky_relu", slope=slope)
@@ -95,7 +95,7 @@ def test_pu_limit_is_the_non_negative_pu_risk(batch, pi):
 @pytest.mark.parametrize(
     ("set_priors", "pi"), [((0.8, 0.2), 0.5), ((0.6, 0.4), 0.3), ((0.1, 0.7), 0.6), ((1.0, 0.3), 0.3)]
 )
-def test_unbiased_by_monte_carlo(loss, set_priors, pi):
+def test_unbiased_in_simulation(loss, set_priors, pi):
     """Mean of the UU risk over many draws of two sets against the PN risk on many labelled rows: a z-test."""
     rng = np.random.default_rng(20)
 
@@ -118,8 +118,8 @@ def test_unbiased_by_monte_carlo(loss, set_priors, pi):
     assert abs(z) < 3.5
 
 
-def test_a_wrong_coefficient_would_be_noticed():
-    """The z-test above has teeth: with the two priors in the wrong roles the estimate is far off."""
+def test_swapped_priors_give_a_wrong_estimate():
+    """The z-test above can fail: with swapped priors the estimate is far off."""
     rng = np.random.default_rng(1)
     y = np.concatenate([rng.random(4000) < 0.8, rng.random(4000) < 0.2])
     scores = torch.from_numpy(np.where(y, 1.0, -1.0) + rng.normal(size=8000))
@@ -134,7 +134,7 @@ def test_a_wrong_coefficient_would_be_noticed():
 @pytest.mark.parametrize("sign", [+1, -1])
 @pytest.mark.parametrize("loss", TRAINABLE)
 def test_gradients_against_finite_differences_on_both_sides_of_the_kink(method, sign, loss):
-    """Scores that put the positive bracket clearly above (below) zero and the negative one below (above)."""
+    """Scores for which both risk terms are clearly negative (sign 1) or clearly positive (sign −1)."""
     generator = torch.Generator().manual_seed(3)
     sets = torch.tensor([0, 1, 1, 0, 0, 1, 1, 0])
     scores = torch.randn(8, generator=generator, dtype=torch.float64) * 0.3 + sign * (1.5 - 3.0 * (sets == 1))
@@ -147,7 +147,7 @@ def test_gradients_against_finite_differences_on_both_sides_of_the_kink(method, 
     )
 
 
-def test_biased_is_the_balanced_error_for_equal_sizes_and_the_pooled_mean_for_unequal_ones():
+def test_biased_is_the_mean_loss_over_all_rows():
     scores = torch.tensor([1.0, -2.0, 0.5, -1.0])
     equal = uu_risk(scores, torch.tensor([0, 0, 1, 1]), (0.7, 0.2), 0.4, loss="zero_one", method="biased").objective
     assert equal.item() == pytest.approx(0.5 * 0.5 + 0.5 * 0.5)
@@ -166,7 +166,7 @@ def test_pn_risk_by_hand():
     )
 
 
-def test_different_corrections_for_the_two_brackets():
+def test_different_corrections_for_the_two_terms():
     scores, sets = torch.tensor([3.0, -3.0]), torch.tensor([0, 1])
     parts = uu_risk(scores, sets, (0.6, 0.4), 0.5, method="unbiased")
     assert parts.positive < 0
@@ -175,6 +175,6 @@ def test_different_corrections_for_the_two_brackets():
     assert mixed.corrected.item() == pytest.approx(-parts.positive.item())
 
 
-def test_labels_other_than_two_are_refused():
+def test_rejects_labels_other_than_two_classes():
     with pytest.raises(ValueError, match=r"labels must be 1 and 0, or 1 and -1, got \[2, 3\]"):
         pn_risk(torch.zeros(2), torch.tensor([2, 3]), 0.5)

@@ -1,4 +1,4 @@
-"""`SurrogateSetClassifier` as its users meet it."""
+"""`SurrogateSetClassifier`: learning, input types, predictions, weights, scores and errors."""
 
 import pickle
 
@@ -26,19 +26,19 @@ from threadpoolctl import threadpool_limits
 
 from uulearn import UUClassifier, uu_risk
 from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning
-from uulearn.surrogate import SurrogateSetClassifier, accuracy_weights, estimate_accuracy, with_target_prior
+from uulearn.surrogate import SurrogateSetClassifier, accuracy_weights, estimate_accuracy, shift_prior
 from uulearn.surrogate.inputs import CALIBRATIONS
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """Gradient boosting waits for its threads when other tests use the cores."""
+    """Gradient boosting is slow if its threads compete with other tests for the cores."""
     with threadpool_limits(1):
         yield
 
 
 def draw(seed, sizes, priors, shift=1.0, columns=2):
-    """Two Gaussian classes with means ±shift in the first column: rows, sets and labels.
+    """Draw rows, sets and labels of two Gaussian classes with means ±shift in the first column.
 
     At class prior ½ the log-odds are 2·shift·x₁.
     """
@@ -56,14 +56,14 @@ def logistic(priors=(0.8, 0.2), pi=0.5, **options):
 
 # ---------------------------------------------------------------------------------- scikit-learn's own estimator checks
 
-# With set_priors = (0, 1) set 1 holds the positives and set 0 the negatives, so that the checks' labels serve as sets.
-NOT_CALLED_Y = "the second argument of fit and score is called sets, because it holds no labels"
-OTHER_SETS = "the check numbers its two classes otherwise than 0 and 1; sets are numbered from 0"
+# With set_priors = (0, 1), the labels of the checks are valid sets.
+NOT_CALLED_Y = "the second argument of fit and score is called sets, because it has no labels"
+OTHER_SETS = "the classes of the check are not 0 and 1; sets are numbered from 0"
 EXPECTED_FAILURES = {
     "check_fit_score_takes_y": NOT_CALLED_Y,
     "check_n_features_in_after_fitting": NOT_CALLED_Y,
-    "check_sample_weight_equivalence_on_dense_data": f"{NOT_CALLED_Y}; see test_weights_are_repetitions",
-    "check_sample_weight_equivalence_on_sparse_data": f"{NOT_CALLED_Y}; see test_weights_are_repetitions",
+    "check_sample_weight_equivalence_on_dense_data": f"{NOT_CALLED_Y}; see test_weights_equal_repetitions",
+    "check_sample_weight_equivalence_on_sparse_data": f"{NOT_CALLED_Y}; see test_weights_equal_repetitions",
     "check_sample_weights_pandas_series": OTHER_SETS,
     "check_sample_weights_not_an_array": OTHER_SETS,
     "check_sample_weights_shape": OTHER_SETS,
@@ -72,7 +72,7 @@ EXPECTED_FAILURES = {
     "check_classifier_data_not_an_array": OTHER_SETS,
     "check_classifiers_classes": OTHER_SETS,
     "check_fit2d_1feature": OTHER_SETS,
-    "check_classifier_not_supporting_multiclass": "a third set is refused for want of a prior, in other words",
+    "check_classifier_not_supporting_multiclass": "a third set is rejected with another message",
 }
 
 
@@ -88,7 +88,7 @@ def test_sklearn(estimator, check):
     check(estimator)
 
 
-# ------------------------------------------------------------------------------------------------------------ it learns
+# ----------------------------------------------------------------------------------------------------------- learning
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
@@ -105,11 +105,11 @@ def test_any_classifier_learns(base, calibration, gaussians):
 
 @pytest.mark.parametrize("calibration", ["mixture", "sigmoid", "isotonic"])
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.2, 0.8), (0.9, 0.5, 0.1)])
-def test_a_decision_function_will_do(priors, calibration):
+def test_decision_function_is_sufficient(priors, calibration):
     X, sets, _ = draw(0, [300] * len(priors), priors, shift=1.5)
     classifier = SurrogateSetClassifier(priors, estimator=LinearSVC(), calibration=calibration, random_state=0)
     X_test, _, y_test = draw(1, [1000], [0.5], shift=1.5)
-    assert accuracy_score(y_test, classifier.fit(X, sets).predict(X_test)) > 0.91  # the best there is: 0.933
+    assert accuracy_score(y_test, classifier.fit(X, sets).predict(X_test)) > 0.91  # the best possible: 0.933
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_decision_function_will_do(priors, calibration):
         ((0.9, 0.5, 0.2, 0.5), (1500, 500, 3000, 1000), 0.7),
     ],
 )
-def test_probabilities_are_calibrated_at_any_sizes_and_target_prior(priors, sizes, pi):
+def test_probabilities_are_calibrated_for_any_sizes_and_target_prior(priors, sizes, pi):
     X, sets, _ = draw(0, sizes, priors)
     X_test, _, y_test = draw(1, [20_000], [pi])
     truth = expit(2 * X_test[:, 0] + np.log(pi / (1 - pi)))
@@ -139,34 +139,34 @@ def test_probabilities_are_calibrated_at_any_sizes_and_target_prior(priors, size
         (KNeighborsClassifier(200), None, (0.8, 0.5, 0.2)),
     ],
 )
-def test_the_error_falls_with_the_number_of_rows(base, calibration, priors):
+def test_error_decreases_with_more_rows(base, calibration, priors):
     X_test, _, _ = draw(1, [2000], [0.4], columns=1)
-    truth = with_target_prior(expit(2 * X_test[:, 0]), 0.5, 0.4)
+    truth = shift_prior(expit(2 * X_test[:, 0]), 0.5, 0.4)
     errors = []
     for n in (200, 1500, 12_000):
         X, sets, _ = draw(2, [n] * len(priors), priors, columns=1)
-        neighbours = {"estimator__n_neighbors": n // 6} if isinstance(base, KNeighborsClassifier) else {}
+        changes = {"estimator__n_neighbors": n // 6} if isinstance(base, KNeighborsClassifier) else {}
         classifier = SurrogateSetClassifier(priors, 0.4, estimator=base, calibration=calibration, random_state=0)
-        positive = classifier.set_params(**neighbours).fit(X, sets).predict_proba(X_test)[:, 1]
+        positive = classifier.set_params(**changes).fit(X, sets).predict_proba(X_test)[:, 1]
         errors.append(np.sqrt(np.mean((positive - truth) ** 2)))
     assert errors[2] < errors[1] < errors[0]
     assert errors[2] < min(0.05, errors[0] / 2)
 
 
-def test_the_default_base_beats_a_straight_line_where_none_separates():
+def test_default_base_learns_a_nonlinear_boundary():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(9000, 4))
     y = (X**2).sum(1) > 3.36
     sets = (rng.random(9000) > np.where(y, 0.8, 0.2)).astype(int)
     classifier = SurrogateSetClassifier((0.8, 0.2), random_state=0).fit(X[:6000], sets[:6000])
     assert accuracy_score(y[6000:], classifier.predict(X[6000:])) > 0.85
-    straight = logistic().fit(X[:6000], sets[:6000])
-    assert accuracy_score(y[6000:], straight.predict(X[6000:])) < 0.6
+    linear = logistic().fit(X[:6000], sets[:6000])
+    assert accuracy_score(y[6000:], linear.predict(X[6000:])) < 0.6
 
 
 @pytest.mark.parametrize("calibration", ["mixture", "sigmoid", "isotonic"])
-def test_sorted_tables_do_no_harm(calibration):
-    """Rows sorted by class within their set, as after a GROUP BY: unshuffled folds would each see other mixtures."""
+def test_sorted_tables_are_shuffled(calibration):
+    """Rows are sorted by class within their set: folds without shuffling would contain different mixtures."""
     X, sets, y = draw(0, (500, 500), (0.7, 0.3), shift=1.5)
     order = np.lexsort((y, sets))
     X_test, _, y_test = draw(1, [1000], [0.5], shift=1.5)
@@ -175,19 +175,21 @@ def test_sorted_tables_do_no_harm(calibration):
     assert classifier.predict_proba(X_test)[:, 1].mean() == pytest.approx(0.5, abs=0.05)
 
 
-# -------------------------------------------------------------------------------------------------------- what is given
+# --------------------------------------------------------------------------------------------------------- input types
 
 
-def test_fit_and_fit_sets_agree(gaussians):
-    apart = logistic().fit_sets(gaussians["X0"], gaussians["X1"])
-    together = logistic().fit(np.concatenate([gaussians["X0"], gaussians["X1"]]), np.repeat([0, 1], 400))
-    np.testing.assert_array_equal(apart.predict_proba(gaussians["X_test"]), together.predict_proba(gaussians["X_test"]))
-    assert apart.set_sizes_ == (400, 400)
+def test_fit_equals_fit_sets(gaussians):
+    separate = logistic().fit_sets(gaussians["X0"], gaussians["X1"])
+    combined = logistic().fit(np.concatenate([gaussians["X0"], gaussians["X1"]]), np.repeat([0, 1], 400))
+    np.testing.assert_array_equal(
+        separate.predict_proba(gaussians["X_test"]), combined.predict_proba(gaussians["X_test"])
+    )
+    assert separate.set_sizes_ == (400, 400)
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 @pytest.mark.parametrize("kind", [np.ndarray.tolist, sparse.csr_matrix, sparse.coo_array, pd.DataFrame])
-def test_containers(kind, calibration, gaussians):
+def test_accepts_lists_sparse_matrices_and_data_frames(kind, calibration, gaussians):
     plain = logistic(calibration=calibration).fit_sets(gaussians["X0"], gaussians["X1"])
     other = logistic(calibration=calibration).fit_sets(kind(gaussians["X0"]), kind(gaussians["X1"]))
     np.testing.assert_allclose(
@@ -196,7 +198,7 @@ def test_containers(kind, calibration, gaussians):
     assert other.n_features_in_ == 3
 
 
-def test_tables_of_different_kinds_and_columns(gaussians):
+def test_tables_of_different_types_and_columns(gaussians):
     mixed = logistic().fit_sets(gaussians["X0"].tolist(), gaussians["X1"])
     assert mixed.set_sizes_ == (400, 400)
     first, second = (pd.DataFrame(gaussians[name], columns=list("abc")) for name in ("X0", "X1"))
@@ -207,8 +209,8 @@ def test_tables_of_different_kinds_and_columns(gaussians):
         logistic().fit_sets(first, second).predict(second[["b", "a", "c"]])
 
 
-def test_what_only_the_base_understands():
-    """Missing values for trees, texts for a pipeline."""
+def test_accepts_any_input_of_the_base_classifier():
+    """Trees accept missing values, a pipeline accepts texts."""
     X, sets, _ = draw(0, (300, 300), (0.9, 0.1), shift=2.0)
     X[::7, 1] = np.nan
     assert SurrogateSetClassifier((0.9, 0.1), random_state=0).fit(X, sets).predict([[2.0, np.nan]]).tolist() == [1]
@@ -235,14 +237,14 @@ def test_scikit_learn_tools_work_on_rows_and_sets():
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
-def test_the_users_classifier_is_not_changed(calibration, gaussians):
+def test_base_classifier_is_cloned(calibration, gaussians):
     base = LogisticRegression()
     classifier = logistic(estimator=base, calibration=calibration).fit(gaussians["X"], gaussians["sets"])
     assert not hasattr(base, "coef_")
     assert hasattr(classifier.estimator_, "predict_proba")
 
 
-def test_the_same_seed_gives_the_same_result(gaussians):
+def test_same_seed_gives_same_result(gaussians):
     one, again, other = (
         SurrogateSetClassifier((0.8, 0.2), random_state=seed)
         .fit(gaussians["X"], gaussians["sets"])
@@ -253,7 +255,7 @@ def test_the_same_seed_gives_the_same_result(gaussians):
     assert (one != other).any()
 
 
-def test_a_splitter_of_ones_own(gaussians):
+def test_accepts_a_splitter(gaussians):
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     assert len(logistic(cv=folds).fit(gaussians["X"], gaussians["sets"]).estimator_.folds_) == 3
     numbered = logistic(cv=3).fit(gaussians["X"], gaussians["sets"])
@@ -273,7 +275,7 @@ def test_a_splitter_of_ones_own(gaussians):
 @pytest.mark.parametrize("base", [LogisticRegression(), DecisionTreeClassifier(random_state=0)])
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 def test_predictions_are_consistent_and_finite(base, calibration, gaussians):
-    """A full tree gives set probabilities 0 and 1, beyond what the priors allow."""
+    """A full tree predicts set probabilities of 0 and 1, more extreme than the priors allow."""
     classifier = logistic(estimator=base, calibration=calibration).fit(gaussians["X"], gaussians["sets"])
     X = gaussians["X_test"]
     decision, probability = classifier.decision_function(X), classifier.predict_proba(X)
@@ -288,17 +290,17 @@ def test_predictions_are_consistent_and_finite(base, calibration, gaussians):
     inversion = classifier.invert(X)
     np.testing.assert_array_equal(inversion.positive > 0.5, decision > 0)
     if calibration == "mixture":
-        assert inversion.clipped_share == 0
+        assert inversion.clipped_fraction == 0
     if calibration is None and isinstance(base, DecisionTreeClassifier):
-        assert inversion.clipped_share == 1
+        assert inversion.clipped_fraction == 1
         assert set(np.abs(decision)) == {36.0}
 
 
-def test_the_target_prior_can_be_changed_after_fitting(gaussians):
+def test_target_prior_can_be_changed_after_fitting(gaussians):
     classifier = logistic().fit(gaussians["X"], gaussians["sets"])
     before = classifier.predict_proba(gaussians["X_test"])[:, 1]
     moved = classifier.set_params(target_prior=0.1).predict_proba(gaussians["X_test"])[:, 1]
-    np.testing.assert_allclose(moved, with_target_prior(before, 0.5, 0.1), rtol=1e-9)
+    np.testing.assert_allclose(moved, shift_prior(before, 0.5, 0.1), rtol=1e-9)
     fitted = logistic(pi=0.1).fit(gaussians["X"], gaussians["sets"]).predict_proba(gaussians["X_test"])[:, 1]
     np.testing.assert_array_equal(moved, fitted)
     assert moved.mean() < before.mean() - 0.05
@@ -316,7 +318,7 @@ def test_set_priors_take_effect_with_the_next_fit(gaussians):
     assert np.abs(after - before).max() > 0.01
 
 
-def test_the_order_of_the_sets_does_not_matter():
+def test_order_of_the_sets_does_not_matter():
     X, sets, _ = draw(0, (300, 200, 400), (0.9, 0.5, 0.1))
     one = logistic((0.9, 0.5, 0.1), calibration=None).fit(X, sets)
     renumbered = np.array([2, 0, 1])[sets]
@@ -324,8 +326,8 @@ def test_the_order_of_the_sets_does_not_matter():
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=2e-3)
 
 
-def test_more_sets_help():
-    """Four sets against the two pools that a classifier of two sets would have to make of them."""
+def test_four_sets_beat_two_pooled_sets():
+    """Compare four sets with the two pools that a classifier of two sets would need."""
     priors = (0.95, 0.55, 0.45, 0.05)
     X_test, _, _ = draw(99, [2000], [0.5])
     truth = expit(2 * X_test[:, 0])
@@ -335,48 +337,48 @@ def test_more_sets_help():
         four = logistic(priors).fit(X, sets)
         pooled = logistic((0.75, 0.25)).fit(X, sets // 2)
         errors.append([np.mean((own.predict_proba(X_test)[:, 1] - truth) ** 2) for own in (four, pooled)])
-    of_four, of_pools = np.mean(errors, axis=0)
-    assert of_four < 0.8 * of_pools
+    four_sets, two_pools = np.mean(errors, axis=0)
+    assert four_sets < 0.8 * two_pools
 
 
 # -------------------------------------------------------------------------------------------------------------- weights
 
 
-def test_weights_are_repetitions():
+def test_weights_equal_repetitions():
     X, sets, _ = draw(0, (200, 300), (0.8, 0.2))
     count = np.random.default_rng(0).integers(0, 4, 500)
     weighted = logistic(calibration=None).fit(X, sets, sample_weight=count)
     repeated = logistic(calibration=None).fit(np.repeat(X, count, axis=0), np.repeat(sets, count))
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
-    np.testing.assert_allclose(weighted.set_shares_, repeated.set_shares_)
+    np.testing.assert_allclose(weighted.set_fractions_, repeated.set_fractions_)
     assert weighted.set_sizes_ == (200, 300)
 
 
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
-def test_weighted_sets_are_accounted_for(calibration):
-    """Balancing unequal sets by weights changes their shares; the probabilities of the classes stay."""
+def test_weighted_sets_keep_class_probabilities(calibration):
+    """Weights change the fractions of the sets but not the class probabilities."""
     X, sets, _ = draw(0, (1000, 4000), (0.8, 0.3))
     X_test, _, _ = draw(1, [4000], [0.5])
     plain = logistic((0.8, 0.3), calibration=calibration).fit(X, sets)
     balanced = logistic((0.8, 0.3), calibration=calibration).fit(X, sets, sample_weight=np.where(sets == 0, 4.0, 1.0))
-    np.testing.assert_allclose(plain.set_shares_, [0.2, 0.8])
-    np.testing.assert_allclose(balanced.set_shares_, [0.5, 0.5])
+    np.testing.assert_allclose(plain.set_fractions_, [0.2, 0.8])
+    np.testing.assert_allclose(balanced.set_fractions_, [0.5, 0.5])
     difference = balanced.predict_proba(X_test)[:, 1] - plain.predict_proba(X_test)[:, 1]
     assert np.abs(difference).mean() < 0.05
     assert balanced.predict_proba(X_test)[:, 1].mean() == pytest.approx(0.5, abs=0.05)
 
 
-# --------------------------------------------------------------------------------------------------- score, no labels
+# ------------------------------------------------------------------------------------------------score without labels
 
 
-def test_score_of_two_sets_is_that_of_the_risk(gaussians):
+def test_score_of_two_sets_equals_one_minus_the_risk(gaussians):
     classifier = logistic(pi=0.3).fit(gaussians["X"], gaussians["sets"])
     scores = torch.from_numpy(classifier.decision_function(gaussians["X"]))
     risk = uu_risk(scores, torch.from_numpy(gaussians["sets"]), (0.8, 0.2), 0.3, loss="zero_one", method="unbiased")
     assert classifier.score(gaussians["X"], gaussians["sets"]) == 1 - risk.unbiased.item()
 
 
-def test_score_computes_what_uu_classifier_computes(gaussians, quick):
+def test_score_equals_that_of_uu_classifier(gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
     own = classifier.score(gaussians["X"], gaussians["sets"])
     decision = classifier.decision_function(gaussians["X"])
@@ -395,20 +397,20 @@ def test_score_of_many_sets_estimates_the_accuracy():
     assert error < 0.015
 
 
-def test_a_score_far_below_chance_is_suspicious(gaussians):
+def test_score_far_below_chance_warns(gaussians):
     classifier = logistic().fit(gaussians["X"], gaussians["sets"])
-    with pytest.warns(SuspiciousScoreWarning, match=r"far below chance: if the second argument holds labels"):
+    with pytest.warns(SuspiciousScoreWarning, match=r"far below chance: if you passed labels"):
         classifier.score(gaussians["X_test"], gaussians["y_test"])
 
 
-def test_close_priors_warn_with_their_cost(gaussians):
+def test_close_priors_warn_with_precision(gaussians):
     with pytest.warns(
-        ClosePriorsWarning, match=r"\(0\.52, 0\.48\) span only 0\.04: these 800 rows.*no better than labels"
+        ClosePriorsWarning, match=r"\(0\.52, 0\.48\) span only 0\.04: these 800 rows.*like \d+ labelled rows"
     ):
         logistic((0.52, 0.48)).fit(gaussians["X"], gaussians["sets"])
 
 
-# ------------------------------------------------------------------------------------------------------------- refusals
+# --------------------------------------------------------------------------------------------------------------- errors
 
 ROWS = np.random.default_rng(0).normal(size=(60, 2))
 SETS = np.repeat([0, 1, 2], 20)
@@ -437,12 +439,12 @@ SETS = np.repeat([0, 1, 2], 20)
         (
             {"estimator": LogisticRegression(class_weight="balanced")},
             ValueError,
-            r"class_weight='balanced' makes Log.*sample",
+            r"class_weight='balanced' of Log.*sample",
         ),
         (
             {"estimator": make_pipeline(StandardScaler(), HistGradientBoostingClassifier(class_weight={0: 2.0}))},
             ValueError,
-            r"histgradientboostingclassifier__class_weight=\{0: 2\.0\} makes Pipeline see",
+            r"histgradientboostingclassifier__class_weight=\{0: 2\.0\} of Pipeline",
         ),
         (
             {"estimator": SVC(decision_function_shape="ovo"), "set_priors": (0.8, 0.6, 0.4, 0.2)},
@@ -451,7 +453,7 @@ SETS = np.repeat([0, 1, 2], 20)
         ),
     ],
 )
-def test_bad_parameters_are_refused(parameters, error, text):
+def test_rejects_bad_parameters(parameters, error, text):
     classifier = SurrogateSetClassifier(**{"set_priors": (0.8, 0.5, 0.2)} | parameters)
     sets = np.arange(60) % 4 if isinstance(parameters.get("estimator"), SVC) else SETS
     with pytest.raises(error, match=text):
@@ -472,37 +474,37 @@ def test_bad_parameters_are_refused(parameters, error, text):
         (SETS / 4, "Unknown label type"),
     ],
 )
-def test_bad_sets_are_refused(sets, text):
+def test_rejects_bad_sets(sets, text):
     with pytest.raises(ValueError, match=text):
         logistic((0.8, 0.5, 0.2)).fit(ROWS, sets)
 
 
-def test_sets_missing_from_a_score_are_refused():
+def test_score_rejects_missing_sets():
     classifier = logistic((0.8, 0.5, 0.2)).fit(ROWS, SETS)
     with pytest.raises(ValueError, match="set 1 is empty"):
         classifier.score(ROWS, np.where(SETS == 1, 0, SETS))
 
 
-def test_a_set_of_a_single_row_is_refused_in_the_singular():
+def test_rejects_set_with_a_single_row():
     with pytest.raises(ValueError, match="set 1 has only 1 sample, but"):
         logistic().fit(ROWS, (np.arange(60) == 7).astype(int))
 
 
-def test_bad_weights_are_refused():
+def test_rejects_bad_weights():
     with pytest.raises(ValueError, match=r"all rows of set 1 have sample_weight 0"):
         logistic((0.8, 0.5, 0.2)).fit(ROWS, SETS, sample_weight=(SETS != 1).astype(float))
     with pytest.raises(ValueError, match="Negative values"):
         logistic((0.8, 0.5, 0.2)).fit(ROWS, SETS, sample_weight=-np.ones(60))
-    with pytest.raises(TypeError, match=r"KNeighborsClassifier.fit takes no sample_weight; leave the weights out"):
+    with pytest.raises(TypeError, match=r"KNeighborsClassifier.fit has no sample_weight; omit the weights"):
         logistic((0.8, 0.5, 0.2), estimator=KNeighborsClassifier()).fit(ROWS, SETS, sample_weight=np.ones(60))
 
 
-def test_a_wrong_number_of_tables_is_refused():
-    with pytest.raises(ValueError, match=r"fit_sets got 3 tables for 2 set_priors; pass one table a set"):
+def test_rejects_wrong_number_of_tables():
+    with pytest.raises(ValueError, match=r"fit_sets got 3 tables for 2 set_priors; pass one table per set"):
         logistic().fit_sets(ROWS, ROWS, ROWS)
 
 
-def test_a_failed_fit_leaves_an_earlier_one_whole(gaussians):
+def test_failed_fit_keeps_the_previous_state(gaussians):
     classifier = logistic().fit(gaussians["X"], gaussians["sets"])
     before = classifier.predict_proba(gaussians["X_test"])
     with pytest.raises(ValueError, match="NaN"):

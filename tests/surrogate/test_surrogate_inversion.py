@@ -1,4 +1,4 @@
-"""From set probabilities to class probabilities and back; accuracies from m sets; the curve through the mixture."""
+"""Conversion between set and class probabilities, accuracies from m sets, and the calibration curve."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from uulearn.surrogate import (
     estimate_accuracy,
     invert_set_posterior,
     set_posterior,
-    with_target_prior,
+    shift_prior,
 )
 from uulearn.surrogate.calibration import RIDGE, fit_mixture_curve
 from uulearn.surrogate.inversion import invert_many, invert_two, segment_ends
@@ -24,9 +24,9 @@ ETA = np.concatenate([[0.0, 1e-9, 1e-4], np.linspace(0.01, 0.99, 25), [1 - 1e-4,
 
 @st.composite
 def problems(draw, most_sets=6):
-    """Priors (0 and 1 among them), sizes and π of a problem whose priors differ clearly."""
+    """Draw clearly different priors (including 0 and 1), sizes and π."""
     m = draw(st.integers(2, most_sets))
-    prior = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1).map(lambda share: round(share, 9)))
+    prior = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1).map(lambda value: round(value, 9)))
     theta = draw(st.lists(prior, min_size=m, max_size=m).filter(lambda values: np.ptp(values) > 0.05))
     sizes = draw(st.lists(st.integers(1, 1000), min_size=m, max_size=m))
     return theta, sizes, draw(st.floats(1e-3, 1 - 1e-3))
@@ -39,17 +39,17 @@ two_sets = problems(most_sets=2)
 
 
 @given(problems())
-def test_forward_agrees_with_bayes_rule_on_densities(problem):
+def test_set_posterior_equals_bayes_rule(problem):
     """P(set = j | x) = ρ_j·p_j(x)/Σ_k ρ_k·p_k(x), with the densities of the classes that η stands for."""
     theta, sizes, pi = problem
-    p, n = ETA / pi, (1 - ETA) / (1 - pi)  # both over the density of x, which cancels
+    p, n = ETA / pi, (1 - ETA) / (1 - pi)  # divided by the density of x, which cancels
     joint = np.array([size * (t * p + (1 - t) * n) for t, size in zip(theta, sizes, strict=True)]).T
     expected = joint / joint.sum(1, keepdims=True)
     np.testing.assert_allclose(set_posterior(ETA, theta, sizes, pi), expected, rtol=1e-9, atol=1e-12)
 
 
 @given(problems())
-def test_forward_agrees_with_the_linear_fractional_form_of_the_literature(problem):
+def test_set_posterior_equals_the_linear_fractional_form_of_the_paper(problem):
     """(a_j·η + b_j)/(c·η + d) with a_j = ρ_j(θ_j − π), b_j = ρ_j·π(1 − θ_j), c = Σ a_j, d = Σ b_j."""
     theta, sizes, pi = np.asarray(problem[0]), np.asarray(problem[1]), problem[2]
     a, b = sizes * (theta - pi), sizes * pi * (1 - theta)
@@ -70,9 +70,9 @@ def test_at_the_pooled_prior_set_probabilities_lie_on_a_segment(problem):
 
 
 def pooled_eta(problem):
-    """ETA as probabilities at the pooled prior, where the equations are linear and errors are even."""
+    """Return ETA at the pooled prior, where the equations are linear and errors are uniform."""
     theta, sizes, pi = problem
-    return with_target_prior(ETA, float(np.dot(theta, sizes) / np.sum(sizes)), pi)
+    return shift_prior(ETA, float(np.dot(theta, sizes) / np.sum(sizes)), pi)
 
 
 @given(problems())
@@ -81,13 +81,13 @@ def test_inversion_recovers_eta(problem):
     eta = pooled_eta(problem)
     back = invert_set_posterior(set_posterior(eta, theta, sizes, pi), theta, sizes, pi)
     pooled = float(np.dot(theta, sizes) / np.sum(sizes))
-    np.testing.assert_allclose(with_target_prior(back.positive, pi, pooled), ETA, atol=2e-6)
+    np.testing.assert_allclose(shift_prior(back.positive, pi, pooled), ETA, atol=2e-6)
     assert not back.clipped.any()
 
 
 @given(two_sets)
-def test_two_sets_agree_with_maximum_likelihood(problem):
-    """On the segment and beyond its ends, where both clip."""
+def test_closed_form_equals_maximum_likelihood(problem):
+    """Includes probabilities outside the segment, which both methods clip."""
     theta, rho = np.asarray(problem[0]), np.array(problem[1]) / sum(problem[1])
     q = np.stack([np.linspace(0, 1, 41), 1 - np.linspace(0, 1, 41)], axis=1)
     closed, likelihood = invert_two(q, theta, rho), invert_many(q, theta, rho)
@@ -101,8 +101,8 @@ def test_two_sets_agree_with_maximum_likelihood(problem):
 
 
 @given(problems(), st.integers(0, 10**6))
-def test_likelihood_agrees_with_scipy_row_by_row(problem, seed):
-    """For probabilities off the segment too, as a classifier predicts them."""
+def test_maximum_likelihood_equals_scipy(problem, seed):
+    """Includes probabilities that are not on the segment, as a classifier predicts them."""
     theta, rho = np.asarray(problem[0]), np.array(problem[1]) / sum(problem[1])
     rng = np.random.default_rng(seed)
     q = rng.dirichlet(np.ones(len(theta)), size=4)
@@ -117,11 +117,11 @@ def test_likelihood_agrees_with_scipy_row_by_row(problem, seed):
         with np.errstate(divide="ignore"):
             best = minimize_scalar(loss, args=(row,), bounds=(0, 1), method="bounded", options={"xatol": 1e-12})
             assert loss(t, row) <= best.fun + 1e-9
-            assert t == pytest.approx(best.x, abs=1e-4)  # a flat maximum is found to the root of the precision only
+            assert t == pytest.approx(best.x, abs=1e-4)  # the position of a flat maximum has half the precision
 
 
 @given(problems(), st.randoms(use_true_random=False))
-def test_the_order_of_the_sets_does_not_matter(problem, random):
+def test_order_of_the_sets_does_not_matter(problem, random):
     theta, sizes, pi = problem
     order = list(range(len(theta)))
     random.shuffle(order)
@@ -132,31 +132,31 @@ def test_the_order_of_the_sets_does_not_matter(problem, random):
 
 
 @given(problems(), st.integers(0, 10**6))
-def test_exchanging_the_classes_turns_eta_around(problem, seed):
+def test_swapping_the_classes_gives_one_minus_eta(problem, seed):
     theta, sizes, pi = problem
     q = np.random.default_rng(seed).dirichlet(np.ones(len(theta)), size=20)
     plain = invert_set_posterior(q, theta, sizes, pi)
-    turned = invert_set_posterior(q, [1 - t for t in theta], sizes, 1 - pi)
-    np.testing.assert_allclose(plain.positive, 1 - turned.positive, atol=1e-9)
+    swapped = invert_set_posterior(q, [1 - t for t in theta], sizes, 1 - pi)
+    np.testing.assert_allclose(plain.positive, 1 - swapped.positive, atol=1e-9)
 
 
 @given(problems(), st.integers(0, 10**6))
-def test_more_of_the_richest_set_means_more_positive(problem, seed):
-    """Moving probability from the poorest set to the richest never lowers η."""
+def test_eta_increases_with_the_probability_of_the_highest_prior_set(problem, seed):
+    """Moving probability from the set with the lowest prior to the set with the highest prior never decreases η."""
     theta, sizes, pi = problem
     q = np.random.default_rng(seed).dirichlet(np.ones(len(theta)))
-    rich, poor = int(np.argmax(theta)), int(np.argmin(theta))
+    high, low = int(np.argmax(theta)), int(np.argmin(theta))
     moved = np.tile(q, (30, 1))
-    step = np.linspace(0, q[poor], 30)
-    moved[:, poor] -= step
-    moved[:, rich] += step
+    step = np.linspace(0, q[low], 30)
+    moved[:, low] -= step
+    moved[:, high] += step
     log_odds = invert_set_posterior(moved.clip(0), theta, sizes, pi).log_odds
-    with np.errstate(invalid="ignore"):  # ∞ − ∞ where both rows are clipped
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ if both rows are clipped
         assert not (np.diff(log_odds) < -1e-9).any()
 
 
 @given(problems(), st.integers(0, 10**6), st.floats(0.01, 0.99))
-def test_eta_rises_with_the_target_prior(problem, seed, other):
+def test_eta_increases_with_the_target_prior(problem, seed, other):
     theta, sizes, pi = problem
     q = np.random.default_rng(seed).dirichlet(np.ones(len(theta)), size=20)
     low, high = (invert_set_posterior(q, theta, sizes, prior).positive for prior in sorted((pi, other)))
@@ -164,8 +164,8 @@ def test_eta_rises_with_the_target_prior(problem, seed, other):
 
 
 @given(problems(most_sets=4), st.integers(0, 5), st.integers(0, 10**6))
-def test_a_set_split_in_two_changes_nothing(problem, which, seed):
-    """Sets with equal priors are allowed, and are worth what they are worth together."""
+def test_splitting_a_set_changes_nothing(problem, which, seed):
+    """Sets with equal priors are allowed and equivalent to their union."""
     theta, sizes, pi = problem
     which %= len(theta)
     q = np.random.default_rng(seed).dirichlet(np.ones(len(theta)), size=10)
@@ -179,8 +179,8 @@ def test_a_set_split_in_two_changes_nothing(problem, which, seed):
     )
 
 
-def test_pure_sets_are_ordinary_classification():
-    """With priors (1, 0) and sizes as π the probability of set 0 is η itself, to the last small digit."""
+def test_pure_sets_equal_ordinary_classification():
+    """With priors (1, 0) and equal sizes, the probability of set 0 is η."""
     q = np.array([1e-15, 1e-6, 0.3, 0.999])
     found = invert_set_posterior(np.stack([q, 1 - q], axis=1), (1.0, 0.0), (1, 1), 0.5)
     np.testing.assert_allclose(found.log_odds, logit(q), rtol=1e-12)
@@ -188,12 +188,12 @@ def test_pure_sets_are_ordinary_classification():
     np.testing.assert_allclose(many.log_odds, logit(q), rtol=1e-9)
 
 
-def test_by_hand():
+def test_inversion_by_hand():
     """θ = (0.9, 0.1), equal sizes, π = ½: q₀ = 0.1 + 0.8·η."""
     found = invert_set_posterior([[0.1, 0.9], [0.3, 0.7], [0.05, 0.95], [1.0, 0.0]], (0.9, 0.1), (50, 50), 0.5)
     np.testing.assert_allclose(found.positive, [0.0, 0.25, 0.0, 1.0], atol=1e-12)
     assert found.clipped.tolist() == [False, False, True, True]
-    assert found.clipped_share == 0.5
+    assert found.clipped_fraction == 0.5
     assert found.log_odds[2:].tolist() == [-np.inf, np.inf]
 
 
@@ -207,30 +207,30 @@ def test_clipping_for_more_sets():
 
 
 @pytest.mark.parametrize("pi", [1e-12, 1 - 1e-12])
-def test_extreme_target_priors_stay_finite_inside_and_sure_at_the_ends(pi):
+def test_extreme_target_priors(pi):
     found = invert_set_posterior([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]], (0.8, 0.2), (1, 1), pi)
     assert found.log_odds[0] == pytest.approx(logit(pi), rel=1e-6)
     assert found.positive[1:].tolist() == [1.0, 0.0]
 
 
-# ---------------------------------------------------------------------------------------------------------- retargeting
+# ---------------------------------------------------------------------------------------------------------- prior shift
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.001, 0.999), st.floats(0.001, 0.999))
-def test_retargeting_is_bayes_rule_and_composes(first, second, third):
+def test_prior_shift_equals_bayes_rule_and_composes(first, second, third):
     expected = ETA * second / first / (ETA * second / first + (1 - ETA) * (1 - second) / (1 - first))
-    np.testing.assert_allclose(with_target_prior(ETA, first, second), expected, rtol=1e-9)
+    np.testing.assert_allclose(shift_prior(ETA, first, second), expected, rtol=1e-9)
     np.testing.assert_allclose(
-        with_target_prior(with_target_prior(ETA, first, second), second, third), with_target_prior(ETA, first, third)
+        shift_prior(shift_prior(ETA, first, second), second, third), shift_prior(ETA, first, third)
     )
-    np.testing.assert_allclose(with_target_prior(ETA, first, first), ETA)
+    np.testing.assert_allclose(shift_prior(ETA, first, first), ETA)
 
 
-def test_retargeting_shifts_log_odds():
+def test_prior_shift_shifts_log_odds():
     assert shift_log_odds(1.5, 0.5, 0.2) == pytest.approx(1.5 + np.log(0.25))
 
 
-# -------------------------------------------------------------------------------------------------------- bad arguments
+# --------------------------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_retargeting_shifts_log_odds():
         ({"set_priors": (0.5, 1.2, 0.1)}, r"set 1 must lie in \[0, 1\], got 1\.2"),
         ({"set_priors": (0.5, float("nan"), 0.1)}, r"set 1 must lie in \[0, 1\], got nan"),
         ({"set_priors": (0.4, 0.4, 0.4)}, r"must differ, got \(0\.4, 0\.4, 0\.4\).*collect"),
-        ({"set_shares": (1, 1)}, "must be 3 numbers above 0"),
-        ({"set_shares": (1, 0, 1)}, "must be 3 numbers above 0"),
+        ({"set_fractions": (1, 1)}, "must be 3 numbers above 0"),
+        ({"set_fractions": (1, 0, 1)}, "must be 3 numbers above 0"),
         ({"target_prior": 1.0}, r"strictly between 0 and 1, got 1\.0"),
         ({"probabilities": [[0.5, 0.5]]}, r"shape \(n, 3\).*got shape \(1, 2\)"),
         ({"probabilities": [[1 / 3] * 3, [0.5, 0.6, -0.1]]}, r"got \[0\.5, 0\.6, -0\.1\] in row 1"),
@@ -251,8 +251,13 @@ def test_retargeting_shifts_log_odds():
         ({"probabilities": [[np.nan, 0.5, 0.5]]}, "sum to 1, got"),
     ],
 )
-def test_bad_arguments_are_refused(changes, text):
-    good = {"probabilities": [[1 / 3] * 3], "set_priors": (0.9, 0.5, 0.1), "set_shares": (1, 1, 1), "target_prior": 0.5}
+def test_rejects_bad_arguments(changes, text):
+    good = {
+        "probabilities": [[1 / 3] * 3],
+        "set_priors": (0.9, 0.5, 0.1),
+        "set_fractions": (1, 1, 1),
+        "target_prior": 0.5,
+    }
     assert invert_set_posterior(**good).positive == pytest.approx(0.5)
     with pytest.raises(ValueError, match=text):
         invert_set_posterior(**good | changes)
@@ -262,8 +267,8 @@ def test_bad_arguments_are_refused(changes, text):
 
 
 @given(problems())
-def test_weights_are_unbiased_and_of_smallest_variance(problem):
-    """The constrained minimum, from the linear system of its Lagrangian."""
+def test_weights_are_unbiased_with_smallest_variance(problem):
+    """The reference solves the linear system of the Lagrangian."""
     theta, sizes, pi = np.asarray(problem[0]), np.asarray(problem[1], dtype=float), problem[2]
     offset, weights, standard_error = accuracy_weights(theta, sizes, pi)
     assert offset == 1 - pi
@@ -286,8 +291,8 @@ def test_two_sets_have_the_weights_of_the_uu_risk(problem):
 
 
 @given(two_sets, st.integers(0, 10**6))
-def test_two_sets_and_two_sets_of_which_one_is_split_agree(problem, seed):
-    """The uu_risk path and the weighted path, a score of 0 counting half."""
+def test_splitting_a_set_keeps_the_estimated_accuracy(problem, seed):
+    """Compares the computation from uu_risk with the weighted one; a score of 0 counts half."""
     theta, _, pi = problem
     rng = np.random.default_rng(seed)
     sets = np.repeat([0, 1, 2], [6, 4, 9])
@@ -297,21 +302,21 @@ def test_two_sets_and_two_sets_of_which_one_is_split_agree(problem, seed):
     assert split == pytest.approx(estimate_accuracy(scores, pooled, theta, pi), abs=1e-9)
 
 
-def test_estimated_accuracy_is_unbiased_and_beats_any_two_of_the_sets():
+def test_estimated_accuracy_is_unbiased_and_more_precise_than_pairs():
     rng = np.random.default_rng(0)
     theta, sizes, pi, tpr, fpr = np.array([0.9, 0.6, 0.4, 0.2]), np.array([200, 400, 300, 100]), 0.3, 0.8, 0.25
     offset, weights, bound = accuracy_weights(theta, sizes, pi)
-    called = rng.binomial(sizes, theta * tpr + (1 - theta) * fpr, size=(20_000, 4)) / sizes
-    estimates = offset + called @ weights
+    predicted = rng.binomial(sizes, theta * tpr + (1 - theta) * fpr, size=(20_000, 4)) / sizes
+    estimates = offset + predicted @ weights
     truth = pi * tpr + (1 - pi) * (1 - fpr)
     assert abs(estimates.mean() - truth) < 4 * estimates.std() / np.sqrt(20_000)
     assert estimates.std() < bound
     for pair in ([0, 3], [0, 2], [1, 3]):
         of_pair = accuracy_weights(theta[pair], sizes[pair], pi)
-        assert (of_pair.offset + called[:, pair] @ of_pair.weights).std() > 1.2 * estimates.std()
+        assert (of_pair.offset + predicted[:, pair] @ of_pair.weights).std() > 1.2 * estimates.std()
 
 
-def test_the_largest_standard_error_is_that_of_a_coin():
+def test_largest_standard_error_is_that_of_random_predictions():
     rng = np.random.default_rng(1)
     theta, sizes = (0.7, 0.5, 0.2), np.array([50, 80, 60])
     offset, weights, bound = accuracy_weights(theta, sizes, 0.4)
@@ -319,14 +324,14 @@ def test_the_largest_standard_error_is_that_of_a_coin():
     assert estimates.std() == pytest.approx(bound, rel=0.03)
 
 
-# -------------------------------------------------------------------------------------------- the curve of calibration
+# ------------------------------------------------------------------------------------------------ calibration curve
 
 
-def mixture_draw(seed, n, theta, sizes_share, slope, intercept):
-    """Scores and sets of rows whose η at the pooled prior is a logistic curve in the score."""
+def mixture_draw(seed, n, theta, fractions, slope, intercept):
+    """Draw scores and sets of rows whose η at the pooled prior is a logistic curve in the score."""
     rng = np.random.default_rng(seed)
     score = rng.normal(1.0, 3.0, n)
-    theta, rho = np.array(theta), np.array(sizes_share)
+    theta, rho = np.array(theta), np.array(fractions)
     u, v = segment_ends(theta, rho)
     t = expit(slope * score + intercept)
     q = np.outer(1 - t, u) + np.outer(t, v)
@@ -336,16 +341,16 @@ def mixture_draw(seed, n, theta, sizes_share, slope, intercept):
 @pytest.mark.parametrize(
     ("theta", "rho"), [((0.8, 0.3), (0.5, 0.5)), ((0.1, 0.9, 0.5), (0.2, 0.5, 0.3)), ((1.0, 0.0), (0.4, 0.6))]
 )
-def test_the_curve_recovers_its_parameters(theta, rho):
+def test_curve_recovers_its_parameters(theta, rho):
     curve = fit_mixture_curve(*mixture_draw(0, 50_000, theta, rho, 0.7, -0.4))
     slope = curve.slope / curve.scale
     assert slope == pytest.approx(0.7, rel=0.1)
-    assert curve.intercept - slope * curve.centre == pytest.approx(-0.4, abs=0.08)
+    assert curve.intercept - slope * curve.center == pytest.approx(-0.4, abs=0.08)
     assert curve.positive(np.array([0.4 / 0.7])) == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_curve_is_the_maximum_of_its_likelihood(seed):
+def test_curve_maximizes_its_likelihood(seed):
     score, sets, theta, rho = mixture_draw(seed, 300, (0.9, 0.6, 0.2), (0.3, 0.3, 0.4), 1.0, 0.5)
     weight = np.random.default_rng(seed).random(300)
     curve = fit_mixture_curve(score, sets, theta, rho, weight)
@@ -361,18 +366,20 @@ def test_the_curve_is_the_maximum_of_its_likelihood(seed):
     assert loss(np.array([curve.slope, curve.intercept])) == pytest.approx(best, abs=1e-4)
 
 
-def test_the_curve_stays_finite_for_a_step_and_flat_for_noise_and_constants():
+def test_curve_is_finite_for_a_step_and_flat_for_reversed_or_constant_scores():
     sets = np.repeat([0, 1], 50)
     step = fit_mixture_curve(np.where(sets == 0, 1.0, -1.0), sets, np.array([1.0, 0.0]), np.array([0.5, 0.5]))
     weak_prior = minimize_scalar(lambda slope: 100 * np.log1p(np.exp(-slope)) + 0.01 / 2 * slope**2)
     assert step.slope == pytest.approx(weak_prior.x, rel=0.02)
-    turned = fit_mixture_curve(np.where(sets == 0, -1.0, 1.0), sets, np.array([0.8, 0.2]), np.array([0.5, 0.5]))
-    assert turned.slope == 0.0  # a classifier worse than chance is not turned around
+    reversed_scores = fit_mixture_curve(
+        np.where(sets == 0, -1.0, 1.0), sets, np.array([0.8, 0.2]), np.array([0.5, 0.5])
+    )
+    assert reversed_scores.slope == 0.0  # scores worse than chance are not reversed
     constant = fit_mixture_curve(np.full(100, 7.0), sets, np.array([0.8, 0.2]), np.array([0.5, 0.5]))
     np.testing.assert_allclose(constant.positive(np.array([7.0])), 0.5, atol=1e-4)
 
 
-def test_weights_of_rows_are_repetitions():
+def test_row_weights_equal_repetitions():
     score, sets, theta, rho = mixture_draw(3, 5000, (0.9, 0.2), (0.5, 0.5), 1.0, 0.0)
     count = np.random.default_rng(0).integers(1, 4, 5000)
     repeated = fit_mixture_curve(np.repeat(score, count), np.repeat(sets, count), theta, rho)

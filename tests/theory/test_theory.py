@@ -1,4 +1,4 @@
-"""Bounds against closed forms worked out apart, their laws, and what is refused."""
+"""Bounds against values computed by hand, their symmetries and monotonicity, and error messages."""
 
 import math
 
@@ -16,7 +16,7 @@ from uulearn.models import MLP, Linear, ResNet32
 from uulearn.risk import LOSSES, estimation_cost, get_loss, uu_coefficients
 from uulearn.theory import (
     NetworkNorms,
-    RowSpread,
+    Spread,
     alternative_deviation_bound,
     anticipated_spread,
     bias_bound,
@@ -26,7 +26,7 @@ from uulearn.theory import (
     guaranteed_spread,
     hoeffding_half_width,
     loss_constants,
-    negative_bracket_bound,
+    negative_term_bound,
     network_error_bound,
     network_norms,
     prior_error_effect,
@@ -46,8 +46,8 @@ A, B, C, D = 0.6, 14 / 15, 0.3, 49 / 30
 # ------------------------------------------------------------------------------------------------ Lemma 2 and Theorem 3
 
 
-def test_negative_brackets_by_hand():
-    bound = negative_bracket_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0)
+def test_negative_term_bound_by_hand():
+    bound = negative_term_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0)
     assert bound.positive == pytest.approx(math.exp(-2 * 0.05**2 / (A**2 / 200 + C**2 / 50)), rel=1e-12)
     assert bound.negative == pytest.approx(math.exp(-2 * 0.15**2 / (B**2 / 200 + D**2 / 50)), rel=1e-12)
     assert bound.value == bound.positive + bound.negative
@@ -55,7 +55,7 @@ def test_negative_brackets_by_hand():
 
 def test_bias_by_hand():
     bound = bias_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0, correction_lipschitz=3.0)
-    exceed = negative_bracket_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0)
+    exceed = negative_term_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0)
     assert bound.value == pytest.approx((3 + 1) * (A + B + C + D) * 2.0 * exceed.value, rel=1e-12)
     parts = []
     for mean, variance, most in ((0.1, A**2 / 200 + C**2 / 50, C * 2), (0.3, B**2 / 200 + D**2 / 50, B * 2)):
@@ -64,11 +64,11 @@ def test_bias_by_hand():
     assert bound.sharp == pytest.approx(4 * sum(parts), rel=1e-7)
 
 
-def test_the_sharp_bias_uses_that_a_bracket_has_a_lowest_value():
-    """With hardly anything subtracted a bracket cannot fall far: then c·C_ℓ·Δ⁺ is the smaller, here with α = 0."""
+def test_sharp_bias_uses_the_smallest_value_of_a_term():
+    """If little is subtracted, a term cannot be far below zero: c·C_ℓ·Δ⁺ is the smaller bound, here with α = 0."""
     bound = bias_bound((0.999, 0.0), 0.5, (1, 1), alpha=0.0, beta=0.5)
     c = 0.001 * 0.5 / 0.999
-    assert bound.sharp == pytest.approx(2 * c, rel=1e-9)  # b = 0: the negative bracket adds nothing
+    assert bound.sharp == pytest.approx(2 * c, rel=1e-9)  # b = 0: the negative term adds nothing
     assert bias_bound((1.0, 0.0), 0.5, (1, 1), alpha=0.0, beta=0.0).sharp == 0.0  # with labels nothing is subtracted
 
 
@@ -83,7 +83,7 @@ def test_deviations_by_hand():
     whole = math.sqrt(math.log(2 / 0.1) / 2) * math.hypot((A + B) / math.sqrt(200), (C + D) / math.sqrt(50))
     assert first.sharp == pytest.approx(bias_bound(*SETTING, **keywords).sharp + 2.0 * 3.0 * whole, rel=1e-12)
     second = alternative_deviation_bound(*SETTING, **keywords, delta=0.1)
-    exceed = negative_bracket_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0).value
+    exceed = negative_term_bound(*SETTING, alpha=0.1, beta=0.3, loss_bound=2.0).value
     assert (second.bias, second.value) == (0.0, pytest.approx(spread, rel=1e-12))
     assert second.confidence == pytest.approx(0.9 - exceed, rel=1e-12)
     assert second.sharp == pytest.approx(2.0 * whole, rel=1e-12)
@@ -95,35 +95,35 @@ def test_hoeffding_by_hand():
 
 
 @given(priors, inner, sizes, st.floats(0, 1), st.floats(0, 1))
-def test_swapping_the_sets_with_their_priors_changes_no_bound(set_priors, pi, sizes, share, other):
-    keywords = {"alpha": share * pi, "beta": other * (1 - pi)}
+def test_swapping_the_sets_changes_no_bound(set_priors, pi, sizes, fraction, other):
+    keywords = {"alpha": fraction * pi, "beta": other * (1 - pi)}
     swapped = set_priors[::-1], pi, sizes[::-1]
     straight = set_priors, pi, sizes
-    for bound in (negative_bracket_bound, bias_bound, deviation_bound, alternative_deviation_bound):
+    for bound in (negative_term_bound, bias_bound, deviation_bound, alternative_deviation_bound):
         one, two = bound(*straight, **keywords), bound(*swapped, **keywords)
         assert vars(one) == pytest.approx(vars(two), rel=1e-9, abs=1e-300)
     assert hoeffding_half_width(*straight) == pytest.approx(hoeffding_half_width(*swapped))
 
 
 @given(priors, inner, sizes, st.floats(0, 1), st.floats(0, 1))
-def test_swapping_the_classes_changes_no_bound(set_priors, pi, sizes, share, other):
-    """Positives named negatives: θ, θ′ and π become 1 − θ, 1 − θ′ and 1 − π, and α and β trade places.
+def test_swapping_the_classes_changes_no_bound(set_priors, pi, sizes, fraction, other):
+    """θ, θ′ and π become 1 − θ, 1 − θ′ and 1 − π, and α and β are swapped.
 
-    The printed exponent, with n and n′ exchanged in one bracket, has no such symmetry.
+    The exponent printed in the paper, with n and n′ swapped in one term, does not have this symmetry.
     """
     mirrored = tuple(1 - prior for prior in set_priors)
     assume(abs(mirrored[0] - mirrored[1]) > 0.01)
-    alpha, beta = share * pi, other * (1 - pi)
-    one = negative_bracket_bound(set_priors, pi, sizes, alpha=alpha, beta=beta)
-    two = negative_bracket_bound(mirrored, 1 - pi, sizes, alpha=min(beta, 1 - pi), beta=min(alpha, pi))
+    alpha, beta = fraction * pi, other * (1 - pi)
+    one = negative_term_bound(set_priors, pi, sizes, alpha=alpha, beta=beta)
+    two = negative_term_bound(mirrored, 1 - pi, sizes, alpha=min(beta, 1 - pi), beta=min(alpha, pi))
     assert (one.positive, one.negative) == pytest.approx((two.negative, two.positive), rel=1e-6, abs=1e-300)
 
 
 @given(priors, inner, sizes, st.floats(0.01, 1), st.floats(0.01, 1), st.integers(2, 50))
-def test_more_rows_of_either_set_never_loosen_a_bound(set_priors, pi, sizes, share, other, factor):
-    keywords = {"alpha": share * pi, "beta": other * (1 - pi)}
+def test_more_rows_never_increase_a_bound(set_priors, pi, sizes, fraction, other, factor):
+    keywords = {"alpha": fraction * pi, "beta": other * (1 - pi)}
     for more in ((sizes[0] * factor, sizes[1]), (sizes[0], sizes[1] * factor)):
-        for bound in (negative_bracket_bound, bias_bound, deviation_bound):
+        for bound in (negative_term_bound, bias_bound, deviation_bound):
             few, many = (bound(set_priors, pi, n, **keywords).value for n in (sizes, more))
             assert many <= few * (1 + 1e-12)
         few, many = (bias_bound(set_priors, pi, n, **keywords).sharp for n in (sizes, more))
@@ -131,8 +131,8 @@ def test_more_rows_of_either_set_never_loosen_a_bound(set_priors, pi, sizes, sha
 
 
 @given(priors, inner, sizes, st.floats(0, 1), st.floats(0, 1), st.floats(1, 5), st.floats(0.1, 9))
-def test_the_sharp_bias_is_the_smaller_and_scales_with_the_loss(set_priors, pi, sizes, share, other, lipschitz, scale):
-    alpha, beta = share * pi, other * (1 - pi)
+def test_sharp_bias_is_smaller_and_scales_with_the_loss(set_priors, pi, sizes, fraction, other, lipschitz, scale):
+    alpha, beta = fraction * pi, other * (1 - pi)
     plain = bias_bound(set_priors, pi, sizes, alpha=alpha, beta=beta, correction_lipschitz=lipschitz)
     assert 0 <= plain.sharp <= plain.value
     scaled = bias_bound(
@@ -161,14 +161,14 @@ def test_the_sharp_bias_is_the_smaller_and_scales_with_the_loss(set_priors, pi, 
         ({"target_prior": 1.0}, "strictly between 0 and 1"),
     ],
 )
-def test_bad_values_are_refused_in_one_sentence(changed, text):
+def test_rejects_bad_values_in_one_sentence(changed, text):
     arguments = {"set_priors": (0.7, 0.4), "target_prior": 0.3, "sizes": (20, 20), "alpha": 0.1, "beta": 0.1} | changed
     with pytest.raises(ValueError, match=text) as caught:
         deviation_bound(**arguments)
     assert "\n" not in str(caught.value)
 
 
-def test_numpy_numbers_are_numbers():
+def test_accepts_numpy_numbers():
     plain = deviation_bound((0.7, 0.4), 0.3, (20, 30), alpha=0.1, beta=0.1)
     arrays = deviation_bound(np.array([0.7, 0.4]), np.float64(0.3), np.array([20, 30]), alpha=np.float32(0.1), beta=0.1)
     assert arrays.value == pytest.approx(plain.value, rel=1e-6)
@@ -179,7 +179,7 @@ def test_numpy_numbers_are_numbers():
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 @pytest.mark.parametrize("score_bound", [0.3, 1.0, 4.0])
-def test_constants_of_a_loss_agree_with_a_fine_grid(name, score_bound):
+def test_loss_constants_equal_a_fine_grid(name, score_bound):
     z = torch.linspace(-score_bound, score_bound, 20_001, dtype=torch.float64)
     values = get_loss(name)(z)
     constants = loss_constants(name, score_bound)
@@ -189,13 +189,13 @@ def test_constants_of_a_loss_agree_with_a_fine_grid(name, score_bound):
         assert constants.lipschitz == pytest.approx((values.diff().abs() / z.diff()).max().item(), rel=1e-3)
 
 
-def test_constants_of_corrections():
+def test_correction_constants_and_errors():
     x = torch.linspace(-2, 2, 4001, dtype=torch.float64)
     for slope in (0.0, -0.3, -1.0, -2.5):
         y = torch.where(x < 0, slope * x, x)
         assert correction_lipschitz("leaky_relu", slope) == pytest.approx((y.diff() / x.diff()).abs().max().item())
     assert correction_lipschitz("relu") == correction_lipschitz("abs", slope=-9) == 1.0
-    with pytest.raises(ValueError, match="got 'unbiased'; the theorems are about consistent corrections"):
+    with pytest.raises(ValueError, match="got 'unbiased'; for your own correction"):
         correction_lipschitz("unbiased")
     with pytest.raises(ValueError, match="slope"):
         correction_lipschitz("leaky_relu", 0.5)
@@ -241,7 +241,7 @@ def test_corollary_by_hand():
     assert named.complexity == bound.complexity
 
 
-def test_theorem_4_refuses_what_it_does_not_cover():
+def test_theorem_4_rejects_bad_constants():
     keywords = {"alpha": 0.1, "beta": 0.1, "loss_bound": 1.0}
     with pytest.raises(ValueError, match="loss_lipschitz.*got inf; the zero-one loss has none"):
         estimation_error_bound(*SETTING, rademacher=(0.1, 0.1), loss_lipschitz=math.inf, **keywords)
@@ -251,7 +251,7 @@ def test_theorem_4_refuses_what_it_does_not_cover():
         estimation_error_bound(*SETTING, rademacher=(0.1, -1), loss_lipschitz=1.0, **keywords)
 
 
-def test_norms_without_biases_are_those_of_the_weights():
+def test_norms_without_biases_equal_those_of_the_weights():
     model = nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Dropout(0.5), nn.Linear(3, 1, bias=False))
     norms = network_norms(model, 2.5)
     expected = [torch.linalg.matrix_norm(model[i].weight).item() for i in (0, 3)]
@@ -260,7 +260,7 @@ def test_norms_without_biases_are_those_of_the_weights():
     assert norms.complexity == pytest.approx((math.sqrt(4 * math.log(2)) + 1) * 2.5 * math.prod(expected), rel=1e-6)
 
 
-def test_a_linear_model_costs_its_norm_and_its_bias():
+def test_score_bound_of_a_linear_model():
     """The best constant for one layer is known: C_x·‖w‖ + |b|."""
     model = Linear(3)
     model.output.weight.data.copy_(torch.tensor([[1.0, -2.0, 2.0]]))
@@ -271,7 +271,7 @@ def test_a_linear_model_costs_its_norm_and_its_bias():
 
 
 def trained_like(n_features=5, hidden=(7, 6), seed=0):
-    """An MLP whose batch normalisation and biases are not at their initial values, in evaluation mode."""
+    """An MLP whose batch normalization and biases are not at their initial values, in evaluation mode."""
     torch.manual_seed(seed)
     model = MLP(n_features, hidden=hidden, dropout=0.2)
     with torch.no_grad():
@@ -286,7 +286,7 @@ def trained_like(n_features=5, hidden=(7, 6), seed=0):
 
 
 def plain_network(model, norms):
-    """The bias-free matrices that the norms are about."""
+    """Return the matrices of the equivalent network without biases."""
     layers = affine_layers(model)
     constants = [*norms.constants, *[None] * (len(layers) + 1 - len(norms.constants))]
     matrices = []
@@ -302,7 +302,7 @@ def plain_network(model, norms):
 
 
 @pytest.mark.parametrize("scale", [1.0, 1 / 255])
-def test_the_norms_belong_to_a_plain_network_with_the_same_scores(scale):
+def test_norms_belong_to_an_equivalent_network_without_biases(scale):
     model = trained_like()
     if scale != 1:
         model = type("Fitted", (), {"model_": model, "input_scale": scale})()
@@ -322,7 +322,7 @@ def test_the_norms_belong_to_a_plain_network_with_the_same_scores(scale):
     assert np.abs(expected).max() <= norms.score_bound
 
 
-def test_a_bias_in_an_inner_layer_is_carried_no_further():
+def test_constant_is_carried_to_the_last_bias_only():
     model = nn.Sequential(
         nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2), nn.LeakyReLU(-1.0), nn.Linear(2, 1, bias=False)
     )
@@ -334,7 +334,7 @@ def test_a_bias_in_an_inner_layer_is_carried_no_further():
     assert norms.frobenius[2] == pytest.approx(torch.linalg.matrix_norm(model[4].weight).item(), rel=1e-6)
 
 
-def test_no_other_constants_make_the_product_smaller():
+def test_constants_minimize_the_product_of_norms():
     model = trained_like()
     best = network_norms(model, 3.0)
     rng = np.random.default_rng(0)
@@ -346,7 +346,7 @@ def test_no_other_constants_make_the_product_smaller():
 
 
 @pytest.mark.parametrize("unit", [1e-3, 255.0, 1e4])
-def test_the_units_of_the_rows_do_not_matter(unit):
+def test_score_bound_does_not_depend_on_units(unit):
     model = trained_like()
     plain = network_norms(model, 3.0).score_bound
     layer = model.hidden[0]
@@ -354,7 +354,7 @@ def test_the_units_of_the_rows_do_not_matter(unit):
     assert network_norms(model, 3.0 * unit).score_bound == pytest.approx(plain, rel=1e-4)
 
 
-def test_a_layer_of_zeros_is_no_trouble():
+def test_layer_of_zeros_gives_a_finite_bound():
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
     model[0].weight.data.zero_()
     norms = network_norms(model, 1.0)
@@ -362,7 +362,7 @@ def test_a_layer_of_zeros_is_no_trouble():
     assert norms.score_bound >= abs(model(torch.zeros(1, 2)).item())
 
 
-def test_a_fitted_classifier_is_read(gaussians, quick):
+def test_accepts_a_fitted_classifier(gaussians, quick):
     classifier = UUClassifier(**quick, input_scale=0.5).fit(gaussians["X"], gaussians["sets"])
     rows = gaussians["X_test"]
     bound = float(np.linalg.norm(rows, axis=1).max())
@@ -371,7 +371,7 @@ def test_a_fitted_classifier_is_read(gaussians, quick):
     scores = np.abs(classifier.decision_function(rows))
     assert scores.max() <= norms.score_bound < 100 * scores.max()
     value = network_error_bound(norms, (0.8, 0.2), 0.5, classifier.set_sizes_, loss=classifier.loss).value
-    assert 1 < value < 1e6  # vacuous, as such bounds are for networks of this size and a few hundred rows
+    assert 1 < value < 1e6  # vacuous, as expected for a network of this size and a few hundred rows
 
 
 @pytest.mark.parametrize(
@@ -382,24 +382,27 @@ def test_a_fitted_classifier_is_read(gaussians, quick):
         (nn.Sequential(nn.Conv1d(1, 1, 1)), "got Conv1d"),
         (nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 1)), "got LayerNorm"),
         (ResNet32((3, 8, 8)), "got ResNet32; use estimation_error_bound"),
-        (nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)), "can be folded only into a linear layer right before it"),
+        (
+            nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)),
+            "can be folded only into a linear layer directly before it",
+        ),
         (nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.BatchNorm1d(2), nn.Linear(2, 1)), r"after ReLU\(\)"),
         (
             nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, track_running_stats=False), nn.Linear(2, 1)),
-            "only if it keeps running statistics",
+            "only if it has running statistics",
         ),
-        (nn.Linear(2, 2), "end in a linear layer of one output, got one that ends in Linear"),
+        (nn.Linear(2, 2), "end in a linear layer with one output, got one that ends in Linear"),
         (nn.Sequential(nn.Linear(2, 1), nn.ReLU()), r"got one that ends in ReLU\(\)"),
         (nn.Sequential(), "got one that ends in None"),
     ],
 )
-def test_networks_that_the_corollary_does_not_cover_are_refused(model, text):
+def test_rejects_networks_outside_the_corollary(model, text):
     with pytest.raises(ValueError, match=text) as caught:
         network_norms(model, 1.0)
     assert "\n" not in str(caught.value)
 
 
-def test_other_objects_are_refused():
+def test_rejects_other_objects():
     with pytest.raises(TypeError, match="torch module or a fitted UUClassifier.*call fit first"):
         network_norms(UUClassifier((0.8, 0.2)), 1.0)
     with pytest.raises(ValueError, match="input_bound must be a number above 0, got 0"):
@@ -417,41 +420,41 @@ def test_reading_a_network_does_not_change_it():
 
 # ------------------------------------------------------------------------------------------------------------- planning
 
-spreads = st.tuples(st.floats(0, 50), st.floats(0, 50)).map(lambda pair: RowSpread(*pair))
+spreads = st.tuples(st.floats(0, 50), st.floats(0, 50)).map(lambda pair: Spread(*pair))
 half_widths = st.floats(1e-3, 0.5)
 
 
 @given(spreads, half_widths, st.floats(0.01, 0.99))
-def test_rows_reach_the_half_width_and_one_less_of_each_does_not(spread, half_width, share):
-    rows = spread.rows(half_width, share)
+def test_rows_are_the_fewest_for_the_half_width(spread, half_width, fraction):
+    rows = spread.rows(half_width, fraction)
     assert spread.half_width(rows) <= half_width * (1 + 1e-9)
     if min(rows) > 1:
         assert spread.half_width((rows.set0 - 1, rows.set1 - 1)) > half_width * (1 - 1e-9)
 
 
 @given(spreads, half_widths, st.floats(0.01, 0.99))
-def test_no_split_beats_the_best(spread, half_width, share):
-    assert spread.cost(share) >= 1 - 1e-9
-    best, other = spread.rows(half_width), spread.rows(half_width, share)
+def test_best_fraction_needs_the_fewest_rows(spread, half_width, fraction):
+    assert spread.relative_cost(fraction) >= 1 - 1e-9
+    best, other = spread.rows(half_width), spread.rows(half_width, fraction)
     assert best.total <= other.total + 2  # each size is rounded up to a whole row
     assert spread.half_width(best) <= half_width * (1 + 1e-9)
 
 
 @given(st.floats(0.01, 50), st.floats(0.01, 50))
-def test_the_best_split_is_where_a_search_finds_it(first, second):
-    spread = RowSpread(first, second)
+def test_best_fraction_equals_numerical_minimum(first, second):
+    spread = Spread(first, second)
     found = minimize_scalar(lambda w: first**2 / w + second**2 / (1 - w), bounds=(1e-6, 1 - 1e-6), method="bounded")
-    assert spread.best_share == pytest.approx(found.x, abs=1e-3)
-    assert spread.cost(spread.best_share) == pytest.approx(1.0)
+    assert spread.best_fraction == pytest.approx(found.x, abs=1e-3)
+    assert spread.relative_cost(spread.best_fraction) == pytest.approx(1.0)
     assert found.fun == pytest.approx((first + second) ** 2, rel=1e-4)
-    assert spread.cost(0.5) == pytest.approx(2 * (first**2 + second**2) / (first + second) ** 2)
+    assert spread.relative_cost(0.5) == pytest.approx(2 * (first**2 + second**2) / (first + second) ** 2)
 
 
 @given(spreads, half_widths, st.integers(1, 10_000_000))
-def test_rows_beside_a_set_of_given_size(spread, half_width, n):
+def test_rows_needed_for_a_given_size_of_the_other_set(spread, half_width, n):
     for needed, sizes_of in (
-        (spread.rows_beside(half_width=half_width, set1=n), lambda rows: (rows, n)),
-        (spread.rows_beside(half_width=half_width, set0=n), lambda rows: (n, rows)),
+        (spread.rows_needed(half_width=half_width, set1=n), lambda rows: (rows, n)),
+        (spread.rows_needed(half_width=half_width, set0=n), lambda rows: (n, rows)),
     ):
         if needed is None:
             assert spread.half_width(sizes_of(10**15)) > half_width * (1 - 1e-6)
@@ -461,15 +464,19 @@ def test_rows_beside_a_set_of_given_size(spread, half_width, n):
                 assert spread.half_width(sizes_of(needed - 1)) > half_width * (1 - 1e-6)
 
 
-def test_nothing_to_estimate_needs_one_row_of_each():
-    """With labels and no errors the estimate does not vary at all."""
+def test_zero_variance_needs_one_row_per_set():
+    """With labels and no errors the estimate has no variance."""
     spread = anticipated_spread((1.0, 0.0), 0.5, accuracy=1.0)
     assert spread.rows(0.01) == spread.rows(0.01, 0.3) == (1, 1)
-    assert (spread.best_share, spread.cost(0.2), spread.rows_beside(half_width=0.01, set0=1)) == (0.5, 1.0, 1)
+    assert (spread.best_fraction, spread.relative_cost(0.2), spread.rows_needed(half_width=0.01, set0=1)) == (
+        0.5,
+        1.0,
+        1,
+    )
 
 
 @given(priors, inner, sizes, inner)
-def test_the_three_spreads_are_ordered_and_agree_with_what_is_elsewhere(set_priors, pi, sizes, accuracy):
+def test_spreads_are_ordered_and_consistent_with_other_functions(set_priors, pi, sizes, accuracy):
     anticipated = anticipated_spread(set_priors, pi, accuracy=accuracy).half_width(sizes)
     worst = worst_spread(set_priors, pi).half_width(sizes)
     guaranteed = guaranteed_spread(set_priors, pi).half_width(sizes)
@@ -480,19 +487,19 @@ def test_the_three_spreads_are_ordered_and_agree_with_what_is_elsewhere(set_prio
 
 
 def test_anticipated_spread_by_hand():
-    """θ = .7, θ′ = .4 and accuracy .8: of set 0 .62 are predicted positive, of set 1 .44."""
+    """θ = .7, θ′ = .4 and accuracy .8: the fractions predicted positive are .62 and .44."""
     spread = anticipated_spread((0.7, 0.4), 0.3, accuracy=0.8, delta=0.1)
     assert spread.set0 == pytest.approx(1.6448536 * (A + B) * math.sqrt(0.62 * 0.38), rel=1e-7)
     assert spread.set1 == pytest.approx(1.6448536 * (C + D) * math.sqrt(0.44 * 0.56), rel=1e-7)
 
 
 @given(priors, inner, inner)
-def test_the_effect_of_a_wrong_prior_is_the_slope_of_the_estimate(set_priors, pi, accuracy):
-    shares = [theta * accuracy + (1 - theta) * (1 - accuracy) for theta in set_priors]
+def test_prior_error_effect_equals_the_derivative_of_the_estimate(set_priors, pi, accuracy):
+    fractions = [theta * accuracy + (1 - theta) * (1 - accuracy) for theta in set_priors]
 
     def estimate(assumed):
         a, b, c, d = uu_coefficients(assumed, pi)
-        return 1 - pi + (a + b) * shares[0] - (c + d) * shares[1]
+        return 1 - pi + (a + b) * fractions[0] - (c + d) * fractions[1]
 
     step = 1e-6
     expected = []
@@ -512,26 +519,26 @@ def test_the_effect_of_a_wrong_prior_is_the_slope_of_the_estimate(set_priors, pi
             lambda: anticipated_spread((0.8, 0.2), 0.5, accuracy=90),
             "accuracy must be a number between 0 and 1, got 90; ",
         ),
-        (lambda: RowSpread(1, 1).rows(0), "half_width must be a number strictly between 0 and 1, got 0; "),
-        (lambda: RowSpread(1, 1).rows(0.1, share=1), "share must be a number strictly between 0 and 1, got 1"),
-        (lambda: RowSpread(1, 1).cost(0), "share must be a number strictly between 0 and 1, got 0"),
-        (lambda: RowSpread(1, 1).half_width((1, 0)), "sizes must be two whole numbers"),
-        (lambda: RowSpread(1, 1).rows_beside(half_width=0.1, set0=0), "sizes must be two whole numbers"),
-        (lambda: RowSpread(1, 1).rows_beside(half_width=0.1), "give the size of one set"),
-        (lambda: RowSpread(1, 1).rows_beside(half_width=0.1, set0=1, set1=1), "give the size of one set"),
+        (lambda: Spread(1, 1).rows(0), "half_width must be a number strictly between 0 and 1, got 0; "),
+        (lambda: Spread(1, 1).rows(0.1, fraction=1), "fraction must be a number strictly between 0 and 1, got 1"),
+        (lambda: Spread(1, 1).relative_cost(0), "fraction must be a number strictly between 0 and 1, got 0"),
+        (lambda: Spread(1, 1).half_width((1, 0)), "sizes must be two whole numbers"),
+        (lambda: Spread(1, 1).rows_needed(half_width=0.1, set0=0), "sizes must be two whole numbers"),
+        (lambda: Spread(1, 1).rows_needed(half_width=0.1), "pass the size of exactly one set"),
+        (lambda: Spread(1, 1).rows_needed(half_width=0.1, set0=1, set1=1), "pass the size of exactly one set"),
         (lambda: worst_spread((0.8, 0.2), 0.5, delta=1), "delta must be a number strictly between 0 and 1, got 1"),
     ],
 )
-def test_bad_plans_are_refused(call, text):
+def test_rejects_bad_planning_values(call, text):
     with pytest.raises(ValueError, match=text):
         call()
 
 
-def test_several_networks_are_refused_with_the_way_to_one_of_them():
+def test_rejects_an_ensemble_and_accepts_one_of_its_networks():
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 40)
     clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, members=2, epochs=1, random_state=0)
     clf.fit(rng.normal(size=(80, 2)) + sets[:, None], sets)
-    with pytest.raises(ValueError, match=r"about one network, and this classifier has 2; .* or fit with members=1"):
+    with pytest.raises(ValueError, match="about one network, and this classifier is an ensemble of 2; pass one"):
         network_norms(clf, 1.0)
     assert network_norms(clf.member(0).model_.members[0], 1.0) == network_norms(clf.model_.members[0], 1.0)

@@ -1,7 +1,7 @@
-"""Bounds against draws of the two sets, and against exact probabilities where those can be summed.
+"""Bounds against simulations, and against exact probabilities.
 
-With the zero-one loss a set is no more than a binomial number of rows predicted positive, so that both brackets have
-known distributions: `exact` sums over them, with nothing of the package but the coefficients.
+With the zero-one loss a set is a binomial number of rows predicted positive, so that both risk terms have known
+distributions. `exact` sums over them and uses nothing of the package but the coefficients.
 """
 
 import math
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
+from helpers.risk_simulation import printed_bound, simulate_risk_terms
 from uulearn import uu_coefficients
 from uulearn.theory import (
     NetworkNorms,
@@ -24,41 +25,40 @@ from uulearn.theory import (
     estimation_error_bound,
     guaranteed_spread,
     hoeffding_half_width,
-    negative_bracket_bound,
+    negative_term_bound,
     worst_spread,
 )
-from uulearn.theory.figures import simulate_brackets
 
 SLOPES = {"relu": 0.0, "abs": -1.0, "leaky_relu": -3.0}  # L_f = 1, 1, 3
 
 
-def correct(bracket, slope):
-    return np.where(bracket < 0, slope * bracket, bracket)
+def correct(term, slope):
+    return np.where(term < 0, slope * term, term)
 
 
 def predicted_positive(set_priors, tpr, fpr):
     return [theta * tpr + (1 - theta) * fpr for theta in set_priors]
 
 
-def brackets_of(set_priors, pi, s, s_prime):
+def terms_of(set_priors, pi, s, s_prime):
     a, b, c, d = uu_coefficients(set_priors, pi)
     return a * (1 - s) - c * (1 - s_prime), d * s_prime - b * s
 
 
 def exact(set_priors, pi, sizes, tpr, fpr):
-    """Probability that a bracket is below zero, and E[(−X)⁺] summed over both brackets X."""
+    """Return the probability that a risk term is negative, and E[(−X)⁺] summed over both terms X."""
     p, p_prime = predicted_positive(set_priors, tpr, fpr)
     k, k_prime = np.arange(sizes[0] + 1)[:, None], np.arange(sizes[1] + 1)[None, :]
     weight = binom.pmf(k, sizes[0], p) * binom.pmf(k_prime, sizes[1], p_prime)
-    positive, negative = brackets_of(set_priors, pi, k / sizes[0], k_prime / sizes[1])
-    noise = 1e-12  # brackets that are zero but for rounding
+    positive, negative = terms_of(set_priors, pi, k / sizes[0], k_prime / sizes[1])
+    noise = 1e-12  # terms that are zero up to rounding
     below = weight[(positive < -noise) | (negative < -noise)].sum()
     depth = (weight * (np.maximum(-positive, 0) + np.maximum(-negative, 0))).sum()
     return below, depth
 
 
 def parts(pi, tpr, fpr):
-    """α and β of a classifier with these rates for the zero-one loss, as large as they may be."""
+    """Return the largest α and β of a classifier with these rates, for the zero-one loss."""
     return {"alpha": pi * (1 - tpr), "beta": (1 - pi) * fpr}
 
 
@@ -69,14 +69,14 @@ some_priors = st.tuples(probability, probability).filter(lambda pair: abs(pair[0
 
 
 @given(some_priors, st.floats(0.05, 0.95), st.tuples(st.integers(1, 60), st.integers(1, 60)), probability, probability)
-def test_whatever_the_setting_the_exact_bias_and_probability_are_within_their_bounds(priors, pi, sizes, tpr, fpr):
+def test_exact_bias_and_probability_are_within_their_bounds(priors, pi, sizes, tpr, fpr):
     below, depth = exact(priors, pi, sizes, tpr, fpr)
-    assert below <= negative_bracket_bound(priors, pi, sizes, **parts(pi, tpr, fpr)).value + 1e-12
+    assert below <= negative_term_bound(priors, pi, sizes, **parts(pi, tpr, fpr)).value + 1e-12
     for method, slope in SLOPES.items():
         bound = bias_bound(
             priors, pi, sizes, **parts(pi, tpr, fpr), correction_lipschitz=correction_lipschitz(method, slope)
         )
-        bias = (1 - slope) * depth  # f(x) − x = (λ − 1)·x below zero
+        bias = (1 - slope) * depth  # f(x) − x = (λ − 1)·x for x < 0
         assert 0 <= bias <= bound.sharp + 1e-12
         assert bound.sharp <= bound.value
 
@@ -85,79 +85,75 @@ def test_whatever_the_setting_the_exact_bias_and_probability_are_within_their_bo
 def test_simulated_bias_is_positive_and_below_its_bound(method):
     priors, pi, sizes, accuracy = (0.8, 0.2), 0.5, (60, 40), 0.85
     slope = SLOPES[method]
-    brackets = simulate_brackets(priors, pi, sizes, accuracy, 400_000, np.random.default_rng(0))
-    corrected = sum(correct(bracket, slope) for bracket in brackets)
+    terms = simulate_risk_terms(priors, pi, sizes, accuracy, 400_000, np.random.default_rng(0))
+    corrected = sum(correct(term, slope) for term in terms)
     bias, error = corrected.mean() - (1 - accuracy), corrected.std() / math.sqrt(len(corrected))
     bound = bias_bound(
         priors, pi, sizes, **parts(pi, accuracy, 1 - accuracy), correction_lipschitz=correction_lipschitz(method, slope)
     )
-    assert bias > 5 * error  # beyond chance above zero
+    assert bias > 5 * error  # significantly above zero
     assert bias < bound.sharp < bound.value
     assert bias == pytest.approx((1 - slope) * exact(priors, pi, sizes, accuracy, 1 - accuracy)[1], abs=4 * error)
 
 
-def test_bias_decays_exponentially_and_no_slower_than_its_bound():
+def test_bias_decays_exponentially_and_at_least_as_fast_as_its_bound():
     priors, pi, accuracy = (0.7, 0.3), 0.5, 0.8
-    lost = parts(pi, accuracy, 1 - accuracy)
+    risk_parts = parts(pi, accuracy, 1 - accuracy)
     sizes = np.arange(40, 241, 40)
     rng = np.random.default_rng(0)
     simulated = []
     for n in sizes.tolist():
-        positive, negative = simulate_brackets(priors, pi, (n, n), accuracy, 1_000_000, rng)
+        positive, negative = simulate_risk_terms(priors, pi, (n, n), accuracy, 1_000_000, rng)
         simulated.append((np.maximum(-positive, 0) + np.maximum(-negative, 0)).mean())
     exactly = [exact(priors, pi, (n, n), accuracy, 1 - accuracy)[1] for n in sizes.tolist()]
     np.testing.assert_allclose(simulated, exactly, rtol=0.15)
-    bounds = [bias_bound(priors, pi, (n, n), **lost).value for n in sizes.tolist()]
+    bounds = [bias_bound(priors, pi, (n, n), **risk_parts).value for n in sizes.tolist()]
     log_bounds = np.log(bounds)
     np.testing.assert_allclose(np.diff(log_bounds), log_bounds[1] - log_bounds[0], rtol=1e-9)  # exactly exponential
     slope, _ = np.polyfit(sizes, np.log(simulated), 1)
     assert np.corrcoef(sizes, np.log(simulated))[0, 1] < -0.99
     assert slope < (log_bounds[-1] - log_bounds[0]) / (sizes[-1] - sizes[0]) < 0
-    # The rate far out, where the polynomial factor matters little, is near the bound's and still the steeper.
+    # For large n the polynomial factor matters little: the rate is close to that of the bound, and still steeper.
     late = np.log([exact(priors, pi, (n, n), accuracy, 1 - accuracy)[1] for n in (600, 700)])
     rate = (late[1] - late[0]) / 100
     bound_rate = (log_bounds[1] - log_bounds[0]) / 40
     assert 1.5 * bound_rate < rate < bound_rate
 
 
-def printed_bound(set_priors, pi, sizes, alpha, beta):
-    """Δ_g with the second exponent as the paper prints it, b²/n′ + d²/n."""
-    a, b, c, d = uu_coefficients(set_priors, pi)
-    n, n_prime = sizes
-    return math.exp(-2 * alpha**2 / (a**2 / n + c**2 / n_prime)) + math.exp(-2 * beta**2 / (b**2 / n_prime + d**2 / n))
-
-
-def test_the_printed_exponent_fails_where_the_corrected_one_holds():
-    """Many rows of set 0, few of set 1: the negative bracket rests on d·R̂_u′⁻, whose noise is that of the few."""
+def test_printed_exponent_fails_and_corrected_exponent_holds():
+    """Many rows of set 0 and few of set 1: the noise of the negative term comes from d·R̂_u′⁻, that is from few rows."""
     priors, pi, sizes, accuracy = (0.8, 0.2), 0.5, (2000, 40), 0.9
-    lost = parts(pi, accuracy, 1 - accuracy)
-    positive, negative = simulate_brackets(priors, pi, sizes, accuracy, 100_000, np.random.default_rng(0))
+    risk_parts = parts(pi, accuracy, 1 - accuracy)
+    positive, negative = simulate_risk_terms(priors, pi, sizes, accuracy, 100_000, np.random.default_rng(0))
     below = ((positive < 0) | (negative < 0)).mean()
     assert below == pytest.approx(exact(priors, pi, sizes, accuracy, 1 - accuracy)[0], abs=0.005)
-    ours, printed = negative_bracket_bound(priors, pi, sizes, **lost).value, printed_bound(priors, pi, sizes, **lost)
+    ours, printed = (
+        negative_term_bound(priors, pi, sizes, **risk_parts).value,
+        printed_bound(priors, pi, sizes, **risk_parts),
+    )
     assert below <= ours < 1
     assert below > 10 * printed
-    # So does the bound on the bias that is built on it.
+    # The bias bound based on the printed exponent fails too.
     sizes = (2000, 30)
     a, b, c, d = uu_coefficients(priors, pi)
     bias = exact(priors, pi, sizes, 0.8, 0.2)[1]
-    lost = parts(pi, 0.8, 0.2)
-    assert 2 * (a + b + c + d) * printed_bound(priors, pi, sizes, **lost) < bias
-    assert bias <= bias_bound(priors, pi, sizes, **lost).sharp
+    risk_parts = parts(pi, 0.8, 0.2)
+    assert 2 * (a + b + c + d) * printed_bound(priors, pi, sizes, **risk_parts) < bias
+    assert bias <= bias_bound(priors, pi, sizes, **risk_parts).sharp
 
 
 @given(some_priors, st.floats(0.05, 0.95), st.integers(1, 500), probability, probability)
-def test_for_sets_of_one_size_both_forms_agree(priors, pi, n, tpr, fpr):
-    lost = parts(pi, tpr, fpr)
-    ours = negative_bracket_bound(priors, pi, (n, n), **lost).value
-    assert ours == pytest.approx(printed_bound(priors, pi, (n, n), **lost), rel=1e-9, abs=1e-300)
+def test_both_exponents_agree_for_equal_sizes(priors, pi, n, tpr, fpr):
+    risk_parts = parts(pi, tpr, fpr)
+    ours = negative_term_bound(priors, pi, (n, n), **risk_parts).value
+    assert ours == pytest.approx(printed_bound(priors, pi, (n, n), **risk_parts), rel=1e-9, abs=1e-300)
 
 
 # ---------------------------------------------------------------------------------------------------------- deviations
 
 
 def simulated_risks(set_priors, pi, sizes, accuracy, draws=50_000, seed=0):
-    return simulate_brackets(set_priors, pi, sizes, accuracy, draws, np.random.default_rng(seed))
+    return simulate_risk_terms(set_priors, pi, sizes, accuracy, draws, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("method", SLOPES)
@@ -165,13 +161,13 @@ def simulated_risks(set_priors, pi, sizes, accuracy, draws=50_000, seed=0):
     ("set_priors", "pi", "sizes", "accuracy"),
     [((0.8, 0.2), 0.5, (100, 100), 0.8), ((0.9, 0.3), 0.3, (400, 150), 0.75), ((0.6, 0.4), 0.5, (200, 300), 0.7)],
 )
-def test_both_deviation_bounds_hold_as_often_as_they_say(set_priors, pi, sizes, accuracy, method):
+def test_deviation_bounds_have_at_least_nominal_coverage(set_priors, pi, sizes, accuracy, method):
     slope, delta = SLOPES[method], 0.2
     lipschitz = correction_lipschitz(method, slope)
-    brackets = simulated_risks(set_priors, pi, sizes, accuracy)
-    deviation = np.abs(sum(correct(bracket, slope) for bracket in brackets) - (1 - accuracy))
+    terms = simulated_risks(set_priors, pi, sizes, accuracy)
+    deviation = np.abs(sum(correct(term, slope) for term in terms) - (1 - accuracy))
     keywords = parts(pi, accuracy, 1 - accuracy) | {"correction_lipschitz": lipschitz, "delta": delta}
-    exceed = negative_bracket_bound(set_priors, pi, sizes, **parts(pi, accuracy, 1 - accuracy))
+    exceed = negative_term_bound(set_priors, pi, sizes, **parts(pi, accuracy, 1 - accuracy))
     first = deviation_bound(set_priors, pi, sizes, **keywords)
     second = alternative_deviation_bound(set_priors, pi, sizes, **keywords)
     for bound in (first, second):
@@ -179,12 +175,12 @@ def test_both_deviation_bounds_hold_as_often_as_they_say(set_priors, pi, sizes, 
         assert (deviation <= bound.sharp).mean() >= bound.confidence
     assert first.confidence == 1 - delta
     assert second.confidence == pytest.approx(1 - delta - exceed.value)
-    # Nor are they idle: the quantile in question is within a factor of a few of C_δ·χ.
+    # The bounds are informative: the quantile is within a small factor of C_δ·χ.
     assert np.quantile(deviation, 1 - delta) > second.value / (6 * lipschitz)
 
 
 def test_deviation_bounds_hold_for_a_smooth_loss_on_gaussians():
-    """Sigmoid loss, C_ℓ = 1, g(x) = 2x, classes N(±1, 1); the parts of the risk by quadrature."""
+    """Sigmoid loss, C_ℓ = 1, g(x) = 2x, classes N(±1, 1); the parts of the risk are computed by quadrature."""
     set_priors, pi, sizes, draws, delta = (0.75, 0.35), 0.4, (80, 50), 20_000, 0.1
     rng = np.random.default_rng(0)
 
@@ -205,7 +201,7 @@ def test_deviation_bounds_hold_for_a_smooth_loss_on_gaussians():
     risk = alpha + beta
     assert (positive.mean(), negative.mean()) == pytest.approx((alpha, beta), abs=0.005)
     below = ((positive < 0) | (negative < 0)).mean()
-    exceed = negative_bracket_bound(set_priors, pi, sizes, alpha=alpha, beta=beta)
+    exceed = negative_term_bound(set_priors, pi, sizes, alpha=alpha, beta=beta)
     assert 0 < below <= exceed.value
     for slope in (0.0, -1.0):
         corrected = correct(positive, slope) + correct(negative, slope)
@@ -229,7 +225,7 @@ def test_deviation_bounds_hold_for_a_smooth_loss_on_gaussians():
     ],
 )
 @pytest.mark.parametrize("delta", [0.05, 0.3])
-def test_intervals_for_the_accuracy_cover_as_often_as_they_say(set_priors, pi, sizes, accuracy, delta):
+def test_intervals_for_the_accuracy_have_nominal_coverage(set_priors, pi, sizes, accuracy, delta):
     positive, negative = simulated_risks(set_priors, pi, sizes, accuracy, seed=1)
     deviation = np.abs(positive + negative - (1 - accuracy))
 
@@ -243,11 +239,11 @@ def test_intervals_for_the_accuracy_cover_as_often_as_they_say(set_priors, pi, s
     assert coverage(guaranteed_spread(set_priors, pi, delta=delta)) >= 1 - delta
 
 
-def test_rows_that_were_planned_give_the_half_width_that_was_asked_for():
+def test_planned_rows_give_the_requested_half_width():
     set_priors, pi, accuracy, half_width = (0.7, 0.2), 0.3, 0.85, 0.05
     spread = anticipated_spread(set_priors, pi, accuracy=accuracy)
-    for share in (None, 0.5, 0.2):
-        positive, negative = simulated_risks(set_priors, pi, spread.rows(half_width, share), accuracy, seed=2)
+    for fraction in (None, 0.5, 0.2):
+        positive, negative = simulated_risks(set_priors, pi, spread.rows(half_width, fraction), accuracy, seed=2)
         within = (np.abs(positive + negative - (1 - accuracy)) <= half_width).mean()
         assert within == pytest.approx(0.95, abs=0.008)
 
@@ -255,8 +251,8 @@ def test_rows_that_were_planned_give_the_half_width_that_was_asked_for():
 # ------------------------------------------------------------------------------------------------- trained classifiers
 
 
-def test_the_minimiser_over_a_class_is_within_theorem_4():
-    """g_w(x) = w·x with |w| ≤ 1 on [−1, 1], class densities (1 ± x)/2, sigmoid loss; minimised over a grid of w."""
+def test_minimizer_over_a_class_is_within_theorem_4():
+    """g_w(x) = w·x with |w| ≤ 1 on [−1, 1], class densities (1 ± x)/2, sigmoid loss; minimized over a grid of w."""
     set_priors, pi, n, draws, delta = (0.7, 0.4), 0.4, 60, 500, 0.1
     weights = np.linspace(-1, 1, 81)
     x = np.linspace(-1, 1, 2001)
@@ -290,15 +286,15 @@ def test_the_minimiser_over_a_class_is_within_theorem_4():
         beta=(1 - pi) * negative_part.min(), loss_bound=loss(-1.0), loss_lipschitz=0.25, delta=delta,
     )  # fmt: skip
     assert np.mean(np.array(excess) <= bound.value) >= 1 - delta
-    assert 0.01 < np.mean(np.array(excess) > 0) < 0.5  # the sets do mislead at times
-    # Theorem 4 is twice a bound on the largest deviation over the class; that one is within a factor of ten.
+    assert 0.01 < np.mean(np.array(excess) > 0) < 0.5  # the noise sometimes leads to a wrong choice
+    # Theorem 4 is twice a bound on the largest deviation over the class, which is within a factor of ten.
     assert np.mean(np.array(largest) <= bound.value / 2) >= 1 - delta
     assert bound.value / 2 < 10 * np.quantile(largest, 1 - delta)
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_the_complexity_of_small_networks_is_within_the_corollary(depth):
-    """The supremum over one layer is ‖Σ ε x‖/n, over two with ReLU it is max over directions v of |Σ ε σ(v·x)|/n."""
+def test_complexity_of_small_networks_is_within_the_corollary(depth):
+    """The supremum is ‖Σ ε x‖/n for one layer, and the maximum over directions v of |Σ ε σ(v·x)|/n for two."""
     rng = np.random.default_rng(0)
     n, draws = 40, 400
     rows = rng.normal(size=(draws, n, 2))

@@ -96,7 +96,7 @@ def test_brackets_of_rounded_scores_are_not_rounded(together):
 def test_numbers_of_parts_that_would_block_are_refused(together):
     for each in together:
         assert each["refused"] == [
-            f"workers have from 3 to 5 micro-batches, but {kind} exchanges something in every forward pass; give each "
+            f"workers have between 3 and 5 micro-batches, but {kind} communicates in every forward pass; give each "
             "worker the same number."
             for kind in ("FSDPSequential", "FullyShardedDataParallel", "SynchronisedBatchNorm1d")
         ]

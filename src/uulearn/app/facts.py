@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from uulearn.estimator import UUClassifier
-from uulearn.metrics import evaluate, uu_accuracy, uu_gain
+from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
-from uulearn.metrics.ranking import area
+from uulearn.metrics.ranking import two_sample_auc
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
 from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
@@ -38,7 +38,7 @@ def evaluation_facts(
     """
     evaluation = evaluate(scores, sets, set_priors, target_prior)
     richer = 0 if set_priors[0] > set_priors[1] else 1
-    apart = area(np.asarray(scores[sets == richer]), np.asarray(scores[sets != richer]), 0.95)
+    apart = two_sample_auc(np.asarray(scores[sets == richer]), np.asarray(scores[sets != richer]), 0.95)
     return {
         "evaluation": dataclasses.asdict(evaluation),
         "set_auc": {"value": apart.value, "interval": list(apart.interval)},
@@ -93,7 +93,7 @@ def importance_facts(
         for fold in np.unique(folds):
             rows = np.flatnonzero(folds == fold)
             shuffled[np.ix_(rows, own)] = X[np.ix_(rng.permutation(rows), own)]
-        lost = uu_gain(plain, score(shuffled), sets, set_priors, target_prior)
+        lost = uu_accuracy_difference(plain, score(shuffled), sets, set_priors, target_prior)
         found.append({"column": column, "drop": lost.value, "standard_error": lost.standard_error})
     return sorted(found, key=lambda entry: -entry["drop"])
 

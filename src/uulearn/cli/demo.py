@@ -95,7 +95,7 @@ def train_task(task: Task, method: str, epochs: int, seed: int) -> UUClassifier:
     """One of the demo's ten runs."""
     drawn = draw_sets(task, seed)
     classifier = UUClassifier(
-        drawn.realised_priors,
+        drawn.realized_priors,
         task.target_prior,
         method=method,
         model_params=MODEL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from uulearn.theory.plan import PRIOR_ERROR, Plan, Precision, plan_rows
+from uulearn.theory.plan import PRIOR_ERROR, PlannedPrecision, RowPlan, plan_rows
 
 
 def run_plan(
@@ -23,7 +23,7 @@ def run_plan(
     print(json.dumps(_to_json(plan), indent=2) if as_json else render(plan, given=sizes is not None))
 
 
-def render(plan: Plan, *, given: bool) -> str:
+def render(plan: RowPlan, *, given: bool) -> str:
     """The plan as text; ``given`` tells whether the user named sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
@@ -41,7 +41,7 @@ def render(plan: Plan, *, given: bool) -> str:
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
-def _precision_block(plan: Plan) -> list[str]:
+def _precision_block(plan: RowPlan) -> list[str]:
     p = plan.precision
     low, high = p.interval
     lines = [
@@ -65,7 +65,7 @@ def _precision_block(plan: Plan) -> list[str]:
     return lines
 
 
-def _rows_block(plan: Plan) -> list[str]:
+def _rows_block(plan: RowPlan) -> list[str]:
     lines = [
         f"Held-out rows for the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
         _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
@@ -76,7 +76,7 @@ def _rows_block(plan: Plan) -> list[str]:
     return lines + [_line(name, f"{n:>14,}{m:>14,}{n + m:>14,}{cost:>15}").rstrip() for name, (n, m), cost in rows]
 
 
-def _distance_block(plan: Plan) -> list[str]:
+def _distance_block(plan: RowPlan) -> list[str]:
     effect = f"a prior off by {PRIOR_ERROR:g} moves the estimate by"
     lines = [
         "The closer the priors, the more rows (equal sizes), and the more a wrong prior matters",
@@ -89,7 +89,7 @@ def _distance_block(plan: Plan) -> list[str]:
     return lines
 
 
-def _guarantee_block(plan: Plan, p: Precision) -> list[str]:
+def _guarantee_block(plan: RowPlan, p: PlannedPrecision) -> list[str]:
     sharper = f"; ±{_points(p.corrected_sharp)} with a sharper bias" if p.corrected_sharp < 1 else ""
     return [
         f"Guaranteed with probability {1 - plan.delta:g} by {_sizes(p)} rows that had no part in training",
@@ -104,7 +104,7 @@ def _guarantee(half_width: float, source: str) -> str:
     return f"nothing ({source}: the bound, ±{_points(half_width)}, is wider than the whole scale)"
 
 
-def _next_step(plan: Plan, given: bool) -> str:
+def _next_step(plan: RowPlan, given: bool) -> str:
     reached = plan.precision.half_width
     if given and reached > plan.half_width:
         return f"next: hold out more rows, {plan.equal.set0:,} of each set are enough, or accept ±{_points(reached)}"
@@ -112,7 +112,7 @@ def _next_step(plan: Plan, given: bool) -> str:
     return f"next: keep {each} rows of each set out of training; UUClassifier.score(X, sets) on them is the estimate"
 
 
-def _to_json(plan: Plan) -> dict[str, object]:
+def _to_json(plan: RowPlan) -> dict[str, object]:
     """Named tuples would become bare lists: rows are given by name."""
     return {
         **dataclasses.asdict(plan),
@@ -127,7 +127,7 @@ def _line(label: str, text: str) -> str:
     return f"  {label:<24}{text}"
 
 
-def _sizes(precision: Precision) -> str:
+def _sizes(precision: PlannedPrecision) -> str:
     return f"{precision.sizes.set0:,} + {precision.sizes.set1:,}"
 
 
@@ -142,5 +142,5 @@ def _percent(share: float) -> str:
     return f"{100 * share:.4g}%"
 
 
-def _level(plan: Plan) -> str:
+def _level(plan: RowPlan) -> str:
     return f"{100 * (1 - plan.delta):.6g}%"

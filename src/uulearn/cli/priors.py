@@ -14,8 +14,8 @@ from textwrap import fill
 
 from uulearn.cli.predict import _is_header, read_numbers
 from uulearn.exceptions import UnidentifiedPriorsWarning
+from uulearn.metrics.estimates import Floats
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
-from uulearn.priors.mixture import Floats
 from uulearn.priors.scoring import FOLDS, read_rows
 from uulearn.priors.two_sets import REPLICATES
 
@@ -29,7 +29,7 @@ def run_priors(
     X0, X1 = read_tables(set0, set1, drop, seed) if drop or not _hold_numbers(set0, set1) else read_sets(set0, set1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # printed with the rest, from the estimate
-        estimate = estimate_set_priors(X0, X1, richer=richer, random_state=seed)
+        estimate = estimate_set_priors(X0, X1, higher_prior_set=richer, random_state=seed)
     print(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
 
 
@@ -90,16 +90,16 @@ def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int
 def _order(estimate: SetPriorsEstimate) -> str:
     other = " and ".join(_percent(1 - share) for share in estimate.set_priors)
     return (
-        f"Set {estimate.richer} was taken for the richer in positives, which rows cannot tell. If set "
-        f"{1 - estimate.richer} is (--richer {1 - estimate.richer}), the shares are {other}."
+        f"Set {estimate.higher_prior_set} was taken for the richer in positives, which rows cannot tell. If set "
+        f"{1 - estimate.higher_prior_set} is (--richer {1 - estimate.higher_prior_set}), the shares are {other}."
     )
 
 
 def _certain(estimate: SetPriorsEstimate, level: str) -> str:
-    bounds, richer = estimate.bounds, estimate.richer
+    bounds, richer = estimate.bounds, estimate.higher_prior_set
     return (
         f"Whatever the classes look like, with {level} confidence each: set {richer} is at least "
-        f"{_percent(bounds.richer_at_least)} positive, set {1 - richer} at most {_percent(bounds.poorer_at_most)}, the "
+        f"{_percent(bounds.higher_prior_at_least)} positive, set {1 - richer} at most {_percent(bounds.lower_prior_at_most)}, the "
         f"difference at least {100 * bounds.gap_at_least:.1f} points."
     )
 
@@ -110,8 +110,8 @@ def _how(estimate: SetPriorsEstimate, n_columns: int) -> str:
     return (
         f"How: a forest on {columns} tells the sets apart, each row scored by trees that have not seen it ({FOLDS} "
         f"folds, AUC {estimate.set_auc:.3f}). The shares follow from how much rarer one set is than the other among "
-        f"the rows that look most negative ({negative.rows:,} rows of set {1 - estimate.richer}) and most positive "
-        f"({positive.rows:,} of set {estimate.richer}); the intervals from {REPLICATES:,} resamples. Estimates and "
+        f"the rows that look most negative ({negative.rows:,} rows of set {1 - estimate.higher_prior_set}) and most positive "
+        f"({positive.rows:,} of set {estimate.higher_prior_set}); the intervals from {REPLICATES:,} resamples. Estimates and "
         "intervals suppose that there are rows that only a positive, and rows that only a negative can be; no data can "
         "prove that."
     )
@@ -138,7 +138,7 @@ def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
         "set_priors": None if unknown else list(estimate.set_priors),
         "intervals": [list(interval) for interval in estimate.intervals],
         "confidence": estimate.confidence,
-        "richer": estimate.richer,
+        "richer": estimate.higher_prior_set,
         "bounds": estimate.bounds._asdict(),
         "sizes": list(estimate.sizes),
         "set_auc": estimate.set_auc,

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uulearn.storage import one_at_a_time, remove_leftovers, write_atomically
 from uulearn.data.streams import Numbers, RowStream, row_bytes
+from uulearn.storage import file_lock, remove_temporary_files, write_atomically
 
 FORMAT = 1
 INDEX, ROWS, LOCK = "index.json", "rows.bin", ".lock"
@@ -70,12 +70,12 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     }
     found = _read_index(place, wanted)
     if found is None:
-        with _writable(place, stream), one_at_a_time(place / LOCK, f"{place} is being written by another process"):
+        with _writable(place, stream), file_lock(place / LOCK, f"{place} is being written by another process"):
             found = _read_index(place, wanted)  # another process may have been faster
             if found is None:
                 _check_ours(place)
                 for name in (INDEX, ROWS):
-                    remove_leftovers(place, name)
+                    remove_temporary_files(place, name)
                 found = wanted | {"sizes": _write_rows(stream, place, seed)}
                 text = json.dumps(found)
                 write_atomically(place / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Data to learn from and to test with: image datasets, and two unlabeled sets drawn from labelled data."""
+"""Image datasets of the paper, and two unlabeled sets drawn from labelled data."""
 
 from uulearn.datasets.files import DatasetNotFoundError
 from uulearn.datasets.formats import DatasetFileError

@@ -1,4 +1,4 @@
-"""What is known of each image dataset: its files, where they are published, their checksums, classes and task."""
+"""The image datasets: files, download addresses, checksums, classes and binary tasks."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 
 
 @dataclass(frozen=True)
-class Source:
-    """One dataset as it is published and as it lies in a data folder."""
+class DatasetSource:
+    """Files and properties of one dataset."""
 
     title: str
     folders: tuple[str, ...]
-    """Subfolders of a data folder to look in; downloads go into the first."""
+    """Subfolders of a data folder that are searched; downloads go into the first."""
     files: tuple[str, ...]
-    """File names; IDX files may have ``.gz`` after them."""
+    """File names; IDX files may end in ``.gz``."""
     addresses: tuple[str, ...]
-    """Where the downloads lie, tried in turn."""
+    """Base addresses of the downloads, tried in order."""
     downloads: Mapping[str, str]
     """Published MD5 of each download."""
     digests: Mapping[str, str]
-    """SHA-256 of the content: of each IDX file uncompressed; of CIFAR-10's two parts, whatever the order of records."""
+    """SHA-256 of each uncompressed IDX file; of the records of each part of CIFAR-10, in any order."""
     sizes: tuple[int, int]
     """Number of training and of test images."""
     image_shape: tuple[int, ...]
     classes: tuple[str, ...]
     positive_classes: tuple[int, ...]
-    """The classes that the paper's Appendix C calls positive."""
+    """The positive classes of Appendix C of the paper."""
 
     @property
     def is_idx(self) -> bool:
-        """Whether the files are IDX; CIFAR-10's records otherwise."""
+        """Whether the files are IDX files; otherwise they are CIFAR-10 records."""
         return self.files == IDX_FILES
 
 
@@ -50,8 +50,8 @@ def _idx_source(
     checksums: tuple[tuple[str, str], ...],
     classes: str,
     positive_classes: tuple[int, ...],
-) -> Source:
-    return Source(
+) -> DatasetSource:
+    return DatasetSource(
         title=title,
         folders=folders,
         files=IDX_FILES,
@@ -65,7 +65,7 @@ def _idx_source(
     )
 
 
-# Checksums in the order of IDX_FILES: MD5 of the published .gz, SHA-256 of what is in it.
+# Checksums in the order of IDX_FILES: MD5 of the published .gz, SHA-256 of its content.
 SOURCES = {
     "mnist": _idx_source(
         "MNIST",
@@ -109,7 +109,7 @@ SOURCES = {
         "o, ki, su, tsu, na, ha, ma, ya, re, wo",
         (1, 8, 9),
     ),
-    "cifar10": Source(
+    "cifar10": DatasetSource(
         title="CIFAR-10",
         folders=("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"),
         files=CIFAR_FILES,

@@ -1,8 +1,9 @@
-"""Where a dataset's files are: in a data folder, in the per-user cache, or still to be downloaded."""
+"""Find the files of a dataset in a data folder or the per-user cache, or download them."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import shutil
@@ -14,26 +15,26 @@ from types import ModuleType
 from typing import IO
 from urllib.parse import urlsplit
 
-from uulearn.datasets.catalog import CIFAR_ARCHIVE, Source
+from uulearn.datasets.catalog import CIFAR_ARCHIVE, DatasetSource
 from uulearn.storage import UMASK, write_atomically
 
 DATA_VARIABLE = "UULEARN_DATA"
-CONNECT_SECONDS, READ_SECONDS = 10, 60
-CHUNK_BYTES = 1 << 20
+DOWNLOAD_TIMEOUTS = (10, 60)  # seconds to connect, and between two packets
+COPY_BYTES = 1 << 20  # size of one copied block
 
 
 class DatasetNotFoundError(FileNotFoundError):
-    """Files of a dataset are missing and could not be downloaded; the text says which to put where."""
+    """Files of a dataset are missing and could not be downloaded; the message lists them and their folder."""
 
 
 class _DownloadError(Exception):
-    """Why a download failed, in a few words."""
+    """The reason why a download failed."""
 
 
-def find_files(source: Source, data_dir: str | os.PathLike[str] | None, download: bool) -> dict[str, Path]:
-    """The path of every file of a dataset, after downloading those that are missing where that is allowed.
+def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, download: bool) -> dict[str, Path]:
+    """Return the path of every file of a dataset, after downloading missing files if ``download`` is true.
 
-    Looks in ``data_dir`` alone where it is given; else in the folder that UULEARN_DATA names and then in the per-user
+    If ``data_dir`` is given, only this folder is searched; otherwise the folder in UULEARN_DATA, then the per-user
     cache. Downloads go into ``data_dir`` or the cache.
     """
     pooch = _import_pooch()
@@ -63,7 +64,7 @@ def _import_pooch() -> ModuleType | None:
 
 
 def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | None) -> list[Path]:
-    """Data folders in the order of the search; downloads go into the last."""
+    """Return the data folders in search order; downloads go into the last."""
     if data_dir is not None:
         return [Path(data_dir).expanduser()]
     folders = [Path(os.environ[DATA_VARIABLE]).expanduser()] if os.environ.get(DATA_VARIABLE) else []
@@ -72,8 +73,8 @@ def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | N
     return folders
 
 
-def _look_up(source: Source, folders: Sequence[Path]) -> dict[str, Path]:
-    """The files of the first folder that has them all; else each file from the first folder that has it."""
+def _look_up(source: DatasetSource, folders: Sequence[Path]) -> dict[str, Path]:
+    """Return the files of the first folder that has all of them; otherwise each file from the first folder with it."""
     found: dict[str, Path] = {}
     for folder in folders:
         here: dict[str, Path] = {}
@@ -90,18 +91,18 @@ def _look_up(source: Source, folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def _not_found(
-    source: Source, missing: Sequence[str], folders: Sequence[Path], reason: str, data_dir: object
+    source: DatasetSource, missing: Sequence[str], folders: Sequence[Path], reason: str, data_dir: object
 ) -> DatasetNotFoundError:
     names = ", ".join(f"{file}.gz" if source.is_idx else file for file in missing)
     places = [str(folder / source.folders[0]) for folder in folders[:1]]
     if data_dir is None:
-        places.append(f"{source.folders[0]}/ of a folder that data_dir or {DATA_VARIABLE} names")
+        places.append(f"{source.folders[0]}/ of the folder in data_dir or {DATA_VARIABLE}")
     return DatasetNotFoundError(f"{source.title} {reason} put {names} into {', or into '.join(places)}.")
 
 
-def _download(source: Source, missing: Sequence[str], folder: Path, pooch: ModuleType) -> None:
+def _download(source: DatasetSource, missing: Sequence[str], folder: Path, pooch: ModuleType) -> None:
     target = folder / source.folders[0]
-    made = [path for path in (target, folder) if not path.exists()]
+    created = [path for path in (target, folder) if not path.exists()]
     try:
         target.mkdir(parents=True, exist_ok=True)
         if source.is_idx:
@@ -114,59 +115,53 @@ def _download(source: Source, missing: Sequence[str], folder: Path, pooch: Modul
     except OSError as error:
         raise _DownloadError(f"cannot write into {target}: {error.strerror or type(error).__name__}") from None
     finally:
-        for path in made:  # a mistyped folder leaves nothing behind
+        for path in created:  # remove folders that stayed empty
             with contextlib.suppress(OSError):
                 path.rmdir()
 
 
-def _fetch(source: Source, name: str, folder: Path, pooch: ModuleType) -> Path:
-    """Download one file with its published checksum from the first address that has it.
+def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) -> Path:
+    """Download one file from the first address that has it, and check its published checksum.
 
-    pooch writes to a temporary file and moves it into place only after the checksum agreed.
+    pooch writes to a temporary file and moves it into place only if the checksum matches.
     """
     from requests.exceptions import RequestException
 
-    # Unencoded, because a server may otherwise offer to uncompress a .gz on the way, and the checksum would differ.
+    # Without "identity" a server may send a .gz file uncompressed, which changes the checksum.
     downloader = pooch.HTTPDownloader(
-        chunk_size=CHUNK_BYTES, timeout=(CONNECT_SECONDS, READ_SECONDS), headers={"Accept-Encoding": "identity"}
+        chunk_size=COPY_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers={"Accept-Encoding": "identity"}
     )
     failures = []
     for address in source.addresses:
         host = urlsplit(address).netloc
         try:
-            path = Path(
-                pooch.retrieve(
-                    address + name, f"md5:{source.downloads[name]}", fname=name, path=folder, downloader=downloader
-                )
-            )
+            checksum = f"md5:{source.downloads[name]}"
+            path = Path(pooch.retrieve(address + name, checksum, fname=name, path=folder, downloader=downloader))
         except RequestException as error:
             status = error.response.status_code if error.response is not None else None
             failures.append(f"{host} answered {status} for {name}" if status else f"the connection to {host} failed")
-        except ValueError:  # how pooch reports a checksum that differs
+        except ValueError:  # raised by pooch for a wrong checksum
             failures.append(f"{host} sent a {name} with a wrong checksum")
         else:
-            path.chmod(0o666 & ~UMASK)  # pooch leaves private files, which would make a shared data folder useless
+            path.chmod(0o666 & ~UMASK)  # pooch creates private files, which others could not read in a shared folder
             return path
-    raise _DownloadError(", ".join(dict.fromkeys(failures)))  # two addresses may be of one host
+    raise _DownloadError(", ".join(dict.fromkeys(failures)))  # several addresses may have the same host
 
 
 def _unpack(archive: Path, wanted: Sequence[str], folder: Path) -> None:
-    """Take the wanted files, and nothing else, out of the archive; its own paths are never written to."""
+    """Extract only the wanted files, by file name; paths in the archive are ignored."""
     missing = set(wanted)
     with tarfile.open(archive, "r:gz") as tar:
-        for member in tar:
-            name = member.name.rpartition("/")[2]
-            content = tar.extractfile(member) if name in missing and member.isreg() else None
+        for entry in tar:
+            name = entry.name.rpartition("/")[2]
+            content = tar.extractfile(entry) if name in missing and entry.isreg() else None
             if content is not None:
-                _write(content, folder / name)
+                write_atomically(folder / name, functools.partial(_copy, content))
                 missing.remove(name)
     if missing:
         raise _DownloadError(f"{archive.name} lacks {', '.join(sorted(missing))}")
 
 
-def _write(content: IO[bytes], path: Path) -> None:
-    def copy(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            shutil.copyfileobj(content, file, CHUNK_BYTES)
-
-    write_atomically(path, copy)
+def _copy(content: IO[bytes], path: Path) -> None:
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file, COPY_BYTES)

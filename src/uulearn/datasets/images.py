@@ -1,4 +1,4 @@
-"""The four image datasets of the paper's experiments, and the binary tasks made of them."""
+"""The four image datasets of the paper's experiments and their binary tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from uulearn.datasets.catalog import SOURCES, Source
+from uulearn.datasets.catalog import SOURCES, DatasetSource
 from uulearn.datasets.files import find_files
 from uulearn.datasets.formats import Bytes, check_records, read_idx, read_records
 
@@ -29,7 +29,7 @@ class ImageDataset:
     test_images: Bytes = field(repr=False)
     test_labels: Bytes = field(repr=False)
     classes: tuple[str, ...]
-    """Name of each class; labels are places in this tuple."""
+    """Name of each class; labels are positions in this tuple."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +50,11 @@ class BinaryTask:
     X_test: Bytes = field(repr=False)
     y_test: NDArray[np.int64] = field(repr=False)
     positive_classes: tuple[int, ...]
-    """Numbers of the original classes that are positive here."""
+    """Numbers of the original classes that are positive."""
 
     @property
     def prior(self) -> float:
-        """Share of positives in the test part, the paper's π."""
+        """Class prior of the test part, π in the paper."""
         return float(self.y_test.mean())
 
     @property
@@ -63,7 +63,7 @@ class BinaryTask:
         return tuple(self.X_train.shape[1:])
 
     def flat(self) -> BinaryTask:
-        """The same task with every row as one line of numbers, for models that take (n, d); nothing is copied."""
+        """Return the task with rows of shape (d,), for models that take (n, d); nothing is copied."""
         return replace(
             self,
             X_train=self.X_train.reshape(len(self.X_train), -1),
@@ -74,27 +74,27 @@ class BinaryTask:
 def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> ImageDataset:
     """Load MNIST, Fashion-MNIST, Kuzushiji-MNIST or CIFAR-10.
 
-    A data folder has the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
-    (``train-images-idx3-ubyte`` and so on, compressed with ``.gz`` or not), or in ``cifar-10-batches-bin/``
-    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read).
-    Every file is checked: header, length, and SHA-256 of what it holds.
+    A data folder contains the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
+    (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/``
+    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). Header,
+    length and SHA-256 of every file are checked.
 
     Parameters
     ----------
     name : str
         One of `IMAGE_DATASETS`: ``"mnist"``, ``"fashion_mnist"``, ``"kmnist"``, ``"cifar10"``.
     data_dir : path or None
-        Data folder: the only place to look in and to download into. With None, the folder that the environment
-        variable UULEARN_DATA names, then a per-user cache, into which downloads go.
+        Data folder to search and to download into. Default: the folder in the environment variable UULEARN_DATA, then
+        a per-user cache, into which downloads go.
     download : bool
         Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'``.
 
     Raises
     ------
     DatasetNotFoundError
-        Where files are missing and could not be downloaded; the text says which to put where.
+        If files are missing and could not be downloaded.
     DatasetFileError
-        Where a file is damaged, truncated or another file; the text names it.
+        If a file is damaged, truncated or a different file.
 
     Examples
     --------
@@ -123,8 +123,8 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     ``cifar10``         animals: bird, cat, deer, dog, frog, horse       0.6
     ==================  ===============================================  ======
 
-    Images stay bytes, 0 to 255, which keeps them small; scale them in the model, with
-    ``UUClassifier(input_scale=1 / 255)``. Parameters and errors are those of `load_images`.
+    Images are bytes, 0 to 255, to save memory; scale them in the model with ``UUClassifier(input_scale=1 / 255)``.
+    Parameters and errors are those of `load_images`.
 
     Examples
     --------
@@ -143,13 +143,13 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     return BinaryTask(name, images.train_images, y_train, images.test_images, y_test, positive_classes)
 
 
-def _source(name: str) -> Source:
+def _source(name: str) -> DatasetSource:
     if name not in IMAGE_DATASETS:
         raise ValueError(f"name must be one of {', '.join(map(repr, IMAGE_DATASETS))}, got {name!r}.")
     return SOURCES[name]
 
 
-def _load_idx(source: Source, paths: dict[str, Path]) -> list[Bytes]:
+def _load_idx(source: DatasetSource, paths: dict[str, Path]) -> list[Bytes]:
     train, test = source.sizes
     shapes = [(train, *source.image_shape), (train,), (test, *source.image_shape), (test,)]
     return [
@@ -158,14 +158,14 @@ def _load_idx(source: Source, paths: dict[str, Path]) -> list[Bytes]:
     ]
 
 
-def _load_records(source: Source, paths: dict[str, Path]) -> list[Bytes]:
+def _load_records(source: DatasetSource, paths: dict[str, Path]) -> list[Bytes]:
     arrays = []
     for part, files, size in zip(source.digests, (source.files[:-1], source.files[-1:]), source.sizes, strict=True):
-        places = [paths[file] for file in files]
+        sources = [paths[file] for file in files]
         count, n_classes = size // len(files), len(source.classes)
-        records = np.concatenate([read_records(path, count, source.image_shape, n_classes) for path in places])
-        check_records(records, places, part, n_classes, source.digests[part])
-        # Copies, so that the images are contiguous and the records can be freed.
+        records = np.concatenate([read_records(path, count, source.image_shape, n_classes) for path in sources])
+        check_records(records, sources, part, n_classes, source.digests[part])
+        # Copies, so that the images are contiguous and the records are freed.
         pixels = np.ascontiguousarray(records[:, 1:])
         arrays += [pixels.reshape(-1, *source.image_shape), records[:, 0].copy()]
     return arrays

@@ -150,7 +150,7 @@ class UUClassifier(TrainableClassifier):
         rather less than that of all rows.
     refinement_ : list of `uulearn.estimator.self_training.Round`, or None
         With ``rounds``: what each round trained on, what it gained, and whether it was kept.
-    scaling_ : `uulearn.metrics.calibration.Scaling` or None
+    scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
         The line from the model's scores to log-odds; None where the scores are used as they are.
     precision_ : str
         The type of the products, ``"bfloat16"`` or ``"float32"``.

@@ -34,9 +34,9 @@ from uulearn.estimator.resolving import SETTLED, is_auto
 from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Estimate, Evaluation
-from uulearn.metrics.calibration import Scaling
+from uulearn.metrics.calibration import PlattScaling
 from uulearn.models import Ensemble, build_model
-from uulearn.storage import _sync_folder, write_atomically
+from uulearn.storage import sync_folder, write_atomically
 from uulearn.training import History
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _place(folder: Path, files: Mapping[str, bytes], manifest: bytes, beside: Ma
         whole.mkdir()
         _write_into(whole, files, manifest, beside)
         whole.rename(folder)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(whole, ignore_errors=True)
         raise
@@ -163,7 +163,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, besid
         raise
     for name in beside:
         waiting[name].replace(folder / name)
-    _sync_folder(folder)
+    sync_folder(folder)
     old = [path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name) and path.name not in files]
     if held_model and any(path.name.startswith("facts-") for path in old):
         # Before the facts, so that a process killed here leaves the next one to see what they belong to.
@@ -391,10 +391,10 @@ def _round(data: Any) -> Round:
     )
 
 
-def _scaling(data: Any) -> Scaling | None:
+def _scaling(data: Any) -> PlattScaling | None:
     if data is None:
         return None
-    scaling = Scaling(float(data["slope"]), float(data["intercept"]), float(data["prior"]))
+    scaling = PlattScaling(float(data["slope"]), float(data["intercept"]), float(data["prior"]))
     if not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
         raise ValueError(f"its calibration is no line: {data}")
     return scaling

@@ -27,7 +27,7 @@ from torch import Tensor
 from uulearn.data import Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import Positions
-from uulearn.metrics import Estimate, Evaluation, evaluate, uu_gain
+from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 from uulearn.training.out_of_fold import CrossFit
 
 LEAST_GAP = 0.05
@@ -278,7 +278,7 @@ def _compare(trials: list[_Trial], pool: _Pool, doubt: float) -> list[Round]:
     compared: list[Round] = []
     for number, trial in enumerate(trials):
         best = trials[_last_better(compared)]
-        gain = uu_gain(trial.scores.numpy(), best.scores.numpy(), *known) if number else None
+        gain = uu_accuracy_difference(trial.scores.numpy(), best.scores.numpy(), *known) if number else None
         better = gain is None or gain.value > doubt * gain.standard_error
         evaluated = evaluate(trial.scores.numpy(), *known)
         compared.append(Round(number, trial.priors, trial.sizes, evaluated, gain, better))

@@ -17,7 +17,7 @@ from torch import Tensor
 from uulearn.data import Rows
 from uulearn.estimator import guards, inputs
 from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
-from uulearn.metrics.calibration import Scaling, fit_scaling, shift_log_odds
+from uulearn.metrics.calibration import PlattScaling, fit_platt_scaling, shift_log_odds
 from uulearn.models import IMAGE_MODELS, Ensemble, ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
@@ -41,7 +41,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     precision: str
     input_scale: float
     model_: Any
-    scaling_: Scaling | None
+    scaling_: PlattScaling | None
     resolved_params_: dict[str, Any]
     precision_: str
 
@@ -97,7 +97,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def calibrate(self, X: Any, sets: Any) -> Self:
         """Turn scores into log-odds by rows of both sets that were not trained on; no label is needed.
 
-        See `uulearn.metrics.calibration.fit_scaling`. Afterwards `decision_function` gives log-odds, and `predict`,
+        See `uulearn.metrics.calibration.fit_platt_scaling`. Afterwards `decision_function` gives log-odds, and `predict`,
         `predict_proba` and `with_target_prior` follow them.
         """
         check_is_fitted(self, "model_")
@@ -108,8 +108,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cross_fitted_ = None  # which was of other decisions
         return self
 
-    def _scaled(self, scores: Tensor, sets: NDArray[np.int64]) -> Scaling:
-        return fit_scaling(scores.double().numpy(), sets, self._known_priors(), self.target_prior)
+    def _scaled(self, scores: Tensor, sets: NDArray[np.int64]) -> PlattScaling:
+        return fit_platt_scaling(scores.double().numpy(), sets, self._known_priors(), self.target_prior)
 
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
         """The same classifier for other shares of positives in the sets, without training again.
@@ -149,11 +149,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"{get_method(self.method, self.slope).name!r} are no log-odds, so that they cannot be moved to "
                     "another prior; call calibrate(X, sets) first, with rows that were not trained on."
                 )
-            scaling = Scaling(1.0, 0.0, self.target_prior)
+            scaling = PlattScaling(1.0, 0.0, self.target_prior)
         moved = copy.copy(self)
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
-        moved.scaling_ = Scaling(scaling.slope, float(intercept), moved.target_prior)
+        moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
         moved.cross_fitted_ = None  # which was for where another share is positive
         return moved
 

@@ -27,7 +27,7 @@ from uulearn.io.formats import (
     settle_format,
     twins_among,
 )
-from uulearn.storage import remove_leftovers, write_atomically
+from uulearn.storage import remove_temporary_files, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +147,7 @@ class TableWriter:
         else:
             self._out = Path(os.path.realpath(self._out))  # a link stays one
             self._out.parent.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(self._out.parent, glob.escape(self._out.name))
+            remove_temporary_files(self._out.parent, glob.escape(self._out.name))
             handle, temporary = tempfile.mkstemp(prefix=f".{self._out.name}.", suffix=".tmp", dir=self._out.parent)
             self._temporary = Path(temporary)
             file = self._stack.enter_context(os.fdopen(handle, "wb"))

@@ -1,4 +1,4 @@
-"""All figures of a classifier at once, without labels or with them."""
+"""All metrics of a classifier in one result, without labels or with labels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, read_labelled, sum_of_shares
-from uulearn.metrics.ranking import area, uu_auc
-from uulearn.metrics.rates import predicted_positive
+from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, combine_proportions, split_labelled
+from uulearn.metrics.ranking import two_sample_auc, uu_auc
+from uulearn.metrics.rates import predicted_fractions
 from uulearn.risk.coefficients import check_target_prior
 
 
@@ -16,8 +16,8 @@ from uulearn.risk.coefficients import check_target_prior
 class Evaluation:
     """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval.
 
-    ``labels_used`` tells whether labels were needed; ``sizes`` are the rows of set 0 and set 1, or the positive and
-    negative ones.
+    ``labels_used`` says whether the metrics were computed from labels. ``sizes`` are the numbers of rows of set 0 and
+    set 1 or, with labels, of positives and negatives.
     """
 
     accuracy: Estimate
@@ -52,14 +52,14 @@ def evaluate(
     threshold: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> Evaluation:
-    """Every estimate of `uulearn.metrics` from two unlabeled sets; see `uu_rates` and `uu_accuracy`.
+    """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 5000)
-    >>> y = rng.random(10_000) < np.where(sets == 0, 0.8, 0.2)  # what nobody knows
+    >>> y = rng.random(10_000) < np.where(sets == 0, 0.8, 0.2)  # unknown in practice
     >>> print(evaluate(rng.normal(2.0 * y - 1.0), sets, (0.8, 0.2), 0.5))
     accuracy            0.840 (95% interval 0.825 to 0.854)
     balanced accuracy   0.840 (95% interval 0.825 to 0.854)
@@ -69,7 +69,7 @@ def evaluate(
     no label was used: estimated from 5,000 + 5,000 rows of the two sets
     """
     pi = check_target_prior(target_prior)
-    predicted = predicted_positive(scores, sets, set_priors, threshold, confidence)
+    predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence)
     return Evaluation(
         accuracy=predicted.combine(pi, pi - 1, 1 - pi),
         balanced_accuracy=predicted.combine(0.5, -0.5, 0.5),
@@ -89,9 +89,9 @@ def evaluate_labelled(
     threshold: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> Evaluation:
-    """The same figures from labelled rows: plain metrics.
+    """Compute the same metrics from labelled rows.
 
-    The accuracy is that on the rows as they are or, with ``target_prior``, at that share of positives.
+    The accuracy is the fraction of correct rows or, if ``target_prior`` is given, the accuracy at that class prior.
 
     Examples
     --------
@@ -99,27 +99,27 @@ def evaluate_labelled(
     0.667 (95% interval 0.300 to 0.903)
     """
     confidence = check_confidence(confidence)
-    positive, negative = read_labelled(scores, labels)
+    positive, negative = split_labelled(scores, labels)
     if not len(positive) or not len(negative):
         missing = "negative" if len(positive) else "positive"
-        raise ValueError(f"labels has no {missing} row; rates and AUC need rows of both classes.")
+        raise ValueError(f"labels has no {missing} row; pass labelled rows of both classes.")
     sizes = len(positive), len(negative)
-    shares = float((positive > threshold).mean()), float((negative > threshold).mean())
+    rates = float((positive > threshold).mean()), float((negative > threshold).mean())
 
     def combine(true_positive: float, false_positive: float, constant: float) -> Estimate:
-        return sum_of_shares(shares, sizes, (true_positive, false_positive), constant, confidence)
+        return combine_proportions(rates, sizes, (true_positive, false_positive), constant, confidence)
 
     if target_prior is None:
         total = sum(sizes)
-        right = (shares[0] * sizes[0] + (1 - shares[1]) * sizes[1]) / total
-        accuracy = sum_of_shares((right,), (total,), (1.0,), 0.0, confidence)
+        correct = (rates[0] * sizes[0] + (1 - rates[1]) * sizes[1]) / total
+        accuracy = combine_proportions((correct,), (total,), (1.0,), 0.0, confidence)
     else:
         pi = check_target_prior(target_prior)
         accuracy = combine(pi, pi - 1, 1 - pi)
     return Evaluation(
         accuracy=accuracy,
         balanced_accuracy=combine(0.5, -0.5, 0.5),
-        auc=area(positive, negative, confidence),
+        auc=two_sample_auc(positive, negative, confidence),
         true_positive_rate=combine(1, 0, 0),
         false_positive_rate=combine(0, 1, 0),
         sizes=sizes,

@@ -1,8 +1,8 @@
-"""True- and false-positive rates, and what follows from them, out of two unlabeled sets.
+"""True- and false-positive rates, accuracies and costs, estimated from two unlabeled sets.
 
-Let q and q′ be the shares of the two sets that are predicted positive. With rates t (of positives) and f (of
-negatives) they are q = θt + (1 − θ)f and q′ = θ′t + (1 − θ′)f: two equations with two unknowns. Everything here is
-linear in q and q′, hence unbiased, with a standard error in closed form.
+Let q and q′ be the fractions of the two sets that are predicted positive. With true-positive rate t and false-positive
+rate f, their expectations are θt + (1 − θ)f and θ′t + (1 − θ′)f: two equations with two unknowns. All estimates are
+linear in q and q′ and therefore unbiased, with a standard error in closed form.
 """
 
 from __future__ import annotations
@@ -12,46 +12,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, read_scores, sum_of_shares
-from uulearn.risk.coefficients import check_set_priors, check_target_prior
+from uulearn.metrics.estimates import (
+    CONFIDENCE,
+    Estimate,
+    check_confidence,
+    clip_interval,
+    combine_proportions,
+    split_scores,
+    two_sided_quantile,
+)
+from uulearn.risk.coefficients import check_set_priors, check_target_prior, uu_coefficients
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Share of positives, and of negatives, that are predicted positive."""
+    """Fraction of positives, and of negatives, that are predicted positive."""
 
     true_positive: Estimate
     false_positive: Estimate
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """Shares of both sets that are predicted positive, and what they were counted on."""
+class PredictedFractions:
+    """Fractions of both sets that are predicted positive, with the sizes and priors of the sets."""
 
-    shares: tuple[float, float]
+    fractions: tuple[float, float]
     sizes: tuple[int, int]
     set_priors: tuple[float, float]
     confidence: float
 
     def combine(self, true_positive: float, false_positive: float, constant: float, most: float = 1.0) -> Estimate:
-        """constant + weight·t + weight·f, for the two rates; a figure between 0 and ``most``."""
+        """Estimate constant + true_positive·t + false_positive·f, a metric between 0 and ``most``."""
         theta, theta_prime = self.set_priors
         gap = theta - theta_prime
         weights = (
             (true_positive * (1 - theta_prime) - false_positive * theta_prime) / gap,
             (false_positive * theta - true_positive * (1 - theta)) / gap,
         )
-        return sum_of_shares(self.shares, self.sizes, weights, constant, self.confidence, (0.0, most))
+        return combine_proportions(self.fractions, self.sizes, weights, constant, self.confidence, (0.0, most))
 
 
-def predicted_positive(
+def predicted_fractions(
     scores: Any, sets: Any, set_priors: Sequence[float], threshold: float, confidence: float
-) -> Predicted:
-    """Count the rows above the threshold in each set."""
+) -> PredictedFractions:
+    """Return the fraction of rows above the threshold in each set."""
     priors, confidence = check_set_priors(set_priors), check_confidence(confidence)
-    first, second = read_scores(scores, sets)
-    shares = (float((first > threshold).mean()), float((second > threshold).mean()))
-    return Predicted(shares, (len(first), len(second)), priors, confidence)
+    first, second = split_scores(scores, sets)
+    fractions = (float((first > threshold).mean()), float((second > threshold).mean()))
+    return PredictedFractions(fractions, (len(first), len(second)), priors, confidence)
 
 
 def uu_rates(
@@ -62,7 +70,7 @@ def uu_rates(
     Parameters
     ----------
     scores : array of shape (n,)
-        Of held-out rows of both sets; above the threshold is predicted positive.
+        Scores of held-out rows of both sets; a row above the threshold is predicted positive.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
     set_priors : (θ, θ′)
@@ -74,7 +82,7 @@ def uu_rates(
     >>> rates.true_positive.value, rates.false_positive.value
     (1.0, 0.0)
     """
-    predicted = predicted_positive(scores, sets, set_priors, threshold, confidence)
+    predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence)
     return Rates(predicted.combine(1, 0, 0), predicted.combine(0, 1, 0))
 
 
@@ -98,7 +106,7 @@ def uu_accuracy(
     1.0
     """
     pi = check_target_prior(target_prior)
-    predicted = predicted_positive(scores, sets, set_priors, threshold, confidence)
+    predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence)
     return predicted.combine(pi, pi - 1, 1 - pi)
 
 
@@ -107,15 +115,15 @@ def uu_balanced_accuracy(
 ) -> Estimate:
     """Mean of the accuracies on positives and on negatives, estimated from two unlabeled sets.
 
-    It is ½ + (q − q′)/(2(θ − θ′)), so that ranking models by it needs no prior at all (Menon et al., 2015); the
-    balanced error is one minus it. See `uu_rates` for the parameters.
+    It equals ½ + (q − q′)/(2(θ − θ′)), so that ranking models by it does not depend on the priors (Menon et al., 2015).
+    See `uu_rates` for the parameters.
 
     Examples
     --------
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
     """
-    return predicted_positive(scores, sets, set_priors, threshold, confidence).combine(0.5, -0.5, 0.5)
+    return predicted_fractions(scores, sets, set_priors, threshold, confidence).combine(0.5, -0.5, 0.5)
 
 
 def uu_cost(
@@ -129,10 +137,10 @@ def uu_cost(
     threshold: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """Expected cost of a prediction at class prior π, estimated from two unlabeled sets.
+    """Expected cost per row at class prior π, estimated from two unlabeled sets.
 
-    With both costs 1 it is one minus the accuracy; see `uu_rates` for the other parameters, and
-    `uulearn.metrics.calibration.bayes_threshold` for the threshold that makes it lowest.
+    If both costs are 1, it equals one minus the accuracy. See `uu_rates` for the other parameters, and
+    `uulearn.metrics.calibration.bayes_threshold` for the threshold with the lowest cost.
 
     Examples
     --------
@@ -143,7 +151,50 @@ def uu_cost(
     pi = check_target_prior(target_prior)
     for name, cost in (("false_positive_cost", false_positive_cost), ("false_negative_cost", false_negative_cost)):
         if not (math.isfinite(cost) and cost >= 0):
-            raise ValueError(f"{name} must be a number of at least 0, got {cost!r}.")
-    missed, raised = pi * false_negative_cost, (1 - pi) * false_positive_cost
-    predicted = predicted_positive(scores, sets, set_priors, threshold, confidence)
-    return predicted.combine(-missed, raised, missed, most=missed + raised)
+            raise ValueError(f"{name} must be a finite number of at least 0, got {cost!r}.")
+    all_negative, all_positive = pi * false_negative_cost, (1 - pi) * false_positive_cost
+    predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence)
+    return predicted.combine(-all_negative, all_positive, all_negative, most=all_negative + all_positive)
+
+
+def uu_accuracy_difference(
+    scores: Any,
+    baseline: Any,
+    sets: Any,
+    set_priors: Sequence[float],
+    target_prior: float,
+    *,
+    threshold: float = 0.0,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """Accuracy of one classifier minus the accuracy of another at class prior π, from the same unlabeled rows.
+
+    Only rows with different predictions contribute, so that the difference is much more precise than either accuracy:
+    for two classifiers that agree on 90% of the rows, the standard error is about a third.
+
+    Parameters
+    ----------
+    scores, baseline : arrays of shape (n,)
+        Scores of the two classifiers for the same held-out rows; a row above the threshold is predicted positive.
+    sets : array of shape (n,)
+        The set that each row came from, 0 or 1.
+    set_priors, target_prior
+        (θ, θ′) and π.
+
+    Examples
+    --------
+    >>> sets, old, new = [0, 0, 0, 0, 1, 1, 1, 1], [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
+    >>> uu_accuracy_difference(new, old, sets, (0.75, 0.25), 0.5).value
+    0.5
+    """
+    a, b, c, d = uu_coefficients(set_priors, target_prior)
+    confidence = check_confidence(confidence)
+    changes = [
+        (new > threshold).astype(float) - (old > threshold).astype(float)
+        for new, old in zip(split_scores(scores, sets), split_scores(baseline, sets), strict=True)
+    ]
+    weighted = list(zip((a + b, -(c + d)), changes, strict=True))
+    value = sum(weight * float(change.mean()) for weight, change in weighted)
+    error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
+    half = two_sided_quantile(confidence) * error
+    return Estimate(value, error, clip_interval((value - half, value + half), (-1.0, 1.0)), confidence)

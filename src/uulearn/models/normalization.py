@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from uulearn.risk.distributed import workers
+from uulearn.risk.distributed import world_size
 
 SMALL = 1e-5
 """Added to a variance, and taken away again, so that it can be inverted."""
@@ -36,7 +36,7 @@ class _Normalise(torch.autograd.Function):
         found = x.new_zeros(1 + 2 * channels, dtype=torch.float64)
         if own:  # of no values there is neither mean nor variance
             found = torch.cat([found[:1] + own, *_mean_and_variance(x, wide, inner)])
-        table = found.new_empty(workers(group), len(found))
+        table = found.new_empty(world_size(group), len(found))
         dist.all_gather(list(table.unbind()), found, group=group)
         counts, (means, variances) = table[:, :1], table[:, 1:].chunk(2, dim=1)
         n = counts.sum()
@@ -113,7 +113,7 @@ class _Synchronised(_BatchNorm):
 
     def forward(self: Any, x: Tensor) -> Tensor:
         self._check_input_dim(x)
-        if not self.training or workers(self.group) == 1:
+        if not self.training or world_size(self.group) == 1:
             return super().forward(x)
         out: Tensor
         out, mean, variance, n = _Normalise.apply(x, self.weight, self.bias, self.eps, self.group)  # type: ignore[no-untyped-call]
@@ -165,7 +165,7 @@ def synchronised(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     'BatchNorm1d'
     """
     unknown = [m for m in model.modules() if isinstance(m, _BatchNorm | nn.LazyBatchNorm1d) and not _can_be(m)]
-    if unknown and workers(group) > 1:
+    if unknown and world_size(group) > 1:
         raise ValueError(
             f"{type(unknown[0]).__name__} cannot be synchronised over workers; use nn.BatchNorm1d, 2d or 3d, not "
             "sharded by itself, or another kind of normalisation such as nn.GroupNorm."

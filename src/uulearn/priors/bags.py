@@ -1,4 +1,4 @@
-"""Bags of known label proportions, merged into two sets."""
+"""Merge bags with known label proportions into two sets."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uulearn.priors.mixture import Floats
+from uulearn.metrics.estimates import Floats
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 
 @dataclass(frozen=True)
 class MergedBags:
-    """How bags are put together."""
+    """The assignment of bags to two sets."""
 
     assignment: NDArray[np.int64]
-    """Set of each bag, 0 or 1; −1 for a bag that is left out. Shape (bags,)."""
+    """Set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,)."""
     set_priors: tuple[float, float]
     sizes: tuple[int, int]
     standard_error: float
-    """Largest standard error of the zero-one risk estimated from the two sets (`uulearn.risk.estimation_cost`)."""
+    """Largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`."""
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
-        """Set of each row from the bag of each row, shape (n,); keep the rows where it is not −1."""
+        """Return the set of each row from the bag of each row, shape (n,); drop rows with −1."""
         return np.asarray(self.assignment[np.asarray(bags)])
 
 
 def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = 0.5) -> MergedBags:
-    """Merge bags with known shares of positives into two sets so that the risk is estimated with the least variance.
+    """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
-    The bags richest in positives go to set 0 and the poorest to set 1; a bag in the middle goes where it helps or, if
-    its rows would cost more in distance between the priors than they bring in number, is left out. All pairs of cuts
-    in the order of the proportions are tried with the bound of `uulearn.risk.estimation_cost`.
+    Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it
+    would increase the standard error. All pairs of cuts in the order of the proportions are compared with the bound of
+    `uulearn.risk.estimation_cost`.
 
     Parameters
     ----------
     proportions : array of shape (bags,)
-        Share of positives in each bag.
+        Fraction of positives in each bag.
     sizes : array of shape (bags,)
-        Rows of each bag.
+        Number of rows of each bag.
     target_prior : float
-        π, the share of positives where the classifier will be used.
+        π, the class prior of the population that the classifier will be used on.
 
     Examples
     --------
@@ -53,18 +53,18 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     >>> print("{:.3f} {:.3f}".format(*merged.set_priors))
     0.833 0.200
     """
-    shares, rows = _check_bags(proportions, sizes)
+    fractions, rows = _check_bags(proportions, sizes)
     pi = check_target_prior(target_prior)
-    order = np.argsort(-shares, kind="stable")
+    order = np.argsort(-fractions, kind="stable")
     total = np.concatenate([[0], np.cumsum(rows[order])])
-    positives = np.concatenate([[0.0], np.cumsum((shares * rows)[order])])
-    first, last = np.triu_indices(len(shares) - 1)  # set 0 takes the bags up to `first`, set 1 those after `last`
+    positives = np.concatenate([[0.0], np.cumsum((fractions * rows)[order])])
+    first, last = np.triu_indices(len(fractions) - 1)  # set 0 takes the bags up to `first`, set 1 those after `last`
     n, n_prime = total[first + 1], total[-1] - total[last + 1]
     theta = positives[first + 1] / n
     theta_prime = (positives[-1] - positives[last + 1]) / n_prime
     errors = _standard_errors(theta, theta_prime, n, n_prime, pi)
     best = int(np.argmin(errors))
-    assignment = np.full(len(shares), -1)
+    assignment = np.full(len(fractions), -1)
     assignment[order[: first[best] + 1]] = 0
     assignment[order[last[best] + 1 :]] = 1
     return MergedBags(
@@ -76,29 +76,29 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
 
 
 def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, pi: float) -> Floats:
-    """`uulearn.risk.estimation_cost` for many splits at once; infinite where the priors are equal."""
+    """`uulearn.risk.estimation_cost` for arrays of splits; infinite if the priors are equal."""
     gap = theta - theta_prime
     a_plus_b = (1 - theta_prime) * pi + theta_prime * (1 - pi)
     c_plus_d = (1 - theta) * pi + theta * (1 - pi)
-    spread = 0.5 * np.sqrt(a_plus_b**2 / n + c_plus_d**2 / n_prime)
-    return np.asarray(np.divide(spread, gap, out=np.full(len(gap), np.inf), where=gap > EQUAL_PRIORS))
+    error = 0.5 * np.sqrt(a_plus_b**2 / n + c_plus_d**2 / n_prime)
+    return np.asarray(np.divide(error, gap, out=np.full(len(gap), np.inf), where=gap > EQUAL_PRIORS))
 
 
 def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Floats, NDArray[np.int64]]:
-    shares, rows = np.asarray(proportions, dtype=float), np.asarray(sizes)
-    if shares.ndim != 1 or shares.shape != rows.shape or len(shares) < 2:
+    fractions, rows = np.asarray(proportions, dtype=float), np.asarray(sizes)
+    if fractions.ndim != 1 or fractions.shape != rows.shape or len(fractions) < 2:
         raise ValueError(
-            f"pass one proportion and one size for each of at least two bags, got arrays of shape {shares.shape} and "
-            f"{rows.shape}."
+            "expected one proportion and one size for each of at least two bags, got arrays of shape "
+            f"{fractions.shape} and {rows.shape}."
         )
-    outside = ~((shares >= 0) & (shares <= 1))
+    outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
-        raise ValueError(f"proportions must lie in [0, 1], got {shares[outside][0]:g}; give fractions, 80% as 0.8.")
+        raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")
     if not (np.issubdtype(rows.dtype, np.integer) and (rows >= 1).all()):
         raise ValueError(f"sizes must be whole numbers of rows, at least 1 each, got {np.asarray(sizes).tolist()}.")
-    if shares.max() - shares.min() < EQUAL_PRIORS:
+    if fractions.max() - fractions.min() < EQUAL_PRIORS:
         raise ValueError(
-            f"all bags hold the same share of positives ({shares[0]:g}), which says nothing about the classes; add a "
-            "bag with another share."
+            f"all bags have the same class prior ({fractions[0]:g}), which contains no information about the classes; "
+            "add a bag with another class prior."
         )
-    return shares, rows.astype(np.int64)
+    return fractions, rows.astype(np.int64)

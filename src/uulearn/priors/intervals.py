@@ -1,44 +1,33 @@
-"""Intervals for a share: exact for a sample from a population, and for a sample from a set of known size."""
+"""Exact intervals for a proportion, in a population and in a finite set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
 from typing import NamedTuple
 
 from scipy import stats
 
 
 class Interval(NamedTuple):
-    """Both ends of an interval for a share."""
+    """An interval for a class prior."""
 
     low: float
     high: float
 
     @property
     def width(self) -> float:
-        """Distance of the ends."""
+        """The difference of the two ends."""
         return self.high - self.low
 
     def covers(self, value: float) -> bool:
-        """Whether the value lies in the interval, ends included."""
+        """Return whether the interval contains the value."""
         return self.low <= value <= self.high
-
-    def complement(self) -> Interval:
-        """The interval of the share of everything else."""
-        return Interval(1 - self.high, 1 - self.low)
-
-
-def check_confidence(confidence: float) -> float:
-    """Return the confidence as a float, or raise a ValueError that names the offending value."""
-    if not 0.5 <= confidence < 1:
-        raise ValueError(f"confidence must be at least 0.5 and below 1, got {confidence!r}; 0.95 is usual.")
-    return float(confidence)
 
 
 def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Interval:
-    """Exact interval for the share of positives in the population that the rows were drawn from.
+    """Exact interval for the class prior of the population that the rows were drawn from.
 
-    It covers at least as often as it says, for any share and any number of rows (Clopper and Pearson, 1934).
+    Its coverage is at least the confidence, for any prior and any number of rows (Clopper and Pearson, 1934).
 
     Examples
     --------
@@ -46,17 +35,15 @@ def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Inte
     >>> round(low, 3), round(high, 3)
     (0.444, 0.975)
     """
-    tail = (1 - confidence) / 2
-    low = float(stats.beta.ppf(tail, positives, rows - positives + 1)) if positives > 0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, positives + 1, rows - positives)) if positives < rows else 1.0
-    return Interval(low, high)
+    interval = stats.binomtest(positives, rows).proportion_ci(confidence, method="exact")
+    return Interval(float(interval.low), float(interval.high))
 
 
 def hypergeometric_interval(positives: int, rows: int, size: int, confidence: float = 0.95) -> Interval:
-    """Exact interval for the share of positives in a set of ``size`` rows, ``rows`` of which were labelled.
+    """Exact interval for the fraction of positives in a set of ``size`` rows, from ``rows`` labelled rows.
 
-    The counterpart of `clopper_pearson` for rows drawn without replacement: it shrinks to a point when every row of
-    the set is labelled.
+    It is the counterpart of `clopper_pearson` for rows drawn without replacement: its width is zero if every row of the
+    set is labelled.
 
     Examples
     --------
@@ -67,18 +54,9 @@ def hypergeometric_interval(positives: int, rows: int, size: int, confidence: fl
     Interval(low=0.8, high=0.8)
     """
     tail = (1 - confidence) / 2
-    fewest, most = positives, size - (rows - positives)
-    low = _first(fewest, most, lambda total: stats.hypergeom.sf(positives - 1, size, total, rows) > tail)
-    high = _first(fewest, most + 1, lambda total: stats.hypergeom.cdf(positives, size, total, rows) <= tail) - 1
-    return Interval(low / size, high / size)
-
-
-def _first(start: int, stop: int, holds: Callable[[int], bool]) -> int:
-    """The first whole number from ``start`` on at which a monotone condition holds, ``stop`` if none before it."""
-    while start < stop:
-        middle = (start + stop) // 2
-        if holds(middle):
-            stop = middle
-        else:
-            start = middle + 1
-    return start
+    first, last = positives, size - (rows - positives)  # possible numbers of positives in the set
+    too_few = range(first, last)
+    low = bisect_left(too_few, True, key=lambda total: stats.hypergeom.sf(positives - 1, size, total, rows) > tail)
+    candidates = range(first, last + 1)
+    high = bisect_left(candidates, True, key=lambda total: stats.hypergeom.cdf(positives, size, total, rows) <= tail)
+    return Interval((first + low) / size, (first + high - 1) / size)

@@ -1,18 +1,18 @@
-"""How much of one set is contained in the other: ratios of tails, and the best bin on them.
+"""Mixture proportions of two sets, estimated from the tails of their scores.
 
-Let P₀ = θ·P + (1 − θ)·N be the distribution of the richer set and P₁ = θ′·P + (1 − θ′)·N that of the poorer one, θ >
-θ′. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution), that is the
-infimum of the density ratio p₀/p₁. Where P and N are mutually irreducible (neither contains a part of the other), it
-is reached where rows are purely negative, and
+Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior and P₁ = θ′·P + (1 − θ′)·N that of the
+other set, θ > θ′. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution).
+It equals the infimum of the density ratio p₀/p₁. If P and N are mutually irreducible (neither contains a part of the
+other), the infimum is attained among purely negative rows, and
 
     κ(P₁ | P₀) = (1 − θ)/(1 − θ′),   κ(P₀ | P₁) = θ′/θ,
 
 so that θ = (1 − κ₁₀)/(1 − κ₁₀·κ₀₁) and θ′ = κ₀₁·θ (Scott, Blanchard and Handy, COLT 2013; Scott, AISTATS 2015).
 
-With scores that tell the sets apart, the share of the mixture above a threshold over the share of the component above
-it is never below κ, in truth, and comes down to it where the tail is pure. Further out fewer rows are left to say so:
-the best bin is where the ratio with its noise added is lowest (Garg, Wu, Smola, Balakrishnan and Lipton, NeurIPS
-2021).
+For a threshold on the scores, consider the fraction of the mixture above it divided by the fraction of the component
+above it. In the population this ratio is at least κ, and it equals κ if the tail is pure. Smaller tails are purer but
+noisier: the best bin minimizes the ratio plus a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and
+Lipton, NeurIPS 2021).
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from uulearn.metrics.estimates import Floats
 
-SMALLEST_TAIL = 30
-"""Rows of the component in the smallest tail that is looked at."""
-TAILS = 60
-NOISE = 6.0
-"""Standard errors added to a ratio before the lowest is sought: fewer pick dips of the noise, more pick mixed tails."""
-DELTA = 0.1
-GAMMA = 0.01
+MIN_TAIL_ROWS = 30  # rows of the component in the smallest tail
+N_TAILS = 60  # tails on the ratio curve, in a geometric sequence of sizes
+# Standard errors added to a ratio before taking the minimum: fewer select random dips, more select impure tails.
+NOISE_FACTOR = 6.0
+DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Share of the mixture over share of the component above thresholds, highest first; arrays of shape (k,)."""
+    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
 
     thresholds: Floats
     rows: NDArray[np.int64]
@@ -44,13 +42,13 @@ class RatioCurve(NamedTuple):
 
 
 class BestBin(NamedTuple):
-    """Three nested tails and the ratio on the one that gives the estimate."""
+    """Three nested tails, and the ratio on the tail that gives the estimate."""
 
     threshold: float
     half_threshold: float
-    """Keeps half of the component's rows in the tail, or about half where scores tie: does the ratio still fall?"""
+    """Threshold of the upper half of the tail, which shows whether the ratio is still decreasing."""
     cautious_threshold: float
-    """Where the ratio with the distribution-free correction of Garg et al. is lowest: a wider tail, for bounds."""
+    """Threshold of the wider tail selected by the distribution-free rule of Garg et al., used for bounds."""
     rows: int
     """Rows of the component in the tail."""
     half_rows: int
@@ -58,7 +56,7 @@ class BestBin(NamedTuple):
 
 
 def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
-    """Ratios of the tails of two samples of scores, from `SMALLEST_TAIL` rows of the component to all of them.
+    """Return the ratios of the tails of two samples of scores, from `MIN_TAIL_ROWS` rows of the component to all rows.
 
     Parameters
     ----------
@@ -67,14 +65,14 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 
     Examples
     --------
-    >>> component = np.arange(1000) % 10  # nine tenths of the component's scores are shared with the mixture's
+    >>> component = np.arange(1000) % 10  # the mixture has no score of 9
     >>> curve = ratio_curve(component, np.minimum(component, 8))
     >>> curve.thresholds, curve.ratio[[0, -1]]
     (array([9., 8., 7., 6., 5., 4., 3., 2., 1., 0.]), array([0., 1.]))
     """
     component, mixture = np.sort(np.asarray(component, dtype=float)), np.sort(np.asarray(mixture, dtype=float))
     n = len(component)
-    sizes = np.unique(np.geomspace(min(SMALLEST_TAIL, n), n, TAILS).round().astype(np.int64))
+    sizes = np.unique(np.geomspace(min(MIN_TAIL_ROWS, n), n, N_TAILS).round().astype(np.int64))
     thresholds = np.unique(component[n - sizes])[::-1]
     rows = n - np.searchsorted(component, thresholds, side="left")
     mixture_rows = len(mixture) - np.searchsorted(mixture, thresholds, side="left")
@@ -82,36 +80,36 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 
 
 def best_bin(component: Any, mixture: Any) -> BestBin:
-    """The tail on which the ratio estimates κ(component | mixture).
+    """Return the tail on which the ratio estimates κ(component | mixture).
 
-    First the rule of Garg et al. (δ = 0.1, γ = 0.01): the lowest ratio + (1 + γ)·(√(ln(4/δ)/2m) +
-    √(ln(4/δ)/2n))/share. Its correction holds for every threshold at once and is several times the noise in a tail,
-    so that it stays on wide tails, where the ratio is still above κ. With the ratio found there, r, the noise in a
-    tail that holds the share q of the component is close to √(r/q·(1/m + r/n)); the second pass seeks the lowest
-    ratio plus `NOISE` times that.
+    The first pass is the rule of Garg et al.: with q the fraction of the component in the tail, minimize the ratio
+    plus (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. This correction holds for all thresholds simultaneously. It is
+    several times the standard error and therefore selects wide tails, on which the ratio is still above κ. Given the
+    ratio r on that tail, the standard error on a tail is approximately √(r/q·(1/m + r/n)); the second pass minimizes
+    the ratio plus `NOISE_FACTOR` times that.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)
-    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # the component is contained in it with κ = 0.6
+    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # contains the component with κ = 0.6
     >>> round(best_bin(positive, mixture).ratio, 2)
     0.6
     """
     component, mixture = np.sort(np.asarray(component, dtype=float)), np.asarray(mixture, dtype=float)
     curve = ratio_curve(component, mixture)
     n, m = len(component), len(mixture)
-    share = curve.rows / n
+    fraction = curve.rows / n
     uniform = math.sqrt(math.log(4 / DELTA) / (2 * m)) + math.sqrt(math.log(4 / DELTA) / (2 * n))
-    cautious = int(np.argmin(curve.ratio + (1 + GAMMA) * uniform / share))
+    cautious = int(np.argmin(curve.ratio + (1 + GAMMA) * uniform / fraction))
     level = max(float(curve.ratio[cautious]), 1 / m)
-    noise = np.sqrt(level / share * (1 / m + level / n))
-    chosen = int(np.argmin(curve.ratio + NOISE * noise))
+    noise = np.sqrt(level / fraction * (1 / m + level / n))
+    chosen = int(np.argmin(curve.ratio + NOISE_FACTOR * noise))
     rows = int(curve.rows[chosen])
     half = component[n - max(1, rows // 2)]
-    if half == curve.thresholds[chosen]:  # ties: the next higher score, if there is one
-        deeper = component[component > half]
-        half = deeper[0] if len(deeper) else half
+    if half == curve.thresholds[chosen]:  # ties: use the next higher score, if there is one
+        higher = component[component > half]
+        half = higher[0] if len(higher) else half
     return BestBin(
         threshold=float(curve.thresholds[chosen]),
         half_threshold=float(half),
@@ -123,8 +121,8 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
 
 
 def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
-    """(θ, θ′) of the richer and the poorer set from κ(P₁ | P₀) and κ(P₀ | P₁); not a number where both are 1."""
+    """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁); NaN if both are 1."""
     kappa_10, kappa_01 = np.asarray(kappa_10, dtype=float), np.asarray(kappa_01, dtype=float)
-    left = 1 - kappa_10 * kappa_01
-    theta = np.divide(1 - kappa_10, left, out=np.full(left.shape, np.nan), where=left > 0)
+    denominator = 1 - kappa_10 * kappa_01
+    theta = np.divide(1 - kappa_10, denominator, out=np.full(denominator.shape, np.nan), where=denominator > 0)
     return theta, kappa_01 * theta

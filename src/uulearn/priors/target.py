@@ -1,7 +1,7 @@
-"""The share of positives in unlabeled rows from where the classifier will be used.
+"""The class prior of unlabeled target rows, estimated from scores.
 
 If the target rows are a mixture of the same two classes, the mean of any function of the scores is linear in their
-share of positives: with m the mean over the target rows and m₀, m₁ the means over the two sets,
+class prior: with m the mean over the target rows and m₀, m₁ the means over the two sets,
 
     m = ((π − θ′)·m₀ + (θ − π)·m₁)/(θ − θ′),   so   π = θ + (m − m₀)(θ′ − θ)/(m₁ − m₀).
 """
@@ -18,32 +18,29 @@ import numpy as np
 from scipy import stats
 
 from uulearn.exceptions import NotAMixtureWarning, UnidentifiedPriorsWarning
-from uulearn.priors.intervals import Interval, check_confidence
-from uulearn.priors.mixture import Floats
-from uulearn.priors.two_sets import read_scores
+from uulearn.metrics.estimates import Floats, check_confidence
+from uulearn.priors.intervals import Interval
+from uulearn.priors.scoring import read_scores
 from uulearn.risk.coefficients import check_set_priors
 
-NAMES = ("scores_target", "scores0", "scores1")
-FEWEST_ROWS = 20
-MOST_BINS = 10
-ROWS_A_BIN = 10
-MISFIT = 0.01
-OUTSIDE = 3.0
-"""Standard errors outside [0, 1] at which an estimate is no longer put down to noise."""
+MIN_SCORES = 20  # fewer rows of a sample give no useful interval
+MAX_BINS, MIN_ROWS_PER_BIN = 10, 10  # bins of the χ² test of fit
+MISFIT_LEVEL = 0.01  # p-value of the test of fit below which a warning is raised
+MAX_ERRORS_OUTSIDE = 3.0  # an estimate further outside [0, 1], in standard errors, is not explained by noise
 
 
 @dataclass(frozen=True)
 class TargetPriorEstimate:
-    """Share of positives among unlabeled target rows."""
+    """Estimated class prior of unlabeled target rows."""
 
     target_prior: float
-    """π̂ as estimated; noise can carry it outside [0, 1]."""
+    """π̂; noise can move it outside [0, 1]."""
     interval: Interval
     """Clipped to [0, 1]."""
     standard_error: float
     confidence: float
     misfit_p_value: float
-    """Of the hypothesis that the target rows are a mixture of the same classes."""
+    """p-value of the hypothesis that the target rows are a mixture of the same classes."""
 
 
 def estimate_target_prior(
@@ -51,124 +48,128 @@ def estimate_target_prior(
 ) -> TargetPriorEstimate:
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
-    The function of the scores is their rank among all rows. No label is needed to choose it, it does not depend on the
-    scale of the scores, and nothing is selected that noise could bias. The best combination of ten thresholds has a
-    smaller standard error, by 2% to a third (docs/priors.md), but its interval fails where the sets are much alike. The
-    interval is Fieller's for a ratio: for distinct sets that of the delta method, and as wide as it must be for others.
+    The function of the scores is their rank among all rows. It needs no labels, does not depend on the scale of the
+    scores, and involves no selection that noise could bias. The best combination of ten thresholds has a standard error
+    that is smaller by 2% to a third (docs/priors.md), but its interval is invalid for similar sets. The interval is
+    Fieller's for a ratio: close to the delta method for distinct sets, and valid for similar sets.
 
     Parameters
     ----------
     scores_target, scores0, scores1 : arrays of shape (m,), (n,) and (n′,)
-        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 of each: all by one and the same
-        model, none of rows that it was trained on. Any scores that tell the sets apart will do; the better they tell
-        the classes apart, the less noise.
+        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 each, by the same model. The model was
+        not trained on any of these rows. Any scores that distinguish the sets can be used; the better they separate the
+        classes, the smaller the standard error.
     set_priors : (θ, θ′)
-        Shares of positives in set 0 and in set 1, taken as known. Where they are estimates, call again with the ends of
-        their intervals: π̂ moves with them.
+        Class priors of set 0 and of set 1, assumed to be exact. If they are estimates, repeat the call with the ends of
+        their intervals to see the effect on π̂.
     confidence : float
-        Of the interval.
+        Confidence level of the interval.
 
     Warns
     -----
     NotAMixtureWarning
-        When the scores of the three sets disagree beyond noise (p < 0.01), or no share in [0, 1] is within three
-        standard errors.
+        If the scores of the three samples are inconsistent (p < 0.01), or the estimate is more than three standard
+        errors outside [0, 1].
     UnidentifiedPriorsWarning
-        When the sets are so much alike that any share is possible.
+        If the sets are so similar that any class prior is possible.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> def draw(n, share):
-    ...     return rng.normal(np.where(rng.random(n) < share, 1, -1), 1)
+    >>> def draw(n, prior):
+    ...     return rng.normal(np.where(rng.random(n) < prior, 1, -1), 1)
     >>> found = estimate_target_prior(draw(2000, 0.4), draw(3000, 0.8), draw(3000, 0.3), (0.8, 0.3))
     >>> print("{:.2f} in [{:.2f}, {:.2f}]".format(found.target_prior, *found.interval))
     0.41 in [0.37, 0.44]
     """
     priors = check_set_priors(set_priors)
     check_confidence(confidence)
-    scores = [read_scores(s, name) for s, name in zip((scores_target, scores0, scores1), NAMES, strict=True)]
-    for values, name in zip(scores, NAMES, strict=True):
-        if len(values) < FEWEST_ROWS:
-            raise ValueError(f"{name} has {len(values)} rows; at least {FEWEST_ROWS} of each are needed.")
+    given = {"scores_target": scores_target, "scores0": scores0, "scores1": scores1}
+    scores = [read_scores(values, name) for name, values in given.items()]
+    for values, name in zip(scores, given, strict=True):
+        if len(values) < MIN_SCORES:
+            raise ValueError(f"{name} has {len(values)} rows; pass at least {MIN_SCORES}.")
     sizes = [len(values) for values in scores]
     ranks = np.split(stats.rankdata(np.concatenate(scores)) / sum(sizes), np.cumsum(sizes)[:2])
     means = np.array([values.mean() for values in ranks])
     variances = np.array([values.var(ddof=1) / len(values) for values in ranks])
     if means[1] == means[2]:
-        raise ValueError("the scores rank set 0 and set 1 alike, so they say nothing about the target; pass others.")
+        raise ValueError(
+            "the scores of set 0 and set 1 have the same mean rank; pass scores of a model that distinguishes the sets."
+        )
     pi = priors[0] + (means[0] - means[1]) * (priors[1] - priors[0]) / (means[2] - means[1])
     slope = (means[1] - means[2]) / (priors[0] - priors[1])
     error = math.sqrt(_mixing(pi, priors) ** 2 @ variances) / abs(slope)
-    reach = float(stats.t.ppf((1 + confidence) / 2, min(sizes) - 1))
-    low, high = _fieller(pi, slope, variances, priors, reach)
+    quantile = float(stats.t.ppf((1 + confidence) / 2, min(sizes) - 1))
+    low, high = _fieller(pi, slope, variances, priors, quantile)
     p_value = _misfit(scores, pi, priors)
-    _warn(pi, error, math.isinf(low), p_value)
+    _warn_if_unreliable(pi, error, math.isinf(low), p_value)
     interval = Interval(float(np.clip(low, 0, 1)), float(np.clip(high, 0, 1)))
     return TargetPriorEstimate(float(pi), interval, float(error), confidence, p_value)
 
 
 def _mixing(pi: float, priors: tuple[float, float]) -> Floats:
-    """How target, set 0 and set 1 enter the deviation of the target from a mixture with the share π."""
+    """Weights of target, set 0 and set 1 in the deviation of the target from a mixture with class prior π."""
     theta, theta_prime = priors
     return np.array([1.0, (theta_prime - pi) / (theta - theta_prime), (pi - theta) / (theta - theta_prime)])
 
 
 def _fieller(
-    pi: float, slope: float, variances: Floats, priors: tuple[float, float], reach: float
+    pi: float, slope: float, variances: Floats, priors: tuple[float, float], quantile: float
 ) -> tuple[float, float]:
-    """All shares at which the deviation of the means is within ``reach`` standard errors; infinite ends if unbounded.
+    """Return the priors for which the deviation of the means is within ``quantile`` standard errors.
 
-    The deviation at π + x is x·slope and its variance a quadratic in x, so the ends are roots of a quadratic.
+    The deviation at π + x is x·slope, and its variance is quadratic in x. The ends are therefore roots of a quadratic;
+    they are infinite if the interval is unbounded.
     """
     weights, step = _mixing(pi, priors), _mixing(pi + 1, priors) - _mixing(pi, priors)
-    a = slope**2 - reach**2 * float(step**2 @ variances)
-    b = -2 * reach**2 * float(weights * step @ variances)
-    c = -(reach**2) * float(weights**2 @ variances)
+    a = slope**2 - quantile**2 * float(step**2 @ variances)
+    b = -2 * quantile**2 * float(weights * step @ variances)
+    c = -(quantile**2) * float(weights**2 @ variances)
     if a <= 0:
         return -math.inf, math.inf
-    root = math.sqrt(b * b - 4 * a * c)  # real, since c ≤ 0 < a
+    root = math.sqrt(b * b - 4 * a * c)  # real, because c ≤ 0 < a
     return pi + (-b - root) / (2 * a), pi + (-b + root) / (2 * a)
 
 
 def _misfit(scores: list[Floats], pi: float, priors: tuple[float, float]) -> float:
-    """p-value of the counts in bins of the scores, if the target were a mixture with the share π.
+    """Return the p-value of a χ² test on binned scores that the target is a mixture with class prior π.
 
-    χ² with one degree of freedom for each bin but the last: one more than is left after π was estimated, so that a
-    small value is not an artefact.
+    One degree of freedom is not subtracted for the estimated π, which makes the test conservative.
     """
-    bins = int(np.clip(min(map(len, scores)) // ROWS_A_BIN, 2, MOST_BINS))
-    together = np.concatenate(scores)
-    cuts = np.unique(np.quantile(together, np.arange(1, bins) / bins, method="lower"))
-    cuts = cuts[cuts < together.max()]
+    bins = int(np.clip(min(map(len, scores)) // MIN_ROWS_PER_BIN, 2, MAX_BINS))
+    pooled = np.concatenate(scores)
+    cuts = np.unique(np.quantile(pooled, np.arange(1, bins) / bins, method="lower"))
+    cuts = cuts[cuts < pooled.max()]
     weights = _mixing(pi, priors)
     deviation, covariance = np.zeros(len(cuts)), np.zeros((len(cuts), len(cuts)))
     for weight, values in zip(weights, scores, strict=True):
-        share = np.bincount(np.searchsorted(cuts, values), minlength=len(cuts) + 1)[:-1] / len(values)
-        deviation += weight * share
-        covariance += weight**2 * (np.diag(share) - np.outer(share, share)) / len(values)
+        fractions = np.bincount(np.searchsorted(cuts, values), minlength=len(cuts) + 1)[:-1] / len(values)
+        deviation += weight * fractions
+        covariance += weight**2 * (np.diag(fractions) - np.outer(fractions, fractions)) / len(values)
     distance = float(deviation @ np.linalg.pinv(covariance, hermitian=True) @ deviation)
     return float(stats.chi2.sf(distance, len(cuts)))
 
 
-def _warn(pi: float, error: float, unbounded: bool, p_value: float) -> None:
+def _warn_if_unreliable(pi: float, error: float, unbounded: bool, p_value: float) -> None:
     if unbounded:
         warnings.warn(
-            "the two sets are so much alike in their scores that the target rows may hold any share of positives; use "
-            "sets whose shares differ more, more rows, or a better model, or label a sample of target rows.",
+            "the scores of the two sets are so similar that any class prior of the target rows is possible; use sets "
+            "whose class priors differ more, more rows or a better model, or label a sample of target rows.",
             UnidentifiedPriorsWarning,
             stacklevel=3,
         )
         return
     reason = None
-    if p_value < MISFIT:
-        reason = f"at no share of positives do the scores of the three sets agree (p = {p_value:.2g})"
-    elif not -OUTSIDE * error <= pi <= 1 + OUTSIDE * error:
-        reason = f"the estimated share is {pi:.3f} with a standard error of {error:.3f}"
+    if p_value < MISFIT_LEVEL:
+        reason = f"no class prior is consistent with the scores of the three samples (p = {p_value:.2g})"
+    elif not -MAX_ERRORS_OUTSIDE * error <= pi <= 1 + MAX_ERRORS_OUTSIDE * error:
+        reason = f"the estimated class prior is {pi:.3f} with a standard error of {error:.3f}"
     if reason is not None:
         warnings.warn(
-            f"the target rows are not a mixture of the classes in the two sets: {reason}. Their classes differ, or the "
-            "scores are of rows that the model was trained on, or set_priors are wrong; label a sample of target rows.",
+            f"the target rows are not a mixture of the classes of the two sets: {reason}. The classes may have "
+            "shifted, the model may have been trained on these rows, or set_priors may be wrong; label a sample of "
+            "target rows.",
             NotAMixtureWarning,
             stacklevel=3,
         )

@@ -193,7 +193,7 @@ class Bench:
     def _facts(self, configuration: Configuration) -> dict[str, Any]:
         drawn, (rows, held_out) = self._drawn(configuration), self._rows(configuration)
         return {
-            "realised_priors": list(drawn.realised_priors),
+            "realised_priors": list(drawn.realized_priors),
             "overlap": drawn.overlap,
             "repeats": list(drawn.repeats),
             "trained_sizes": [len(part) for part in rows],

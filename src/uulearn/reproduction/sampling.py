@@ -65,7 +65,7 @@ def shortened_sets(
     --------
     >>> y = np.array([1] * 30 + [0] * 70)
     >>> drawn = shortened_sets(np.arange(100)[:, None], y, (0.8, 0.2), (50, 50), random_state=0)
-    >>> drawn.sizes, drawn.realised_priors, drawn.overlap
+    >>> drawn.sizes, drawn.realized_priors, drawn.overlap
     ((40, 50), (0.75, 0.2), 10)
     """
     drawn: list[list[Indices]] = [[], []]
@@ -82,7 +82,7 @@ def shortened_sets(
         X0=X[first],
         X1=X[second],
         indices=(first, second),
-        realised_priors=(float(positive[first].mean()), float(positive[second].mean())),
+        realized_priors=(float(positive[first].mean()), float(positive[second].mean())),
         overlap=len(np.intersect1d(first, second)),
         repeats=(0, 0),
     )

@@ -27,7 +27,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from uulearn.storage import one_at_a_time, write_atomically
+from uulearn.storage import file_lock, write_atomically
 
 Configuration = Mapping[str, Any]
 Record = dict[str, Any]
@@ -176,7 +176,7 @@ class RunStore:
         """
         wanted = {name: normalised(value) for name, value in filters.items()}
         busy = f"{self.folder} is being packed by another process"
-        with one_at_a_time(self.folder / ".pack.lock", busy, seconds=LOCK_SECONDS):
+        with file_lock(self.folder / ".pack.lock", busy, seconds=LOCK_SECONDS):
             self._remove_leftovers()
             every = {path: self._read(path) for path in self._loose_files()}
             loose = {path: one for path, one in every.items() if all(_matches(r, wanted) for r in one.values())}

@@ -1,4 +1,4 @@
-"""Gradient accumulation that equals the whole batch: the correction is differentiated at the brackets of all parts."""
+"""Gradient accumulation that equals the whole batch: the correction uses the risk terms of all micro-batches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from uulearn.risk.criterion import UURisk
-from uulearn.risk.distributed import sum_over_workers, workers
+from uulearn.risk.distributed import sum_over_workers, world_size
 from uulearn.risk.functional import UURiskParts, flat_scores
-from uulearn.risk.sums import batch_sums, risk_of_sums
+from uulearn.risk.sums import batch_sums, risk_from_sums
 
 MicroBatch = tuple[Any, Tensor]
 
@@ -26,29 +26,34 @@ def accumulate(
     *,
     backward: Callable[[Tensor], Any] | None = None,
 ) -> UURiskParts:
-    """Add the gradient of the risk of all micro-batches together to the model's parameters; return that risk.
+    """Compute the risk of all micro-batches together and add its gradient to the model's parameters.
 
-    The same as ``criterion(model(x), sets).backward()`` on the whole batch, with the memory of one micro-batch: a first
-    pass without gradients finds the brackets of the whole batch, a second one differentiates each micro-batch with the
-    correction's derivatives there. Dropout draws the same in both passes, and statistics of batch normalisation are
-    updated in the second alone; but they are those of a micro-batch, as in any accumulation of gradients.
+    The result equals ``criterion(model(x), sets).backward()`` on the whole batch, with the memory of one micro-batch. A
+    first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
+    micro-batch with the derivatives of the correction at these terms. Dropout uses the same random numbers in both
+    passes. Running statistics of batch normalization are updated in the second pass only, per micro-batch.
 
-    In a process group the brackets are those of all micro-batches of all workers, each of which has at least one.
-    Gradients of a DDP module are exchanged with the last, so that workers may have different numbers of them. Where
-    forward passes exchange something, too (FSDP, batch normalisation over workers), the numbers must be equal; FSDP
-    exchanges gradients with every micro-batch, which keeps them sharded.
+    In a process group the risk terms include the micro-batches of all workers, and each worker needs at least one. DDP
+    exchanges gradients with the last micro-batch, so workers may have different numbers of micro-batches. If forward
+    passes communicate too (FSDP, synchronized batch normalization), the numbers must be equal. FSDP exchanges gradients
+    with every micro-batch to keep them sharded.
 
     Parameters
     ----------
     criterion : UURisk
         The risk.
     model : nn.Module
-        From the first item of a micro-batch to scores of shape (n,) or (n, 1).
+        Maps the first item of a micro-batch to scores of shape (n,) or (n, 1).
     micro_batches : iterable of (x, sets)
         The parts of the batch, of any size and composition.
     backward : callable, optional
-        Called with the scalar to be differentiated, for example ``accelerator.backward`` or
+        Called with the scalar to differentiate, for example ``accelerator.backward`` or
         ``lambda loss: scaler.scale(loss).backward()``.
+
+    Returns
+    -------
+    UURiskParts
+        The risk of the whole batch, detached.
 
     Examples
     --------
@@ -64,54 +69,54 @@ def accumulate(
     """
     batches = list(micro_batches)
     if not batches:
-        raise ValueError("there is no micro-batch to accumulate; pass at least one pair (x, sets).")
+        raise ValueError("micro_batches is empty; pass at least one pair (x, sets).")
     group = criterion.process_group
-    together = workers(group) if criterion.distributed else 1
-    sharded = workers() > 1 and any(_is_sharded(module) for module in model.modules())
-    if together > 1:
-        _check_numbers(batches, model, group)
+    n_workers = world_size(group) if criterion.distributed else 1
+    sharded = world_size() > 1 and any(_is_sharded(module) for module in model.modules())
+    if n_workers > 1:
+        _check_equal_counts(batches, model, group)
     states: list[list[Tensor]] = []
-    with torch.no_grad(), _unchanged_buffers(model):
+    with torch.no_grad(), _restored_buffers(model):
         sums = []
         for x, sets in batches:
             states.append(_random_states())
             scores = flat_scores(model(x))
             sums.append(batch_sums(scores, sets, criterion.loss))
     total = torch.stack(sums).sum(0)
-    if together > 1:
+    if n_workers > 1:
         total = sum_over_workers(total, group)
     total.requires_grad_()
     with torch.enable_grad():
-        parts = risk_of_sums(total, criterion.coefficients, criterion.method)
-        (direction,) = torch.autograd.grad(parts.objective, total)
-    wait = None if sharded else getattr(model, "no_sync", None)  # FSDP would hold whole gradients while it waits
+        parts = risk_from_sums(total, criterion.coefficients, criterion.method)
+        (derivatives,) = torch.autograd.grad(parts.objective, total)
+    no_sync = None if sharded else getattr(model, "no_sync", None)  # FSDP would hold unsharded gradients
     for number, ((x, sets), state) in enumerate(zip(batches, states, strict=True), start=1):
         _set_random_states(state)
-        torch.clear_autocast_cache()  # weights cast in another pass have no gradient (torch 2.6) or lose it (FSDP2)
-        with wait() if wait is not None and number < len(batches) else contextlib.nullcontext():
-            own = together * (direction * batch_sums(model(x), sets, criterion.loss)).sum()
-            own.backward() if backward is None else backward(own)  # type: ignore[no-untyped-call]
+        torch.clear_autocast_cache()  # weights cast in the first pass have no gradient
+        with no_sync() if no_sync is not None and number < len(batches) else contextlib.nullcontext():
+            loss = n_workers * (derivatives * batch_sums(model(x), sets, criterion.loss)).sum()
+            loss.backward() if backward is None else backward(loss)  # type: ignore[no-untyped-call]
     return UURiskParts(*(part.detach().to(scores.dtype) for part in parts))
 
 
-def _check_numbers(batches: list[MicroBatch], model: nn.Module, group: Any) -> None:
-    """Refuse, in every worker alike, numbers of micro-batches with which some would wait for the others forever."""
-    talking = next((module for module in model.modules() if _exchanges_forwards(module)), None)
-    if talking is None:
+def _check_equal_counts(batches: list[MicroBatch], model: nn.Module, group: Any) -> None:
+    """Raise on every worker if different numbers of micro-batches would deadlock the forward passes."""
+    communicating = next((module for module in model.modules() if _communicates_in_forward(module)), None)
+    if communicating is None:
         return
     extremes = torch.tensor([len(batches), -len(batches)], device=batches[0][1].device)
     dist.all_reduce(extremes, op=dist.ReduceOp.MAX, group=group)
     most, least = extremes[0].item(), -extremes[1].item()
     if least < most:
         raise ValueError(
-            f"workers have from {least} to {most} micro-batches, but {type(talking).__name__} exchanges something in "
-            "every forward pass; give each worker the same number."
+            f"workers have between {least} and {most} micro-batches, but {type(communicating).__name__} communicates "
+            "in every forward pass; give each worker the same number."
         )
 
 
-def _exchanges_forwards(module: nn.Module) -> bool:
-    joined = isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
-    return joined or _is_sharded(module)
+def _communicates_in_forward(module: nn.Module) -> bool:
+    synchronized = isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
+    return synchronized or _is_sharded(module)
 
 
 def _is_sharded(module: nn.Module) -> bool:
@@ -121,8 +126,8 @@ def _is_sharded(module: nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def _unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Put running statistics back to what they were."""
+def _restored_buffers(model: nn.Module) -> Iterator[None]:
+    """Restore running statistics on exit."""
     before = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
         yield

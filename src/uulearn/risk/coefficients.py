@@ -1,6 +1,6 @@
-"""The four coefficients that turn two unlabeled sets into a classification risk, and what they cost.
+"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow.
 
-With θ and θ′ the shares of positives in the two sets and π the share where the classifier will be used,
+With the class priors θ and θ′ of the two sets and the class prior π of the target population,
 
     R(g) = a·R_u⁺(g) − b·R_u⁻(g) − c·R_u′⁺(g) + d·R_u′⁻(g).
 
@@ -12,17 +12,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import NamedTuple
 
 from uulearn.exceptions import ClosePriorsWarning
 
+# Below this |θ − θ′| a warning reports the precision: with π = ½, the standard error of the risk is more than ten times
+# that of labels on the same rows.
 CLOSE_PRIORS = 0.1
+# Below this |θ − θ′| the priors count as equal and are rejected: the coefficients would exceed 10⁵.
 EQUAL_PRIORS = 1e-6
 
 
 class UUCoefficients(NamedTuple):
-    """The coefficients of Section 2.2; all four are negative when set 1 is the richer set."""
+    """The coefficients of Section 2.2; all four are negative if set 1 has the higher prior."""
 
     a: float
     b: float
@@ -31,12 +34,12 @@ class UUCoefficients(NamedTuple):
 
 
 class EstimationCost(NamedTuple):
-    """What learning from two unlabeled sets costs, compared with labels on the same rows."""
+    """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
 
     standard_error: float
-    """Largest standard error that the zero-one risk can have when estimated from all rows."""
+    """Largest possible standard error of the zero-one risk estimated from all rows."""
     effective_rows: float
-    """Number of labelled rows that would pin the zero-one risk down equally well."""
+    """Number of labelled rows that would give the same standard error."""
 
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
@@ -47,21 +50,20 @@ def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
         values = ()
     if len(values) != 2 or not all(isinstance(value, Real) for value in values):
         raise ValueError(
-            f"set_priors must be two numbers, the shares of positives in set 0 and in set 1, got {set_priors!r}; "
+            f"set_priors must be two numbers, the class priors of set 0 and of set 1, got {set_priors!r}; "
             "pass for example set_priors=(0.8, 0.2)."
         )
     theta, theta_prime = (float(value) for value in values)
     for which, value in (("0", theta), ("1", theta_prime)):
         if not 0.0 <= value <= 1.0:
             raise ValueError(
-                f"the share of positives in set {which} must lie in [0, 1], got {value!r}; "
-                "give it as a fraction, 80% as 0.8."
+                f"the class prior of set {which} must lie in [0, 1], got {value!r}; give it as a fraction, 80% as 0.8."
             )
     if abs(theta - theta_prime) < EQUAL_PRIORS:
         raise ValueError(
-            f"set_priors must differ, got {set_priors!r}: two sets with the same share of positives say nothing "
-            "about the classes (the coefficients, proportional to 1/|θ − θ′|, are infinite); "
-            "collect a second set with another share."
+            f"set_priors must differ, got {set_priors!r}: two sets with the same class prior contain no "
+            "information about the classes (the coefficients are proportional to 1/|θ − θ′|); "
+            "collect a second set with another class prior."
         )
     return theta, theta_prime
 
@@ -71,9 +73,23 @@ def check_target_prior(target_prior: float) -> float:
     if not isinstance(target_prior, Real) or not 0.0 < float(target_prior) < 1.0:
         raise ValueError(
             f"target_prior must be a number strictly between 0 and 1, got {target_prior!r}; "
-            "it is the share of positives where the classifier will be used."
+            "it is the class prior of the population that the classifier will be used on."
         )
     return float(target_prior)
+
+
+def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
+    """Return (n, n′) as integers, or raise a ValueError that names the offending value."""
+    try:
+        values = tuple(sizes)
+    except TypeError:
+        values = ()
+    if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
+        raise ValueError(
+            f"sizes must be two whole numbers of rows, of set 0 and of set 1, each at least 1, got {sizes!r}; "
+            "pass for example sizes=(3000, 3000)."
+        )
+    return int(values[0]), int(values[1])
 
 
 def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoefficients:
@@ -82,9 +98,9 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
     Parameters
     ----------
     set_priors : (θ, θ′)
-        Share of positives in set 0 and in set 1; any order, but different.
+        Class priors of set 0 and of set 1; any order, but different.
     target_prior : float
-        π, the share of positives where the classifier will be used.
+        π, the class prior of the population that the classifier will be used on.
 
     Examples
     --------
@@ -108,12 +124,12 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
     """Worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
-    A row of set 0 moves the estimate by a or by −b, a row of set 1 by d or by −c, each divided by the size of its
-    set. A variable on two points has a standard deviation of at most half their distance, hence
+    A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. A variable with
+    two values has a standard deviation of at most half their distance. Therefore
 
-        SE ≤ ½·√((a + b)²/n + (c + d)²/n′),
+        SE ≤ ½·√((a + b)²/n + (c + d)²/n′).
 
-    where labelled rows from the target population would give ½/√N; ``effective_rows`` is the N that matches.
+    N labelled rows of the target population would give at most ½/√N; ``effective_rows`` is the N that makes both equal.
 
     Examples
     --------
@@ -134,7 +150,7 @@ def warn_if_close(
     sizes: tuple[int, int] | None = None,
     stacklevel: int = 3,
 ) -> None:
-    """Warn when |θ − θ′| is small: how large the coefficients get and what accuracy that costs."""
+    """Warn if |θ − θ′| is small, with the size of the coefficients and the resulting precision of the accuracy."""
     theta, theta_prime = check_set_priors(set_priors)
     gap = abs(theta - theta_prime)
     if gap >= CLOSE_PRIORS:
@@ -144,10 +160,10 @@ def warn_if_close(
     cost = estimation_cost(set_priors, target_prior, (n, n_prime))
     subject = "these" if sizes else "for example"
     warnings.warn(
-        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}: the coefficients reach {largest:.3g}, so "
-        f"{subject} {n:,} + {n_prime:,} rows fix the accuracy to ±{100 * cost.standard_error:.2g} points (one "
-        f"standard error), no better than labels on {max(1, round(cost.effective_rows)):,} of them would; use sets "
-        "whose shares of positives differ more, or many more rows.",
+        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so that the coefficients reach "
+        f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
+        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labelled rows; "
+        "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,
     )

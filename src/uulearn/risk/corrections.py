@@ -1,8 +1,8 @@
 """Consistent correction functions (Definition 1) and the methods built on them.
 
-A correction f is Lipschitz, non-negative, and the identity on x ≥ 0. The generalized leaky ReLU, f(x) = x for x ≥ 0
-and λ·x for x < 0 with λ ≤ 0, contains the two classics: λ = 0 is the ReLU and λ = −1 the absolute value. At the kink
-its derivative is taken from the right (1), so the three agree there too.
+A correction f is Lipschitz, non-negative, and the identity on x ≥ 0. The generalized leaky ReLU is f(x) = x for x ≥ 0
+and f(x) = λ·x for x < 0, with λ ≤ 0. It includes the ReLU (λ = 0) and the absolute value (λ = −1). At x = 0 the
+derivative is 1 for all of them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor
 
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
-DEFAULT_SLOPE = -0.1
-LARGEST_SLOPE = 1e6
+DEFAULT_SLOPE = -0.1  # λ of "leaky_relu", between ReLU (0) and absolute value (−1)
+LARGEST_SLOPE = 1e6  # a function with a steeper slope than this counts as not Lipschitz
 
 
 def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
-    """Generalized leaky ReLU: x where x ≥ 0, slope·x (slope ≤ 0) where x < 0.
+    """Generalized leaky ReLU: x for x ≥ 0, slope·x for x < 0, with slope ≤ 0.
 
     Examples
     --------
@@ -34,13 +34,13 @@ def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
 
 
 def identity(x: Tensor) -> Tensor:
-    """No correction: the unbiased method."""
+    """Return x unchanged: the unbiased method has no correction."""
     return x
 
 
 @dataclass(frozen=True)
 class Method:
-    """What is minimised: f₁(positive bracket) + f₂(negative bracket), or the risk of telling the sets apart."""
+    """The training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""
 
     name: str
     corrections: tuple[Correction, Correction]
@@ -51,17 +51,17 @@ MethodLike = str | tuple[str | Correction, str | Correction] | Method
 
 
 def check_slope(slope: float) -> float:
-    """Return λ as a float, or raise a ValueError when it is positive or no number."""
+    """Return λ as a float, or raise a ValueError if it is positive or not a number."""
     if not isinstance(slope, Real) or not float(slope) <= 0 or float(slope) == -float("inf"):
         raise ValueError(
-            f"slope (λ of the generalized leaky ReLU) must be a number ≤ 0, got {slope!r}; a positive slope leaves "
-            "the risk unbounded below, 0 is the ReLU and -1 the absolute value."
+            f"slope (λ of the generalized leaky ReLU) must be a number ≤ 0, got {slope!r}; with a positive "
+            "slope the risk has no lower bound. Use 0 for the ReLU, -1 for the absolute value."
         )
     return float(slope)
 
 
 def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
-    """The method of that name, or one made of two corrections (names or functions), each checked; a `Method` as it is.
+    """Return the method with the given name, or build one from a pair of corrections (names or functions).
 
     Examples
     --------
@@ -89,7 +89,7 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
     if not isinstance(method, tuple | list) or len(method) != 2:
         raise ValueError(
             f"method must be a name or a pair (f1, f2) of correction functions, got {method!r}; "
-            "pass (f, f) to use one function for both brackets."
+            "pass (f, f) to use one function for both risk terms."
         )
     chosen: list[Correction] = []
     names: list[str] = []
@@ -109,9 +109,9 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
 def check_correction(f: Any) -> None:
     """Raise a ValueError that says which property of Definition 1 fails, and where.
 
-    The function is tried on a grid from −10⁸ to 10⁸ that is dense around zero, and its steepest places are looked at
-    more closely. A grid cannot prove a property; it finds the mistakes people make (an identity, a positive slope, a
-    step, a square, a missing ``x >= 0`` branch).
+    The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
+    refined. A grid cannot prove a property, but it finds common mistakes: the identity, a positive slope, a step, a
+    square, a missing ``x >= 0`` branch.
 
     Examples
     --------
@@ -129,14 +129,14 @@ def check_correction(f: Any) -> None:
     y = f(x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
         raise ValueError(
-            f"correction {name} must map a tensor to a tensor of the same shape; write it with torch functions, "
-            "elementwise."
+            f"correction {name} must return a tensor of the same shape as its input; write it with elementwise torch "
+            "functions."
         )
     y = y.detach().to(torch.float64)
 
     def first(bad: Tensor) -> int | None:
         where = bad.nonzero().flatten()
-        # The point nearest to ±1 reads best in a message.
+        # A point near ±1 is the easiest to understand in a message.
         return int(where[x[where].abs().log10().abs().argmin()]) if len(where) else None
 
     remedy = "a consistent correction (Definition 1) is non-negative, Lipschitz, and f(x) = x for x ≥ 0."
@@ -152,8 +152,10 @@ def check_correction(f: Any) -> None:
 
 
 def _steepest(f: Correction, x: Tensor, y: Tensor) -> tuple[float, float]:
-    """Largest slope found, and where: the steepest intervals of a grid are halved again and again toward their
-    steeper half, where the slope of a Lipschitz function stays and that of a jump or a cusp grows without end.
+    """Return the largest slope found and its position.
+
+    The steepest intervals of the grid are halved repeatedly toward their steeper half. The slope of a Lipschitz
+    function stays bounded there; the slope of a jump or a cusp grows without limit.
     """
     steep = (y.diff().abs() / x.diff()).topk(50).indices
     left, right = x[steep], x[steep + 1]
@@ -163,7 +165,7 @@ def _steepest(f: Correction, x: Tensor, y: Tensor) -> tuple[float, float]:
         first, second = (values[1] - values[0]).abs(), (values[2] - values[1]).abs()
         left, right = torch.where(first > second, left, middle), torch.where(first > second, middle, right)
         if ((right - left) <= 1e-12 * left.abs().clamp(min=1e-3)).any():
-            break  # closer, rounding would make slopes of its own
+            break  # in smaller intervals, rounding errors would dominate the slope
     slopes = (f(right).detach() - f(left).detach()).to(torch.float64).abs() / (right - left)
     at = int(slopes.nan_to_num(nan=float("inf")).argmax())
     return slopes[at].item(), right[at].item()

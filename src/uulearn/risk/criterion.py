@@ -1,4 +1,4 @@
-"""`UURisk`: the corrected risk as a criterion for anyone's training loop."""
+"""`UURisk`: the corrected risk as a criterion for any PyTorch training loop."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from torch import Tensor, nn
 
 from uulearn.risk.coefficients import uu_coefficients, warn_if_close
 from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike, get_method
-from uulearn.risk.distributed import sum_over_workers, workers
-from uulearn.risk.functional import UURiskParts, estimate, flat_scores
+from uulearn.risk.distributed import sum_over_workers, world_size
+from uulearn.risk.functional import UURiskParts, estimate_risk, flat_scores
 from uulearn.risk.losses import LossFunction, get_loss
-from uulearn.risk.sums import batch_sums, risk_of_sums
+from uulearn.risk.sums import batch_sums, risk_from_sums
 
 
 class UURisk(nn.Module):
-    """Risk of a batch of scores from two unlabeled sets, to be minimised (Algorithm 1, lines 8 to 10).
+    """Training objective for a batch of scores from two unlabeled sets (Algorithm 1, lines 8 to 10).
 
-    Any composition and order of rows; scores of shape (n,) or (n, 1); works under autocast, ``torch.compile``,
-    ``torch.func.vmap`` and double backward. It holds no state.
+    The batch may have any composition and order of rows; scores have shape (n,) or (n, 1). The criterion works under
+    autocast, ``torch.compile``, ``torch.func.vmap`` and double backward, and it has no state.
 
-    A batch that lacks a set: a bracket that needs the missing set is 0 with zero gradient, because it cannot be
-    estimated from that batch. A set whose coefficient is zero is not needed (with ``set_priors=(1, 0)`` a batch of
-    positives alone still trains). ``"biased"`` needs no particular set.
+    If a batch has no row of a set, each risk term that needs this set is 0 with zero gradient, because it cannot be
+    estimated. A set whose coefficient is zero is not needed: with ``set_priors=(1, 0)`` a batch of positives alone
+    still trains. ``"biased"`` needs no particular set.
 
-    The correction is a non-linear function of the brackets. In an initialised process group they are those of the
-    global batch, the rows of all workers, whichever worker holds which: every worker must then call it, even with no
-    row at all. Each gets the same value, and a gradient of which the mean over workers, as DDP and FSDP form it, is
-    that of the global risk. A batch that is split over several calls (gradient accumulation) would be corrected in
-    parts; `accumulate` does it right.
+    The correction is a non-linear function of the risk terms. In an initialized process group the terms are computed
+    from the global batch (the rows of all workers), so every worker must call the criterion, even without rows. All
+    workers get the same value. The mean of their gradients, as DDP and FSDP compute it, is the gradient of the global
+    risk. Splitting a batch over several calls (gradient accumulation) would correct each part separately; use
+    `accumulate` instead.
 
     Parameters
     ----------
     set_priors : (θ, θ′)
-        Share of positives in set 0 and in set 1; any order, but different.
+        Class priors of set 0 and of set 1; any order, but different.
     target_prior : float
-        π, the share of positives where the classifier will be used.
+        π, the class prior of the population that the classifier will be used on.
     loss : str or callable
         ``"logistic"``, ``"sigmoid"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, ``"zero_one"`` (evaluation
         only), or an elementwise, non-negative ℓ(z) of the margin.
     method : str or pair
         ``"unbiased"`` (Eq. 4); ``"abs"``, ``"relu"``, ``"leaky_relu"`` (Eq. 6); a pair (f₁, f₂) of corrections,
-        each a name or a function; or ``"biased"``, the baseline that takes the richer set for positives and the
-        other for negatives and averages over all rows (for equal sizes, the balanced error between the sets).
+        each a name or a function; or ``"biased"``, the baseline that treats the set with the higher prior as
+        positives and the other as negatives (for equal sizes, the balanced error between the sets).
     slope : float
         λ ≤ 0 of ``"leaky_relu"``.
     distributed : bool
-        Whether brackets are those of all workers of a process group, where there is one; False for rows that one worker
-        evaluates by itself.
+        Whether the risk terms include the rows of all workers of the process group, if there is one. Pass False for
+        rows that each worker evaluates by itself.
     process_group : torch.distributed.ProcessGroup, optional
-        The workers that share a batch; None is all of them.
+        The workers that share a batch; None means all workers.
 
     Examples
     --------
@@ -86,19 +86,19 @@ class UURisk(nn.Module):
         warn_if_close(set_priors, target_prior)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
-        """The scalar to minimise."""
+        """Return the scalar to minimize."""
         return self.parts(scores, sets).objective
 
     def parts(self, scores: Tensor, sets: Tensor) -> UURiskParts:
-        """Both signed brackets, the unbiased and the corrected risk, and the objective."""
-        if self.distributed and workers(self.process_group) > 1:
+        """Return both signed risk terms, the unbiased risk, the corrected risk and the objective."""
+        if self.distributed and world_size(self.process_group) > 1:
             sums = sum_over_workers(batch_sums(scores, sets, self.loss), self.process_group)
-            parts = risk_of_sums(sums, self.coefficients, self.method)
+            parts = risk_from_sums(sums, self.coefficients, self.method)
             return UURiskParts(*(part.to(flat_scores(scores).dtype) for part in parts))
-        return estimate(scores, sets, self.coefficients, self.loss, self.method)
+        return estimate_risk(scores, sets, self.coefficients, self.loss, self.method)
 
     def extra_repr(self) -> str:
-        """What ``repr`` shows."""
+        """Return the arguments that ``repr`` shows."""
         slope = f", slope={self.slope:g}" if "leaky_relu" in self.method.name else ""
         return (
             f"set_priors={self.set_priors}, target_prior={self.target_prior:g}, loss={self.loss.name!r}, "

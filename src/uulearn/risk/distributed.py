@@ -9,12 +9,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def workers(group: Any = None) -> int:
-    """Number of workers in the group (None: in the default one); 1 where there is none.
+def world_size(group: Any = None) -> int:
+    """Return the number of workers in the process group (None: the default group); 1 without a group.
 
     Examples
     --------
-    >>> workers()
+    >>> world_size()
     1
     """
     if not (dist.is_available() and dist.is_initialized()):
@@ -23,18 +23,17 @@ def workers(group: Any = None) -> int:
 
 
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
-    """The sum over all workers, the same for each of them.
+    """Return the sum of the values of all workers.
 
-    Every worker must call it, however few rows it holds. The gradient is that of the sum times the number of workers,
-    since data parallelism (DDP, FSDP, and what is built on them) averages the gradients of all workers: what it arrives
-    at is then the gradient of the sum.
+    Every worker must call it, even without rows. The gradient is multiplied by the number of workers, because data
+    parallelism (DDP, FSDP) averages the gradients of all workers; the average is then the gradient of the sum.
 
     Examples
     --------
     >>> sum_over_workers(torch.tensor([2.0, 3.0]))  # no process group
     tensor([2., 3.])
     """
-    if workers(group) == 1:
+    if world_size(group) == 1:
         return values
     total: Tensor = _Sum.apply(values, group)  # type: ignore[no-untyped-call]
     return total
@@ -49,13 +48,13 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Any], output: Tensor) -> None:
-        ctx.workers = workers(inputs[1])
+        ctx.world_size = world_size(inputs[1])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.workers * gradient, None
+        return ctx.world_size * gradient, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], values: Tensor, group: Any) -> tuple[Tensor, int]:
-        """Sums are elementwise: a stack of them is added up in one exchange."""
+        """Sum a stack of values in one exchange: sums are elementwise."""
         return sum_over_workers(values, group), in_dims[0]

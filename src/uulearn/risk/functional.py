@@ -1,8 +1,8 @@
 """The risk estimators of the paper as pure functions of scores.
 
-Every estimate is a weighted sum over the rows of a batch: row i of set 0 carries a/n in the positive bracket and −b/n
-in the negative one, row j of set 1 carries −c/n′ and d/n′. Sums run in float32 or wider whatever the precision of
-the scores.
+Every estimate is a weighted sum over the rows of a batch: a row of set 0 has weight a/n in the positive risk term and
+−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64, whatever the
+precision of the scores.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from uulearn.risk.losses import LossFunction, MarginLoss, get_loss
 
 
 class UURiskParts(NamedTuple):
-    """The risk from two unlabeled sets, taken apart; every field is a scalar tensor.
+    """The parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
 
-    ``positive`` and ``negative`` are the signed brackets that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
-    their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what the method
-    minimises: the corrected risk, except for ``"biased"``, which minimises the risk of telling the sets apart.
+    ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
+    their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what training
+    minimizes: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
     """
 
     positive: Tensor
@@ -42,10 +42,10 @@ class PNRiskParts(NamedTuple):
 
 
 class RowWeights(NamedTuple):
-    """What each row of a batch contributes; three tensors of shape (n,).
+    """Weights of the rows of a batch; three tensors of shape (n,).
 
-    ``positive`` multiplies ℓ(g) and ``negative`` multiplies ℓ(−g) in the two brackets. ``membership`` is the signed
-    weight of the row when the sets are taken for classes: its sign is the side, its magnitude the weight.
+    ``positive`` multiplies ℓ(g) and ``negative`` multiplies ℓ(−g) in the two risk terms. ``membership`` is the signed
+    weight of the row if the sets are treated as classes: its sign is the class, its magnitude the weight.
     """
 
     positive: Tensor
@@ -59,11 +59,11 @@ def row_weights(
     dtype: torch.dtype = torch.float32,
     counts: tuple[int, int] | None = None,
 ) -> RowWeights:
-    """Weights of every row of a batch with the given set memberships (0 or 1), shape (n,).
+    """Return the weight of every row of a batch with the given set memberships (0 or 1), shape (n,).
 
-    ``counts`` are the rows of each set in the whole batch, where these are a part of it. A bracket that lacks a set it
-    needs cannot be estimated from this batch: its weights are all zero, so it and its gradient vanish. A set whose
-    coefficient is zero is not needed.
+    ``counts`` are the numbers of rows of each set in the whole batch, if these rows are only a part of it. If a risk
+    term needs a set that the batch does not contain, its weights are all zero, and so are the term and its gradient. A
+    set whose coefficient is zero is not needed.
     """
     a, b, c, d = coefficients
     in0, in1 = (sets == 0).to(dtype), (sets == 1).to(dtype)
@@ -72,11 +72,11 @@ def row_weights(
     has0, has1 = (n0 > 0).to(dtype), (n1 > 0).to(dtype)
     known_positive = (has0 if a else 1.0) * (has1 if c else 1.0)
     known_negative = (has0 if b else 1.0) * (has1 if d else 1.0)
-    richer = 1.0 if a + b > 0 else -1.0
+    sign = 1.0 if a + b > 0 else -1.0  # the set with the higher prior is the positive side
     return RowWeights(
         positive=known_positive * (a * mean0 - c * mean1),
         negative=known_negative * (d * mean1 - b * mean0),
-        membership=richer * (in0 - in1) / (n0 + n1).clamp(min=1),
+        membership=sign * (in0 - in1) / (n0 + n1).clamp(min=1),
     )
 
 
@@ -87,9 +87,9 @@ def weighted_risk(
     method: Method,
     total: Callable[[Tensor], Tensor] | None = None,
 ) -> UURiskParts:
-    """All parts of the risk from scores and row weights, both of shape (n,) and in float32 or wider.
+    """Return all parts of the risk from scores and row weights, both of shape (n,) in float32 or float64.
 
-    ``total`` adds up what several workers have: from this worker's share of the brackets to the whole of them.
+    ``total`` sums the risk terms over several workers, given the contribution of this worker.
     """
     terms = [_weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)]
     if method.objective == "membership":
@@ -97,11 +97,13 @@ def weighted_risk(
         terms.append(_weighted_sum(weights.membership.abs(), side * scores, loss))
     if total is not None:
         terms = list(total(torch.stack(terms)).unbind())
-    return risk_of_terms(method, *terms)
+    return risk_from_terms(method, *terms)
 
 
-def risk_of_terms(method: Method, positive: Tensor, negative: Tensor, membership: Tensor | None = None) -> UURiskParts:
-    """All parts of the risk from its two brackets, and the loss of telling the sets apart where that is minimised."""
+def risk_from_terms(
+    method: Method, positive: Tensor, negative: Tensor, membership: Tensor | None = None
+) -> UURiskParts:
+    """Return all parts of the risk from its two terms and, for ``"biased"``, the risk of classifying set membership."""
     unbiased = positive + negative
     if membership is not None:
         return UURiskParts(positive, negative, unbiased, unbiased, membership)
@@ -111,7 +113,7 @@ def risk_of_terms(method: Method, positive: Tensor, negative: Tensor, membership
 
 
 def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
-    """Σ w·ℓ(z), where rows of weight zero count nothing even if their loss is infinite."""
+    """Return Σ w·ℓ(z); a row of weight zero contributes zero even if its loss is infinite."""
     return (weights * loss(torch.where(weights == 0, 0, margins))).sum()
 
 
@@ -141,10 +143,10 @@ def uu_risk(
     Notes
     -----
     * (θ, θ′) = (1, 0) is supervised learning: `pn_risk` with set 0 as positives.
-    * (θ, θ′) = (1, π) is positive-unlabeled learning: ``unbiased`` is the unbiased PU risk and, since the positive
-      bracket is never below zero, ``method="relu"`` is the non-negative PU risk.
+    * (θ, θ′) = (1, π) is positive-unlabeled learning: ``unbiased`` is the unbiased PU risk. The positive term is then
+      never negative, so that ``method="relu"`` is the non-negative PU risk.
     * Swapping the two sets together with their priors changes nothing.
-    * A bracket that lacks a set it needs in this batch is 0 with zero gradient, never a NaN.
+    * A risk term that needs a set without rows in this batch is 0 with zero gradient, never NaN.
 
     Examples
     --------
@@ -153,13 +155,14 @@ def uu_risk(
     >>> parts.positive.item(), parts.negative.item(), parts.unbiased.item()
     (0.25, 0.25, 0.5)
     """
-    return estimate(scores, sets, uu_coefficients(set_priors, target_prior), get_loss(loss), get_method(method, slope))
+    coefficients = uu_coefficients(set_priors, target_prior)
+    return estimate_risk(scores, sets, coefficients, get_loss(loss), get_method(method, slope))
 
 
-def estimate(
+def estimate_risk(
     scores: Tensor, sets: Tensor, coefficients: UUCoefficients, loss: MarginLoss, method: Method
 ) -> UURiskParts:
-    """`uu_risk` with its arguments already resolved."""
+    """Compute `uu_risk` from coefficients, loss and method that are already resolved."""
     scores = flat_scores(scores)
     sets = flat_sets(sets, len(scores))
     weights = row_weights(sets, coefficients, scores.dtype)
@@ -174,7 +177,7 @@ def pn_risk(
 ) -> PNRiskParts:
     """Supervised risk at class prior π from labelled rows (Eq. 2); labels are 1 and 0, or 1 and −1.
 
-    A class that is absent contributes zero, never a NaN.
+    A class without rows contributes zero, never NaN.
 
     Examples
     --------
@@ -197,19 +200,19 @@ def pn_risk(
 
 
 def flat_scores(scores: Tensor) -> Tensor:
-    """Scores as shape (n,) in float32 or wider."""
+    """Return scores with shape (n,) in float32 or float64."""
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores.squeeze(1)
     if scores.ndim != 1 or not scores.is_floating_point():
         raise ValueError(
             f"scores must be floating-point numbers of shape (n,) or (n, 1), one per row, got {scores.dtype} of shape "
-            f"{tuple(scores.shape)}; a model for uulearn ends in one output."
+            f"{tuple(scores.shape)}; use a model with one output."
         )
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
 def flat_sets(sets: Tensor, n_rows: int) -> Tensor:
-    """Set memberships as shape (n,)."""
+    """Return set memberships with shape (n,)."""
     if sets.ndim == 2 and sets.shape[1] == 1:
         sets = sets.squeeze(1)
     if sets.ndim != 1 or len(sets) != n_rows:
@@ -218,10 +221,11 @@ def flat_sets(sets: Tensor, n_rows: int) -> Tensor:
 
 
 def check_sets(sets: Tensor) -> Tensor | None:
-    """Refuse memberships other than 0 and 1.
+    """Raise a ValueError for set memberships other than 0 and 1.
 
-    Inside a compiled graph or a vmap values cannot be read, and on an accelerator a look would stall the queue: there
-    the rows of unknown sets are returned, to be made NaN, so that the mistake is loud all the same.
+    Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
+    device. In these cases the mask of invalid rows is returned; the caller turns their weights into NaN, which makes
+    the mistake visible.
     """
     if sets.dtype == torch.bool:
         return None

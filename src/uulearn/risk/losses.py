@@ -1,16 +1,15 @@
 """Losses of the margin, ℓ(z) with z = y·g(x): pure elementwise functions of a tensor.
 
-They are consumed by `uulearn.risk.functional`, which evaluates ℓ(g) and ℓ(−g) on every row, and by the estimator,
-which needs the link from a score to a probability. Two families matter for unlabeled sets, and every loss here
-belongs to one of them:
+`uulearn.risk.functional` evaluates ℓ(g) and ℓ(−g) for every row; the estimator uses the link from a score to a
+probability. Two families suit unlabeled sets, and every loss here belongs to one of them:
 
-* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so one row can never dominate a bracket;
-* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the subtracted partial risks become linear in the
-  score, so the unbiased risk is convex for a linear model (not true of the hinge or the savage loss, which are
-  therefore left out).
+* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so that one row never dominates a risk term;
+* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the subtracted partial risks are linear in the score, so
+  that the unbiased risk is convex for a linear model. This does not hold for the hinge and the savage loss, which are
+  therefore not included.
 
-All are finite with finite gradients for |z| ≤ 1e4 in float32; scores in half precision are widened before they
-arrive here.
+All losses and their gradients are finite for |z| ≤ 1e4 in float32; scores in half precision are converted to float32
+before.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ LossFunction = Callable[[Tensor], Tensor]
 
 
 def logistic(z: Tensor) -> Tensor:
-    """ln(1 + exp(−z)), the paper's choice for training; its minimiser is the log-odds."""
-    # Beyond 50 the softplus is its argument to double precision; torch's own limit, 20, would cost digits.
+    """ln(1 + exp(−z)), the paper's choice for training; its minimizer is the log-odds."""
+    # Above 50, softplus(x) equals x in double precision; the default threshold of torch, 20, would lose digits.
     return F.softplus(-z, threshold=50)
 
 
@@ -47,7 +46,7 @@ def double_hinge(z: Tensor) -> Tensor:
 
 
 def squared(z: Tensor) -> Tensor:
-    """(1 − z)²/4; its minimiser is 2·p − 1 with p the probability of the positive class."""
+    """(1 − z)²/4; its minimizer is 2·p − 1, where p is the probability of the positive class."""
     return (1 - z).square() / 4
 
 
@@ -57,17 +56,16 @@ def squared_probability(z: Tensor) -> Tensor:
 
 
 def zero_one(z: Tensor) -> Tensor:
-    """(1 − sign z)/2, that is ½ at z = 0. For evaluation: it carries no gradient."""
+    """(1 − sign z)/2, which is ½ at z = 0. For evaluation only: it has no gradient."""
     return (1 - torch.sign(z.detach())) / 2
 
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """A loss of the margin and what is known about it.
+    """A loss of the margin and its properties.
 
-    ``probability`` maps a score to the probability of the positive class. Only for a *proper* loss is that a
-    calibrated probability at the minimiser; for the others it is the logistic curve, right only in that it
-    crosses ½ where the score crosses 0.
+    ``probability`` maps a score to the probability of the positive class. It is calibrated at the minimizer of a
+    *proper* loss only; for other losses it is the logistic function, which is correct only at score 0.
     """
 
     name: str
@@ -95,7 +93,7 @@ LOSSES: dict[str, MarginLoss] = {
 
 
 def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
-    """The loss of that name, or a user's own elementwise ℓ(z), checked on a few margins.
+    """Return the loss with the given name, or wrap an elementwise ℓ(z) after checking it on a few margins.
 
     Examples
     --------
@@ -122,14 +120,14 @@ def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     if not isinstance(values, Tensor) or values.shape != margins.shape:
         shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
         raise ValueError(
-            f"loss {name} must map a tensor of margins to a tensor of the same shape, but gave {shape} for shape "
-            f"{tuple(margins.shape)}; return one loss per margin and leave the mean to uulearn."
+            f"loss {name} must return a tensor of the same shape as the margins, but returned {shape} for shape "
+            f"{tuple(margins.shape)}; return one loss per margin, without taking the mean."
         )
     below = (~(values >= 0)).nonzero().flatten()
     if len(below):
         at = int(below[0])
         raise ValueError(
             f"loss {name} must be non-negative, but is {values[at].item():g} at margin {margins[at].item():g}; "
-            "the corrections of the risk rest on that."
+            "the risk corrections require this, so add a constant or use another loss."
         )
     return MarginLoss(name, loss)

@@ -27,7 +27,7 @@ from uulearn.estimator.inputs import check_set_sizes, read_sets
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.resolving import is_auto
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
-from uulearn.metrics import Estimate, Evaluation, evaluate, uu_gain
+from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 from uulearn.selection.store import FoldStore
 from uulearn.selection.trials import Trials, cross_fit_all
 from uulearn.training.out_of_fold import CrossFit
@@ -352,7 +352,7 @@ def _compare(
     return [
         Candidate(params, evaluation, UNKNOWN, int(rank), str(one))
         if isinstance(one, Exception)
-        else Candidate(params, evaluation, uu_gain(best, one, *known), int(rank))
+        else Candidate(params, evaluation, uu_accuracy_difference(best, one, *known), int(rank))
         for params, evaluation, one, rank in zip(settings, evaluated, decided, ranks, strict=True)
     ]
 

@@ -29,8 +29,8 @@ from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
 )
-from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_gain
-from uulearn.metrics.calibration import fit_scaling
+from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_accuracy_difference
+from uulearn.metrics.calibration import fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior, warn_if_close
 from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
@@ -369,7 +369,7 @@ class _Study(NamedTuple):
         if not self.classifier.calibrated:
             return scored
         held_out, sets = _both(scored.rows, self.held_out)
-        line = fit_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
+        line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
         rows, test = scored
         return _Scored(
             line.log_odds(rows).astype(np.float32), None if test is None else line.log_odds(test).astype(np.float32)
@@ -445,13 +445,13 @@ def _row(
         labels = study.test[1].numpy()
         true = evaluate_labelled(scored.test, labels).accuracy
         # Labels are two sets, one all positive and one all negative, in the shares that the test rows have.
-        true_gain = uu_gain(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
+        true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
     return SensitivityRow(
         assumption,
         shown=uu_accuracy(mine, sets, *assumed),
         if_guess_right=uu_accuracy(mine, sets, *guessed),
         not_retrained=uu_accuracy(usual, sets, *assumed),
-        gain=uu_gain(mine, usual, sets, *guessed),
+        gain=uu_accuracy_difference(mine, usual, sets, *guessed),
         differing=float(((mine > 0) != (usual > 0)).mean()),
         true=true,
         true_gain=true_gain,

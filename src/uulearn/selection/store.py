@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
-from uulearn.storage import load_tree, remove_leftovers, save_tree
+from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.history import History
 from uulearn.training.out_of_fold import FoldFit
 
@@ -29,7 +29,7 @@ class FoldStore:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another.")
-        remove_leftovers(self.folder, f"*{SUFFIX}", older_than=3600)  # what is newer may be another search's
+        remove_temporary_files(self.folder, f"*{SUFFIX}", older_than=3600)  # what is newer may be another search's
 
     def get(self, name: str, build: Callable[[], nn.Module]) -> FoldFit | NonFiniteRiskError | None:
         """What is kept under a name, its weights in a module that ``build`` makes; None where there is nothing."""

@@ -1,20 +1,19 @@
 """The accuracy of a classifier from two or more unlabeled sets.
 
-Among the rows of set j the classifier calls a share s_j positive, with expectation θ_j·TPR + (1 − θ_j)·FPR: a
-straight line in θ, from the false-positive rate at θ = 0 to the true-positive rate at θ = 1. The accuracy at class
-prior π is π·TPR + (1 − π)·(1 − FPR), so that
+Let s_j be the fraction of set j that is predicted positive. Its expectation is θ_j·TPR + (1 − θ_j)·FPR, which is linear
+in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR), so that
 
     (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π)
 
-estimates it without bias, whatever the two rates are. Two sets leave no choice of w: this is one minus the zero-one
-UU risk (Eq. 4). More sets do. The variance is Σ w_j²·σ_j²/n_j with σ_j² = E s_j·(1 − E s_j) ≤ ¼, and the w that make it
-smallest for equal σ_j,
+is an unbiased estimate for any rates. Two sets determine w: the estimate is one minus the zero-one UU risk (Eq. 4).
+For more sets, the variance is Σ w_j²·σ_j²/n_j with σ_j² = E s_j·(1 − E s_j) ≤ ¼. The weights that minimize it for equal
+σ_j,
 
     w_j = n_j·(2π − 1)/n + n_j·(θ_j − π̄)·(π − (2π − 1)·π̄)/Σ_k n_k·(θ_k − π̄)²,    π̄ = Σ n_k·θ_k/n,
 
-are those of the least-squares line through the points (θ_j, s_j) with weights n_j (Gauss–Markov). They depend on no
-row, which keeps the estimate exactly unbiased, and their largest variance over all classifiers, that of a coin, is the
-smallest possible. Sets with equal priors are pooled by them.
+are those of the least-squares line through the points (θ_j, s_j) with weights n_j (Gauss–Markov). They do not depend on
+the rows, so that the estimate stays unbiased, and they minimize the largest variance over all classifiers. Sets with
+equal priors are pooled.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from uulearn.risk import uu_risk
 from uulearn.risk.coefficients import check_target_prior
-from uulearn.surrogate.inversion import Floats, Priors, check_priors, check_shares
+from uulearn.surrogate.inversion import Floats, Priors, check_fractions, check_priors
 
 
 class AccuracyWeights(NamedTuple):
-    """What makes an accuracy of the shares of rows called positive: ``offset + weights @ shares``."""
+    """The accuracy is estimated as ``offset + weights @ fractions``, with the fractions predicted positive."""
 
     offset: float
     weights: Floats
     """w, shape (m,)."""
     standard_error: float
-    """Largest standard error that the estimate can have, √(Σ w_j²/(4·n_j)): that of a coin."""
+    """Largest possible standard error of the estimate, √(Σ w_j²/(4·n_j))."""
 
 
 def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: float) -> AccuracyWeights:
-    """Weights of the unbiased estimate of the accuracy whose largest variance is the smallest.
+    """Return the weights of the unbiased estimate of the accuracy with the smallest worst-case variance.
 
     Parameters
     ----------
     set_priors : sequence of m numbers
-        θ_j, the share of positives in each set.
+        θ_j, the class prior of each set.
     set_sizes : array of shape (m,)
         n_j, the number of rows of each set.
     target_prior : float
@@ -60,24 +59,24 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
     array([ 0.5,  0.5, -1. ])
     """
     theta = check_priors(set_priors)
-    rho = check_shares(set_sizes, len(theta))
+    rho = check_fractions(set_sizes, len(theta))
     pi = check_target_prior(target_prior)
-    centred = theta - rho @ theta
-    level, tilt = 2 * pi - 1, pi - (2 * pi - 1) * (rho @ theta)
-    weights = rho * (level + tilt * centred / (rho @ centred**2))
+    centered = theta - rho @ theta
+    level, slope = 2 * pi - 1, pi - (2 * pi - 1) * (rho @ theta)
+    weights = rho * (level + slope * centered / (rho @ centered**2))
     sizes = np.asarray(set_sizes, dtype=np.float64)
     return AccuracyWeights(1 - pi, weights, float(0.5 * np.sqrt((weights**2 / sizes).sum())))
 
 
 def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> float:
-    """Accuracy at class prior π of the classes that the scores' signs give, from rows of every set.
+    """Estimate the accuracy at class prior π of the signs of the scores, from rows of every set.
 
     Parameters
     ----------
     scores : array of shape (n,)
-        Above 0 for rows called positive, below for negative; 0 counts half as each.
+        Positive scores predict the positive class; a score of 0 counts as half of each class.
     sets : array of shape (n,)
-        The set that each row came from, 0 … m − 1; every set has a row.
+        The set that each row came from, 0 … m − 1; every set needs at least one row.
     set_priors, target_prior
         θ and π.
 
@@ -90,10 +89,10 @@ def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Pr
     theta = check_priors(set_priors)
     g = np.asarray(scores, dtype=np.float64)
     if len(theta) == 2:
-        both = torch.from_numpy(g), torch.from_numpy(sets)
-        risk = uu_risk(*both, theta.tolist(), target_prior, loss="zero_one", method="unbiased")
+        rows = torch.from_numpy(g), torch.from_numpy(sets)
+        risk = uu_risk(*rows, theta.tolist(), target_prior, loss="zero_one", method="unbiased")
         return 1 - risk.unbiased.item()
     sizes = np.bincount(sets, minlength=len(theta))
-    shares = np.bincount(sets, weights=(1 + np.sign(g)) / 2, minlength=len(theta)) / sizes
+    fractions = np.bincount(sets, weights=(1 + np.sign(g)) / 2, minlength=len(theta)) / sizes
     offset, weights, _ = accuracy_weights(theta, sizes, target_prior)
-    return float(offset + weights @ shares)
+    return float(offset + weights @ fractions)

@@ -1,4 +1,4 @@
-"""Any scikit-learn classifier as a classifier trained from unlabeled sets."""
+"""`SurrogateSetClassifier`: trains any scikit-learn classifier from unlabeled sets."""
 
 from __future__ import annotations
 
@@ -27,90 +27,88 @@ from uulearn.surrogate.inputs import (
     n_rows_of,
     read_sets,
     stack_rows,
-    weighted_shares,
+    weighted_fractions,
 )
 from uulearn.surrogate.inversion import Floats, Inversion, check_priors, invert_set_posterior
 
-LARGEST_LOG_ODDS = 36.0
-"""Decision values end here: beyond, 1 − η is lost in double precision."""
+LARGEST_LOG_ODDS = 36.0  # beyond, 1 − η is rounded to 0 in double precision
 
 
 def default_estimator(random_state: Any = None) -> Any:
-    """Gradient boosting held back in three ways, since sets are noisy stand-ins for classes."""
+    """Return strongly regularized gradient boosting, because sets are noisy labels of the classes."""
     return HistGradientBoostingClassifier(
         learning_rate=0.05, max_leaf_nodes=8, max_features=0.3, random_state=random_state
     )
 
 
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Binary classifier from two or more unlabeled sets, made of any classifier with ``predict_proba``.
+    """Binary classifier from two or more unlabeled sets, based on any scikit-learn classifier.
 
-    The classifier learns to tell the *sets* apart (surrogate set classification, Lu et al., ICML 2021). Its
-    probability of each set is then turned into the probability of the positive class, which the known shares of
-    positives allow: see `uulearn.surrogate.inversion`. The classifier minimises what it always minimises: no risk
-    can go negative, none needs a gradient, and trees, kernels and neighbours will do.
+    The base classifier learns to predict the *set* of a row (surrogate set classification, Lu et al., ICML 2021). Its
+    set probabilities are then converted to the probability of the positive class, using the known class priors: see
+    `uulearn.surrogate.inversion`. The training objective of the base classifier is unchanged, so that trees, kernels
+    and nearest neighbors can be used.
 
     Parameters
     ----------
     set_priors : sequence of m ≥ 2 numbers
-        Share of positives in each set; not all equal.
+        Class prior of each set; not all equal.
     target_prior : float
-        π, the share of positives where the classifier will be used.
+        π, the class prior of the population that the classifier will be used on.
     estimator : classifier, optional
-        What tells the sets apart; it is cloned. None is ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
-        ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None: the inversion rests on the shares
-        of the sets.
+        Base classifier; it is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
+        ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None, because the inversion depends on
+        the fractions of the sets.
     calibration : {"mixture", "sigmoid", "isotonic", None}
-        How the set probabilities are calibrated, by cross-fitting. ``"mixture"`` fits a logistic curve through the
-        mixture (`uulearn.surrogate.calibration`); ``"sigmoid"`` and ``"isotonic"`` are those of scikit-learn's
-        ``CalibratedClassifierCV``; None takes the probabilities as ``predict_proba`` gives them.
+        Calibration of the set probabilities, by cross-validation. ``"mixture"`` fits a logistic curve that is
+        consistent with the priors (`uulearn.surrogate.calibration`); ``"sigmoid"`` and ``"isotonic"`` are the methods
+        of ``CalibratedClassifierCV``; None uses the output of ``predict_proba``.
     cv : int or splitter
-        Folds of the calibration; a number stands for stratified, shuffled folds.
+        Folds of the calibration; a number means stratified, shuffled folds.
     random_state : int, RandomState or None
-        Seeds the folds, and the default estimator; another estimator has a seed of its own.
+        Seed of the folds and of the default estimator.
 
     Attributes
     ----------
     estimator_ : classifier
         The fitted classifier of sets; ``estimator_.predict_proba(X)`` has shape (n, m).
     set_priors_ : array of shape (m,)
-        The priors that were trained with.
+        The priors used in training.
     set_sizes_ : tuple of m ints
-        Rows of each set in training.
-    set_shares_ : array of shape (m,)
-        ρ, the share of each set among the rows, by weight where ``sample_weight`` was given.
+        Number of training rows of each set.
+    set_fractions_ : array of shape (m,)
+        ρ, the fraction of the rows in each set; by weight if ``sample_weight`` was given.
     classes_ : array([0, 1])
         0 is negative, 1 is positive.
     n_features_in_, feature_names_in_
-        What a row looks like.
+        Number and names of the columns.
 
     Notes
     -----
-    ``target_prior`` is not used in training: on a fitted classifier ``set_params(target_prior=0.3)`` is enough to move
-    it to another population.
+    ``target_prior`` is not used in training: ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
 
-    As with `UUClassifier`, which set is the richer cannot be read off the rows.
+    As with `UUClassifier`, the rows cannot show which set has the higher prior.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
-    >>> y = [rng.random(1000) < prior for prior in (0.9, 0.5, 0.1)]  # never shown to the classifier
+    >>> y = [rng.random(1000) < prior for prior in (0.9, 0.5, 0.1)]  # unknown to the classifier
     >>> X = [rng.normal(size=(1000, 2)) + 2 * positive[:, None] - 1 for positive in y]
     >>> clf = SurrogateSetClassifier((0.9, 0.5, 0.1), estimator=LogisticRegression(), random_state=0)
     >>> clf.fit_sets(*X).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> clf.predict_proba([[0.5, 0.0]]).round(1)  # in truth 1/(1 + e) and 1/(1 + 1/e)
+    >>> clf.predict_proba([[0.5, 0.0]]).round(1)  # exact: 1/(1 + e) and 1/(1 + 1/e)
     array([[0.3, 0.7]])
-    >>> clf.set_params(target_prior=0.1).predict_proba([[0.5, 0.0]]).round(1)  # where positives are rare
+    >>> clf.set_params(target_prior=0.1).predict_proba([[0.5, 0.0]]).round(1)  # positives are rare
     array([[0.8, 0.2]])
     """
 
     estimator_: Any
     set_priors_: Floats
     set_sizes_: tuple[int, ...]
-    set_shares_: Floats
+    set_fractions_: Floats
     classes_: NDArray[np.int64]
 
     def __init__(
@@ -137,12 +135,12 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
         Parameters
         ----------
-        X : whatever the estimator takes, n rows
+        X : input of the estimator, n rows
             Rows of all sets, in any order.
         sets : array of shape (n,)
             The set that each row came from, 0 to m − 1.
         sample_weight : array of shape (n,), optional
-            Handed to the estimator; ``set_priors`` are then the shares of positives by weight.
+            Passed to the estimator; ``set_priors`` are then weighted class priors.
         """
         theta = check_priors(self.set_priors)
         check_target_prior(self.target_prior)
@@ -153,27 +151,27 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         cv = self._splitter()
         check_every_set(membership, len(theta), getattr(cv, "n_splits", 1) if self.calibration else 1)
         sizes = np.bincount(membership, minlength=len(theta))
-        weights, shares = {}, sizes / sizes.sum()
+        weights, fractions = {}, sizes / sizes.sum()
         if sample_weight is not None:
             weights["sample_weight"] = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-            shares = weighted_shares(membership, weights["sample_weight"], len(theta))
+            fractions = weighted_fractions(membership, weights["sample_weight"], len(theta))
         _warn_if_close(theta, self.target_prior, tuple(sizes.tolist()))
-        classifier = self._classifier(theta, shares, cv).fit(X, membership, **weights)
+        classifier = self._classifier(theta, fractions, cv).fit(X, membership, **weights)
 
-        validate_data(self, X, skip_check_array=True)  # only now: a failed fit leaves an earlier one whole
+        validate_data(self, X, skip_check_array=True)  # after training, so that a failed fit keeps the previous state
         self.estimator_ = classifier
         self.set_priors_ = theta
         self.set_sizes_ = tuple(sizes.tolist())
-        self.set_shares_ = shares
+        self.set_fractions_ = fractions
         self.classes_ = np.array([0, 1])
         return self
 
     def fit_sets(self, *tables: Any) -> Self:
-        """Train on set 0, set 1, …, given apart: ``fit_sets(X0, X1, X2)``."""
+        """Train on one table per set: ``fit_sets(X0, X1, X2)``."""
         if len(tables) != len(check_priors(self.set_priors)):
             raise ValueError(
-                f"fit_sets got {len(tables)} tables for {len(self.set_priors)} set_priors; pass one table a set, in "
-                "the order of the priors."
+                f"fit_sets got {len(tables)} tables for {len(self.set_priors)} set_priors; pass one table per set, "
+                "in the order of the priors."
             )
         return self.fit(stack_rows(tables), np.repeat(np.arange(len(tables)), [n_rows_of(X) for X in tables]))
 
@@ -181,54 +179,53 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return default_estimator(self.random_state) if self.estimator is None else self.estimator
 
     def _splitter(self) -> Any:
-        """Folds with rows of every set in their proportion, shuffled: tables are often sorted by something."""
+        """Return stratified, shuffled folds: tables are often sorted."""
         if hasattr(self.cv, "split"):
             return self.cv
         return StratifiedKFold(int(self.cv), shuffle=True, random_state=self.random_state)
 
-    def _classifier(self, theta: Floats, shares: Floats, cv: Any) -> Any:
+    def _classifier(self, theta: Floats, fractions: Floats, cv: Any) -> Any:
         base = clone(self._base())
         if self.calibration is None:
             return base
         if self.calibration == "mixture":
-            return MixtureCalibratedClassifier(base, theta, shares, cv)
+            return MixtureCalibratedClassifier(base, theta, fractions, cv)
         return CalibratedClassifierCV(base, method=self.calibration, cv=cv)
 
     # ----------------------------------------------------------------------------------------------------- prediction
 
     def invert(self, X: Any) -> Inversion:
-        """Log-odds of the positive class at class prior π, and which rows had to be clipped.
+        """Return log-odds of the positive class at class prior π, and the rows that were clipped.
 
-        A large ``clipped_share`` on rows not trained on says that the estimator is surer about the sets than the
-        priors allow: it overfits, wants calibration, or the priors are closer together than the sets really are.
+        A large ``clipped_fraction`` on held-out rows means that the set probabilities are more extreme than the priors
+        allow: the estimator overfits or needs calibration, or the true priors differ more than the given ones.
         """
         check_is_fitted(self, "estimator_")
-        if getattr(X, "ndim", 2) == 2:  # what else a row may be, such as a text, the estimator knows
+        if getattr(X, "ndim", 2) == 2:  # other kinds of rows, such as text, are validated by the estimator
             validate_data(self, X, reset=False, skip_check_array=True)
         return invert_set_posterior(
-            self.estimator_.predict_proba(X), self.set_priors_, self.set_shares_, self.target_prior
+            self.estimator_.predict_proba(X), self.set_priors_, self.set_fractions_, self.target_prior
         )
 
     def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the positive class at class prior π, shape (n,), between −36 and 36; above zero is positive."""
+        """Return log-odds of the positive class at class prior π, shape (n,), between −36 and 36."""
         return self.invert(X).log_odds.clip(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of the negative and the positive class, shape (n, 2), at class prior π."""
+        """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π."""
         log_odds = self.decision_function(X)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
     def score(self, X: Any, sets: Any) -> float:
-        """Accuracy at class prior π estimated without labels, from rows of every set.
+        """Estimate the accuracy at class prior π without labels, from rows of every set.
 
-        For two sets what `UUClassifier.score` computes, for more its extension with the smallest variance
-        (`uulearn.surrogate.accuracy`). Unbiased for rows not used in training, but noisy: on few rows, or with close
-        priors, it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset: scorers such
-        as ``"accuracy"`` would compare predicted classes with sets.
+        For two sets this equals `UUClassifier.score`; for more sets, see `uulearn.surrogate.accuracy`. The estimate is
+        unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1]. Do not set
+        ``scoring`` in ``cross_val_score`` and ``GridSearchCV``: ``"accuracy"`` would compare classes with sets.
         """
         scores = self.decision_function(X)
         theta, n_sets = self.set_priors_, len(self.set_priors_)
@@ -237,9 +234,8 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         accuracy = estimate_accuracy(scores, membership, theta, self.target_prior)
         if accuracy < 0.5 - 4 * accuracy_weights(theta, np.bincount(membership), self.target_prior).standard_error:
             warnings.warn(
-                f"the estimated accuracy is {accuracy:.3f}, far below chance: if the second argument holds labels, use "
-                "sklearn.metrics.accuracy_score(y, clf.predict(X)); if it holds sets, their priors may be in the wrong "
-                "order.",
+                f"the estimated accuracy is {accuracy:.3f}, far below chance: if you passed labels instead of sets, "
+                "use sklearn.metrics.accuracy_score(y, clf.predict(X)); otherwise check the order of set_priors.",
                 SuspiciousScoreWarning,
                 stacklevel=2,
             )
@@ -255,16 +251,16 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
 
 def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -> None:
-    """Warn when the priors span little: what that costs."""
+    """Warn if all priors are close to each other, with the resulting precision of the accuracy."""
     span = float(np.ptp(theta))
     if span >= CLOSE_PRIORS:
         return
     error = accuracy_weights(theta, sizes, target_prior).standard_error
     labels = max(1, round(0.25 / error**2))
     warnings.warn(
-        f"set_priors={tuple(theta.tolist())} span only {span:.3g}: these {sum(sizes):,} rows fix the accuracy to "
-        f"±{100 * error:.2g} points (one standard error), no better than labels on {labels:,} of them would; use sets "
-        "whose shares of positives differ more, or many more rows.",
+        f"set_priors={tuple(theta.tolist())} span only {span:.3g}: these {sum(sizes):,} rows estimate the accuracy "
+        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labelled rows; use sets whose class "
+        "priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=3,
     )

@@ -1,6 +1,6 @@
-"""What users pass to `SurrogateSetClassifier`: sets, rows in several tables, a classifier to build on.
+"""Validation of sets, tables and base classifiers for `SurrogateSetClassifier`.
 
-Rows themselves are left to the classifier, which knows best what it takes (missing values, text, categories).
+Rows are validated by the base classifier, which may accept missing values, text or categories.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CALIBRATIONS = ("mixture", "sigmoid", "isotonic", None)
 
 
 def read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
-    """Set memberships as an array of whole numbers from 0 to m − 1, one per row."""
+    """Return set memberships as integers from 0 to m − 1, one per row."""
     if sets is None:
         raise ValueError(
             "requires y to be passed, but the target y is None: pass sets, the number of the set that each row came "
@@ -38,39 +38,39 @@ def read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
     if unknown:
         raise ValueError(
             f"sets must be whole numbers from 0 to {n_sets - 1}, one for each of the {n_sets} set_priors, got "
-            f"{unknown[0]!r}; number the sets from 0 and give a prior for each."
+            f"{unknown[0]!r}; number the sets from 0 and pass one prior per set."
         )
     return np.asarray(values).astype(np.int64)
 
 
 def check_every_set(membership: NDArray[np.int64], n_sets: int, least: int = 1) -> None:
-    """Raise a ValueError unless every set has so many rows."""
+    """Raise a ValueError unless every set has at least the given number of rows."""
     for which, size in enumerate(np.bincount(membership, minlength=n_sets).tolist()):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty: sets has no row of it (one class of sets is missing), but rows of every set "
-                f"with a prior are needed; pass rows with sets == {which}, or drop its prior."
+                f"set {which} is empty: sets has no row of it (one class of sets is missing); pass rows with "
+                f"sets == {which}, or drop its prior."
             )
         if size < least:
             raise ValueError(
                 f"set {which} has only {size} {'sample' if size == 1 else 'samples'}, but calibration by {least}-fold "
-                "cross-fitting needs a row of every set in every fold; lower cv, or pass calibration=None."
+                "cross-validation needs a row of every set in every fold; lower cv, or pass calibration=None."
             )
 
 
-def weighted_shares(membership: NDArray[np.int64], weight: NDArray[np.float64], n_sets: int) -> NDArray[np.float64]:
-    """Share of each set in the total weight, shape (m,)."""
+def weighted_fractions(membership: NDArray[np.int64], weight: NDArray[np.float64], n_sets: int) -> NDArray[np.float64]:
+    """Return the fraction of each set in the total weight, shape (m,)."""
     mass = np.bincount(membership, weights=weight, minlength=n_sets)
     if not (mass > 0).all():
         raise ValueError(
-            f"all rows of set {int(mass.argmin())} have sample_weight 0, so that one class of sets is missing; give "
-            "every set a row of some weight."
+            f"all rows of set {int(mass.argmin())} have sample_weight 0, so that one class of sets is missing; use "
+            "positive weights."
         )
     return np.asarray(mass / mass.sum())
 
 
 def stack_rows(tables: Sequence[Any]) -> Any:
-    """Rows of all tables, one after the other, in the kind of table that they are."""
+    """Concatenate tables of the same type, or convert them to arrays first."""
     if len({type(table) for table in tables}) == 1:
         first = tables[0]
         if isinstance(first, list):
@@ -78,7 +78,7 @@ def stack_rows(tables: Sequence[Any]) -> Any:
         if sparse.issparse(first):
             return sparse.vstack(tables, format="csr")
         if hasattr(first, "iloc"):
-            import pandas as pd  # the tables are from there
+            import pandas as pd
 
             for which, table in enumerate(tables):
                 if list(getattr(table, "columns", [])) != list(getattr(first, "columns", [])):
@@ -91,7 +91,7 @@ def stack_rows(tables: Sequence[Any]) -> Any:
 
 
 def check_base(base: Any, calibration: str | None, weighted: bool) -> None:
-    """Raise unless the classifier can be fitted on sets and give the probabilities that are asked of it."""
+    """Raise unless the base classifier can be fitted on sets and return the required probabilities."""
     name = type(base).__name__
     if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
         raise TypeError(
@@ -100,27 +100,26 @@ def check_base(base: Any, calibration: str | None, weighted: bool) -> None:
         )
     if calibration is None and not hasattr(base, "predict_proba"):
         raise TypeError(
-            f"{name} has no predict_proba, so it does not tell how likely each set is; pass calibration='mixture', "
-            "which makes probabilities of its decision function, or another estimator."
+            f"{name} has no predict_proba; pass calibration='mixture', which uses its decision function, or another "
+            "estimator."
         )
     if not hasattr(base, "predict_proba") and not hasattr(base, "decision_function"):
         raise TypeError(f"{name} has neither predict_proba nor decision_function; pass a classifier that has one.")
     if weighted and not has_fit_parameter(base, "sample_weight"):
         raise TypeError(
-            f"{name}.fit takes no sample_weight; leave the weights out, or pass an estimator that takes them (of a "
-            "pipeline, its last step: put the other steps before SurrogateSetClassifier)."
+            f"{name}.fit has no sample_weight; omit the weights, or pass an estimator that supports them (instead of a "
+            "pipeline, put its first steps before SurrogateSetClassifier)."
         )
     for parameter, value in base.get_params(deep=True).items():
         if parameter.split("__")[-1] == "class_weight" and value is not None:
             raise ValueError(
-                f"{parameter}={value!r} makes {name} see other shares of the sets than the rows have, and its "
-                "probabilities would be inverted wrongly; pass class_weight=None (sets of unequal size need no "
-                "balancing here), or weight the sets by sample_weight, which is accounted for."
+                f"{parameter}={value!r} of {name} changes the fractions of the sets, which makes the inversion of its "
+                "probabilities wrong; pass class_weight=None, or use sample_weight, which is taken into account."
             )
 
 
 def check_calibration(calibration: Any, cv: Any) -> None:
-    """Raise a ValueError unless both are among the allowed values."""
+    """Raise a ValueError unless both values are allowed."""
     if not (calibration is None or isinstance(calibration, str)) or calibration not in CALIBRATIONS:
         raise ValueError(f"calibration must be one of {', '.join(map(repr, CALIBRATIONS))}, got {calibration!r}.")
     folds = isinstance(cv, Integral) and not isinstance(cv, bool) and int(cv) >= 2
@@ -129,5 +128,5 @@ def check_calibration(calibration: Any, cv: Any) -> None:
 
 
 def n_rows_of(X: Any) -> int:
-    """Number of rows of anything that scikit-learn takes for a table."""
+    """Return the number of rows of any table that scikit-learn accepts."""
     return int(_num_samples(X))

@@ -1,21 +1,20 @@
-"""From the probability of each set to the probability of the positive class, and back: pure functions.
+"""Conversion between set probabilities and the probability of the positive class, as pure functions.
 
-Set j = 0 … m − 1 is the mixture θ_j·P + (1 − θ_j)·N of the two classes and makes up a share ρ_j of the rows. Where a
-share π is positive, Bayes' rule with η(x) = P(y = 1 | x) gives
+Set j = 0 … m − 1 is the mixture θ_j·P + (1 − θ_j)·N of the two classes and contains a fraction ρ_j of the rows. At
+class prior π, Bayes' rule with η(x) = P(y = 1 | x) gives
 
     P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)),
 
-once normalised the ratio of two linear functions of η (Lu, Lei, Niu, Sato and Sugiyama, Binary Classification from
-Multiple Unlabeled Datasets via Surrogate Set Classification, ICML 2021). Among all rows together a share
-π̄ = Σ ρ_j·θ_j is positive, and at π = π̄ the denominator is 1: with t for η at π̄, the probabilities of the sets lie on
-the straight segment
+which, after normalization, is a ratio of two linear functions of η (Lu, Lei, Niu, Sato and Sugiyama, Binary
+Classification from Multiple Unlabeled Datasets via Surrogate Set Classification, ICML 2021). The class prior of all
+rows is π̄ = Σ ρ_j·θ_j. At π = π̄ the denominator is 1: with t for η at π̄, the set probabilities lie on the segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
-So everything is inverted at π̄ and then moved to π, which shifts the log-odds (`uulearn.metrics.calibration.shift_log_odds`).
-Two sets determine t; for more, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
-predicted probabilities q. A sum of logarithms of linear functions is concave, strictly so unless all θ_j are equal:
-there is one maximum, and the sign of the slope tells on which side of it one is.
+The inversion is computed at π̄, and then the log-odds are shifted to π (`uulearn.metrics.calibration.shift_log_odds`).
+Two sets determine t. For more sets, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
+predicted probabilities q. The objective is strictly concave unless all θ_j are equal, so that bisection on the sign of
+its derivative finds the maximum.
 """
 
 from __future__ import annotations
@@ -34,21 +33,18 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 Floats = NDArray[np.float64]
 Priors = Sequence[float] | Floats
 
-LARGEST_EXPONENT = 700.0
-"""Log-odds are looked for in ±700, as far as exp can go without leaving the normal numbers."""
-HALVINGS = 60
-"""1,400 halved so often is less than the spacing of floats around 1."""
-EDGE = 1e-9
-"""Probabilities this little beyond the ends of the segment are rounding, not clipping."""
+LARGEST_EXPONENT = 700.0  # log-odds are searched in ±700, because exp overflows above 709
+BISECTIONS = 60  # 1,400/2⁶⁰ is below the spacing of floats near 1
+CLIPPING_TOLERANCE = 1e-9  # probabilities this little outside the segment are attributed to rounding
 
 
 class Inversion(NamedTuple):
-    """Log-odds of the positive class, and where they had to be clipped; both of shape (n,)."""
+    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,)."""
 
     log_odds: Floats
-    """ln(η/(1 − η)); −∞ and ∞ where η is 0 and 1."""
+    """ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1."""
     clipped: NDArray[np.bool_]
-    """Rows whose set probabilities no η in [0, 1] explains: more certain about the set than the priors allow."""
+    """Rows whose set probabilities are more extreme than any η in [0, 1] allows."""
 
     @property
     def positive(self) -> Floats:
@@ -56,8 +52,8 @@ class Inversion(NamedTuple):
         return np.asarray(expit(self.log_odds))
 
     @property
-    def clipped_share(self) -> float:
-        """Share of the rows that were clipped."""
+    def clipped_fraction(self) -> float:
+        """Fraction of the rows that were clipped."""
         return float(self.clipped.mean())
 
 
@@ -72,43 +68,39 @@ def check_priors(set_priors: Priors) -> Floats:
         values = ()
     if len(values) < 2 or not all(isinstance(value, Real) for value in values):
         raise ValueError(
-            f"set_priors must be two or more numbers, the share of positives in each set, got {set_priors!r}; pass for "
+            f"set_priors must be two or more numbers, the class prior of each set, got {set_priors!r}; pass for "
             "example set_priors=(0.8, 0.5, 0.2)."
         )
     priors = np.array(values, dtype=np.float64)
     for which, value in enumerate(priors.tolist()):
         if not 0.0 <= value <= 1.0:
             raise ValueError(
-                f"the share of positives in set {which} must lie in [0, 1], got {value!r}; "
-                "give it as a fraction, 80% as 0.8."
+                f"the class prior of set {which} must lie in [0, 1], got {value!r}; give it as a fraction, 80% as 0.8."
             )
     if np.ptp(priors) < EQUAL_PRIORS:
         raise ValueError(
-            f"set_priors must differ, got {set_priors!r}: sets with the same share of positives say nothing about the "
-            "classes; collect a set with another share."
+            f"set_priors must differ, got {set_priors!r}: sets with the same class prior contain no information about "
+            "the classes; collect a set with another class prior."
         )
     return priors
 
 
-def check_shares(set_shares: ArrayLike, n_sets: int) -> Floats:
-    """Return ρ, scaled to sum to 1, shape (m,); numbers of rows will do."""
-    shares = np.asarray(set_shares, dtype=np.float64)
-    if shares.shape != (n_sets,) or not (np.isfinite(shares) & (shares > 0)).all():
+def check_fractions(set_fractions: ArrayLike, n_sets: int) -> Floats:
+    """Return ρ, scaled to sum to 1, shape (m,); numbers of rows are accepted."""
+    fractions = np.asarray(set_fractions, dtype=np.float64)
+    if fractions.shape != (n_sets,) or not (np.isfinite(fractions) & (fractions > 0)).all():
         raise ValueError(
-            f"set_shares must be {n_sets} numbers above 0, one for each of the set_priors, got {set_shares!r}; pass "
-            "the number of rows of each set."
+            f"set_fractions must be {n_sets} numbers above 0, one per set, got {set_fractions!r}; pass the number "
+            "of rows of each set."
         )
-    return np.asarray(shares / shares.sum())
+    return np.asarray(fractions / fractions.sum())
 
 
 def check_probabilities(probabilities: ArrayLike, n_sets: int) -> Floats:
-    """Return set probabilities as a float64 array of shape (n, m) whose rows are probabilities."""
+    """Return set probabilities as a float64 array of shape (n, m) whose rows sum to 1."""
     q = np.asarray(probabilities, dtype=np.float64)
     if q.ndim != 2 or q.shape[1] != n_sets:
-        raise ValueError(
-            f"set probabilities must have shape (n, {n_sets}), one column for each of the set_priors, got shape "
-            f"{q.shape}."
-        )
+        raise ValueError(f"set probabilities must have shape (n, {n_sets}), one column per set, got shape {q.shape}.")
     bad = np.flatnonzero(~((q >= 0).all(1) & (np.abs(q.sum(1) - 1) < 1e-3)))
     if len(bad):
         raise ValueError(
@@ -122,22 +114,22 @@ def check_probabilities(probabilities: ArrayLike, n_sets: int) -> Floats:
 
 
 def segment_ends(theta: Floats, rho: Floats) -> tuple[Floats, Floats]:
-    """u and v, the probabilities of the sets for a row that is surely negative and surely positive; shape (m,) each."""
+    """Return u and v, the set probabilities of a negative and of a positive row; shape (m,) each."""
     pooled = rho @ theta
     return rho * (1 - theta) / (1 - pooled), rho * theta / pooled
 
 
-def set_posterior(positive: ArrayLike, set_priors: Priors, set_shares: ArrayLike, target_prior: float) -> Floats:
-    """P(set = j | x) from η(x), shape (n, m).
+def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayLike, target_prior: float) -> Floats:
+    """Return P(set = j | x) from η(x), shape (n, m).
 
     Parameters
     ----------
     positive : array of shape (n,)
-        η(x) = P(y = 1 | x) where a share ``target_prior`` is positive.
+        η(x) = P(y = 1 | x) at class prior ``target_prior``.
     set_priors : sequence of m numbers
-        θ_j, the share of positives in each set.
-    set_shares : array of shape (m,)
-        ρ_j, the share of each set among the rows, or its number of rows.
+        θ_j, the class prior of each set.
+    set_fractions : array of shape (m,)
+        ρ_j, the fraction of the rows in each set, or the number of rows.
     target_prior : float
         π.
 
@@ -149,7 +141,7 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_shares: ArrayLike
            [0.9, 0.1]])
     """
     theta = check_priors(set_priors)
-    rho = check_shares(set_shares, len(theta))
+    rho = check_fractions(set_fractions, len(theta))
     pi = check_target_prior(target_prior)
     eta = np.asarray(positive, dtype=np.float64)[:, None]
     joint = rho * (theta * (1 - pi) * eta + (1 - theta) * pi * (1 - eta))
@@ -160,27 +152,27 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_shares: ArrayLike
 
 
 def invert_set_posterior(
-    probabilities: ArrayLike, set_priors: Priors, set_shares: ArrayLike, target_prior: float
+    probabilities: ArrayLike, set_priors: Priors, set_fractions: ArrayLike, target_prior: float
 ) -> Inversion:
-    """η(x) from P(set = j | x), as log-odds: the closed form for two sets, maximum likelihood for more.
+    """Return η(x) as log-odds from P(set = j | x): closed form for two sets, maximum likelihood for more.
 
     Parameters
     ----------
     probabilities : array of shape (n, m)
-        Probability of each set, as a classifier of set membership predicts it.
-    set_priors, set_shares, target_prior
-        As in `set_posterior`; ``set_shares`` as that classifier saw them.
+        Probability of each set, predicted by a classifier of sets.
+    set_priors, set_fractions, target_prior
+        As in `set_posterior`; ``set_fractions`` are those of the training rows of that classifier.
 
     Examples
     --------
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
     array([0.2, 0.7])
-    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # surer than the priors allow
+    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # more extreme than the priors allow
     Inversion(log_odds=array([inf]), clipped=array([ True]))
     """
     theta = check_priors(set_priors)
-    rho = check_shares(set_shares, len(theta))
+    rho = check_fractions(set_fractions, len(theta))
     pi = check_target_prior(target_prior)
     q = check_probabilities(probabilities, len(theta))
     pooled = invert_two(q, theta, rho) if len(theta) == 2 else invert_many(q, theta, rho)
@@ -188,66 +180,66 @@ def invert_set_posterior(
 
 
 def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Two sets, at class prior π̄: two linear equations for the densities of the classes, each clipped at 0.
+    """Invert for two sets at class prior π̄: solve for the class densities and clip them at 0.
 
     q_j/ρ_j is proportional to the density θ_j·P + (1 − θ_j)·N of set j, so that up to a common factor
     P = (1 − θ₁)·q₀/ρ₀ − (1 − θ₀)·q₁/ρ₁ and N = θ₀·q₁/ρ₁ − θ₁·q₀/ρ₀ for θ₀ > θ₁. At most one of them is negative.
     """
     pooled = float(rho @ theta)
-    rich, poor = (0, 1) if theta[0] > theta[1] else (1, 0)
-    positive = (1 - theta[poor]) * q[:, rich] / rho[rich] - (1 - theta[rich]) * q[:, poor] / rho[poor]
-    negative = theta[rich] * q[:, poor] / rho[poor] - theta[poor] * q[:, rich] / rho[rich]
-    clipped = np.minimum(positive, negative) < -EDGE
+    high, low = (0, 1) if theta[0] > theta[1] else (1, 0)
+    positive = (1 - theta[low]) * q[:, high] / rho[high] - (1 - theta[high]) * q[:, low] / rho[low]
+    negative = theta[high] * q[:, low] / rho[low] - theta[low] * q[:, high] / rho[high]
+    clipped = np.minimum(positive, negative) < -CLIPPING_TOLERANCE
     with np.errstate(divide="ignore"):
         log_ratio = np.log(positive.clip(0)) - np.log(negative.clip(0))
     return Inversion(log_ratio + logit(pooled), clipped)
 
 
 def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Two or more sets, at class prior π̄: the maximum of the likelihood, found by halving an interval of log-odds.
+    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds.
 
-    The log-odds rather than t itself are halved, because near the ends a set with θ_j in {0, 1} tells t = 10⁻¹² from
-    10⁻¹³, and so can the result.
+    Log-odds keep precision near t = 0 and 1, where a set with θ_j in {0, 1} can distinguish 10⁻¹² from 10⁻¹³.
     """
     pooled = float(rho @ theta)
-    # The segment with ρ_j divided out, which changes neither the maximum nor the slope.
+    # The segment divided by ρ_j, which changes neither the maximum nor the derivative.
     v, u = theta / pooled, (1 - theta) / (1 - pooled)
 
     def slope(log_odds: Floats) -> Floats:
         mixture = expit(-log_odds)[:, None] * u + expit(log_odds)[:, None] * v
-        with np.errstate(divide="ignore", over="ignore"):  # an infinite slope has a sign like any other
-            # A set of probability 0 has no part in the likelihood, even where its own share of the mixture is 0.
+        with np.errstate(divide="ignore", over="ignore"):  # an infinite slope has a valid sign
+            # A set of probability 0 does not contribute to the likelihood, even if its mixture density is 0.
             return np.asarray(np.divide(q * (v - u), mixture, out=np.zeros_like(q), where=q > 0).sum(1))
 
     n = len(q)
     below, above = slope(np.full(n, -np.inf)), slope(np.full(n, np.inf))
     low, high = np.full(n, -LARGEST_EXPONENT), np.full(n, LARGEST_EXPONENT)
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         rising = slope(middle) > 0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     log_odds = np.where(below <= 0, -np.inf, np.where(above >= 0, np.inf, (low + high) / 2))
-    # Where a set is pure, one end of the segment is on the border of the simplex, and nothing lies beyond.
-    clipped = ((below < -EDGE) & bool((u > 0).all())) | ((above > EDGE) & bool((v > 0).all()))
+    # If a set is pure, an end of the segment lies on the border of the simplex, and no probability is outside.
+    low_end = (below < -CLIPPING_TOLERANCE) & bool((u > 0).all())
+    clipped = low_end | ((above > CLIPPING_TOLERANCE) & bool((v > 0).all()))
     return Inversion(log_odds, clipped)
 
 
-# ----------------------------------------------------------------------------------------------------- another prior π
+# --------------------------------------------------------------------------------------------------------- prior shift
 
 
-def with_target_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
-    """η at one class prior from η at another, for the same two classes (label shift).
+def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
+    """Return η at another class prior, for the same two classes (prior shift).
 
     Parameters
     ----------
     positive : array of any shape
-        P(y = 1 | x) where a share ``from_prior`` is positive.
+        P(y = 1 | x) at class prior ``from_prior``.
     from_prior, to_prior : float
-        Shares of positives, strictly between 0 and 1.
+        Class priors, strictly between 0 and 1.
 
     Examples
     --------
-    >>> with_target_prior([0.0, 0.5, 1.0], 0.5, 0.8)
+    >>> shift_prior([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])
     """
     return np.asarray(expit(shift_log_odds(logit(np.asarray(positive, dtype=np.float64)), from_prior, to_prior)))

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from uulearn.metrics.estimates import read_scores, sum_of_shares
+from uulearn.metrics.estimates import combine_proportions, split_scores
 from uulearn.risk.coefficients import check_set_priors
 from uulearn.tabular.coding import Codes, ColumnCells, codings, column_cells, count_codes, show_value
 from uulearn.tabular.schema import Column, Schema
@@ -276,7 +276,7 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
     ----------
     scores : array of shape (n,)
         Higher for rows that look like the richer set, each from a model that has not seen the row
-        (`uulearn.priors.cross_fitted_scores`).
+        (`uulearn.priors.out_of_fold_scores`).
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
     set_priors : (θ, θ′)
@@ -290,13 +290,13 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
     False
     """
     theta, theta_prime = check_set_priors(set_priors)
-    parts = read_scores(scores, sets)
+    parts = split_scores(scores, sets)
     sizes, gap = [len(part) for part in parts], theta - theta_prime
     thresholds = tuple(float(t) for t in np.quantile(np.concatenate(parts), QUANTILES, method="inverted_cdf"))
     shares = [[float((part > threshold).mean()) for part in parts] for threshold in thresholds]
     rates = [
         tuple(
-            sum_of_shares(own, sizes, (first / gap, second / gap), 0.0, CONFIDENCE, (-np.inf, np.inf)).interval
+            combine_proportions(own, sizes, (first / gap, second / gap), 0.0, CONFIDENCE, (-np.inf, np.inf)).interval
             for own in shares
         )
         for first, second in ((1 - theta_prime, theta - 1), (-theta_prime, theta))

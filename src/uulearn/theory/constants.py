@@ -1,4 +1,4 @@
-"""What the theorems need to know about a loss and a correction: C_ℓ, L_ℓ and L_f."""
+"""Constants of losses and corrections in the theorems: C_ℓ, L_ℓ and L_f."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from uulearn.theory.checks import check_at_least
 
 @dataclass(frozen=True)
 class LossConstants:
-    """A loss on the margins |z| ≤ C_g that a class of bounded scores can have."""
+    """Properties of a loss on the margins |z| ≤ C_g."""
 
     bound: float
     """C_ℓ, its largest value."""
     least: float
-    """Its smallest value. π·least and (1 − π)·least serve as α and β where nothing better is known."""
+    """Its smallest value; π·least and (1 − π)·least are valid choices of α and β."""
     lipschitz: float
-    """L_ℓ, its steepest slope; infinite for the zero-one loss, to which Theorem 4 does not apply."""
+    """L_ℓ, its Lipschitz constant; infinite for the zero-one loss, to which Theorem 4 does not apply."""
 
 
-_STEEPEST: dict[str, Callable[[float], float]] = {
+# L_ℓ as a function of C_g.
+_LIPSCHITZ: dict[str, Callable[[float], float]] = {
     "logistic": lambda z: 1 / (1 + math.exp(-z)),
     "sigmoid": lambda z: 0.25,
     "ramp": lambda z: 0.5,
@@ -36,29 +37,28 @@ _STEEPEST: dict[str, Callable[[float], float]] = {
 
 
 def loss_constants(loss: str, score_bound: float) -> LossConstants:
-    """C_ℓ, the least value and L_ℓ of a loss of `uulearn.risk.LOSSES` on |z| ≤ ``score_bound`` (C_g).
+    """Return C_ℓ, the smallest value and L_ℓ of a loss of `uulearn.risk.LOSSES` on |z| ≤ ``score_bound`` (C_g).
 
     Examples
     --------
     >>> loss_constants("sigmoid", 2.0)
     LossConstants(bound=0.880797..., least=0.119202..., lipschitz=0.25)
     """
-    if loss not in _STEEPEST:
-        names = ", ".join(map(repr, _STEEPEST))
+    if loss not in _LIPSCHITZ:
+        names = ", ".join(map(repr, _LIPSCHITZ))
         raise ValueError(
-            f"loss must be one of {names}, got {loss!r}; for a loss of your own pass its constants to "
+            f"loss must be one of {names}, got {loss!r}; for your own loss, pass its constants to "
             "estimation_error_bound."
         )
-    remedy = "it bounds the absolute value of every score (C_g)."
-    c_g = check_at_least("score_bound", score_bound, 0, remedy, strictly=True)
-    # Every one of these losses is largest at −C_g; the squared loss alone turns again, at its zero in z = 1.
+    c_g = check_at_least("score_bound", score_bound, 0, "it bounds the absolute value of every score.", strictly=True)
+    # All losses are largest at −C_g and decrease; only the squared loss increases again after z = 1.
     margins = torch.tensor([-c_g, min(c_g, 1.0) if loss == "squared" else c_g], dtype=torch.float64)
     largest, least = LOSSES[loss](margins).tolist()
-    return LossConstants(largest, least, _STEEPEST[loss](c_g))
+    return LossConstants(largest, least, _LIPSCHITZ[loss](c_g))
 
 
 def correction_lipschitz(method: str, slope: float = DEFAULT_SLOPE) -> float:
-    """L_f of a named correction: 1 for ``"relu"`` and ``"abs"``, max(1, |λ|) for ``"leaky_relu"``.
+    """Return L_f of a named correction: 1 for ``"relu"`` and ``"abs"``, max(1, |λ|) for ``"leaky_relu"``.
 
     Examples
     --------
@@ -70,6 +70,6 @@ def correction_lipschitz(method: str, slope: float = DEFAULT_SLOPE) -> float:
     if method == "leaky_relu":
         return max(1.0, abs(check_slope(slope)))
     raise ValueError(
-        f"method must be 'relu', 'abs' or 'leaky_relu', got {method!r}; the theorems are about consistent corrections, "
-        "for one of your own pass its Lipschitz constant."
+        f"method must be 'relu', 'abs' or 'leaky_relu', got {method!r}; for your own correction, pass its Lipschitz "
+        "constant to the bound."
     )

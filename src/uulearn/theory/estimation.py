@@ -1,9 +1,9 @@
-"""A trained classifier: how far the minimiser of the corrected risk can be from the best of its class.
+"""Estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
 
-Theorem 4 and, for fully connected networks, Corollary 5. Both are about ĝ, an exact minimiser of the corrected risk
-over a class 𝒢 that is closed under negation, and about g*, the best of 𝒢; what an optimiser leaves undone comes on
-top. The numbers are worst cases over every distribution and far above what happens: they say how the error falls with n
-and n′ and rises as θ approaches θ′, not how large it will be. Above C_ℓ they are vacuous.
+Both compare ĝ, an exact minimizer of the corrected risk over a class 𝒢 that is closed under negation, with g*, the best
+classifier of 𝒢; an imperfect optimizer adds to the error. The bounds hold for every distribution and are far above
+typical errors: they show how the error decreases with n and n′ and increases as θ approaches θ′. Above C_ℓ they are
+vacuous.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uulearn.risk.coefficients import check_target_prior
+from uulearn.risk.coefficients import check_sizes, check_target_prior
 from uulearn.risk.corrections import DEFAULT_SLOPE
-from uulearn.theory.checks import check_at_least, check_delta, check_sizes, magnitudes
+from uulearn.theory.checks import check_at_least, check_delta, magnitudes
 from uulearn.theory.constants import correction_lipschitz as lipschitz_of
 from uulearn.theory.constants import loss_constants
 from uulearn.theory.deviation import bias_bound, mcdiarmid_spread
@@ -26,7 +26,7 @@ class EstimationErrorBound:
     """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``."""
 
     complexity: float
-    """8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′): how rich the class is."""
+    """8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′)."""
     bias: float
     """2(L_f + 1)(a + b + c + d)·C_ℓ·Δ."""
     spread: float
@@ -52,7 +52,7 @@ def estimation_error_bound(
     correction_lipschitz: float = 1.0,
     delta: float = 0.05,
 ) -> EstimationErrorBound:
-    """Estimation error of the minimiser of the corrected risk (Theorem 4, Eq. 11).
+    """Bound the estimation error of the minimizer of the corrected risk (Theorem 4, Eq. 11).
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def estimation_error_bound(
         Rademacher complexities of the class for n rows of set 0 and for n′ rows of set 1. For linear models with
         ‖w‖ ≤ C_w on rows with ‖x‖ ≤ C_x they are at most C_x·C_w/√n and C_x·C_w/√n′.
     alpha, beta : float
-        Lower bounds, over the whole class, of π·R_p⁺(g) and (1 − π)·R_n⁻(g).
+        Lower bounds, over all g in the class, of π·R_p⁺(g) and (1 − π)·R_n⁻(g).
     loss_bound, loss_lipschitz, correction_lipschitz : float
         C_ℓ, L_ℓ and L_f; see `loss_constants` and `correction_lipschitz`.
     delta : float
@@ -78,26 +78,20 @@ def estimation_error_bound(
     >>> round(bound.complexity, 4), round(bound.spread, 4), bound.bias < 1e-9
     (0.0025, 0.0031, True)
     """
-    n, n_prime = check_sizes(sizes)
     delta = check_delta(delta)
-    loss_lipschitz = check_at_least("loss_lipschitz", loss_lipschitz, 0, "the zero-one loss has none; use a surrogate.")
-    complexities = [check_at_least("rademacher", value, 0, "give two numbers, (ℜ_n, ℜ_n′).") for value in rademacher]
-    if len(complexities) != 2:
-        raise ValueError(f"rademacher must be two numbers, (ℜ_n, ℜ_n′), got {rademacher!r}; give one for each set.")
-    a, b, c, d = magnitudes(set_priors, target_prior)
-    bias = bias_bound(
-        set_priors,
-        target_prior,
-        (n, n_prime),
-        alpha=alpha,
-        beta=beta,
-        loss_bound=loss_bound,
-        correction_lipschitz=correction_lipschitz,
+    loss_lipschitz = check_at_least(
+        "loss_lipschitz", loss_lipschitz, 0, "the zero-one loss has none; use a surrogate loss."
     )
-    spread = mcdiarmid_spread(set_priors, target_prior, (n, n_prime), loss_bound, correction_lipschitz, 1 / delta)
-    richness = (a + b) * complexities[0] + (c + d) * complexities[1]
+    complexities = [check_at_least("rademacher", value, 0, "pass two numbers, (ℜ_n, ℜ_n′).") for value in rademacher]
+    if len(complexities) != 2:
+        raise ValueError(f"rademacher must be two numbers, (ℜ_n, ℜ_n′), got {rademacher!r}; pass one per set.")
+    a, b, c, d = magnitudes(set_priors, target_prior)
+    known = {"alpha": alpha, "beta": beta, "loss_bound": loss_bound, "correction_lipschitz": correction_lipschitz}
+    bias = bias_bound(set_priors, target_prior, sizes, **known)
+    spread = mcdiarmid_spread(set_priors, target_prior, sizes, loss_bound, correction_lipschitz, 1 / delta)
+    complexity = (a + b) * complexities[0] + (c + d) * complexities[1]
     return EstimationErrorBound(
-        8 * correction_lipschitz * loss_lipschitz * richness, 2 * bias.value, 2 * spread, 1 - delta
+        8 * correction_lipschitz * loss_lipschitz * complexity, 2 * bias.value, 2 * spread, 1 - delta
     )
 
 
@@ -114,20 +108,19 @@ def network_error_bound(
     beta: float | None = None,
     delta: float = 0.05,
 ) -> EstimationErrorBound:
-    """Estimation error of fully connected networks with the given norms (Corollary 5).
+    """Bound the estimation error of fully connected networks with the given norms (Corollary 5).
 
     Parameters
     ----------
     norms : NetworkNorms
-        From `network_norms` and a trained network, or made by hand from norms that were fixed beforehand.
+        From `network_norms` of a trained network, or created from norms that were fixed before training.
     set_priors, target_prior, sizes
-        (θ, θ′), π and (n, n′) of the rows trained on.
+        (θ, θ′), π and (n, n′) of the training rows.
     loss, method, slope
-        What was minimised: a loss and a correction by name. C_ℓ and L_ℓ are those on |z| ≤ C_g, the largest score that
-        such networks can give.
+        Names of the training loss and correction. C_ℓ and L_ℓ are those on |z| ≤ C_g, the largest possible score.
     alpha, beta : float, optional
-        As in `estimation_error_bound`. If None, what the loss itself guarantees: π and 1 − π times its least value on
-        |z| ≤ C_g. Where scores can be large that is next to nothing, and Δ close to 2 unless the sets are huge.
+        As in `estimation_error_bound`. Default: π and 1 − π times the smallest loss on |z| ≤ C_g. If scores can be
+        large, these are close to 0, and Δ is close to 2 unless the sets are very large.
     delta : float
         δ, the probability with which the bound may fail.
 
@@ -142,16 +135,16 @@ def network_error_bound(
     """
     n, n_prime = check_sizes(sizes)
     pi = check_target_prior(target_prior)
-    loss_facts = loss_constants(loss, norms.score_bound)
+    constants = loss_constants(loss, norms.score_bound)
     return estimation_error_bound(
         set_priors,
         target_prior,
         sizes,
         rademacher=(norms.complexity / math.sqrt(n), norms.complexity / math.sqrt(n_prime)),
-        alpha=pi * loss_facts.least if alpha is None else alpha,
-        beta=(1 - pi) * loss_facts.least if beta is None else beta,
-        loss_bound=loss_facts.bound,
-        loss_lipschitz=loss_facts.lipschitz,
+        alpha=pi * constants.least if alpha is None else alpha,
+        beta=(1 - pi) * constants.least if beta is None else beta,
+        loss_bound=constants.bound,
+        loss_lipschitz=constants.lipschitz,
         correction_lipschitz=lipschitz_of(method, slope),
         delta=delta,
     )

@@ -1,17 +1,17 @@
-"""The size of a trained network that Corollary 5 needs: Frobenius norms, depth, and the bounds they imply.
+"""Frobenius norms of a trained network, as Corollary 5 needs them.
 
-The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalisation,
-and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. What is read here:
+The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalization,
+and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported are
 
-* ReLU, and leaky ReLU with |slope| ≤ 1; no activation at all between two layers is fine too;
-* batch normalisation right after a linear layer. In evaluation mode it is an affine map with fixed numbers, so folding
-  it into the layer before it changes no score; the bound is then about the class of the folded networks;
-* dropout, which does nothing in evaluation mode;
-* biases. A constant κ > 0 is appended to the rows and handed on from layer to layer, since σ(κ) = κ: layer j becomes
-  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]], so that the network has the corollary's form and the same scores. The κ are free;
-  they are chosen to make the bound smallest, which is a convex problem in their logarithms (a geometric programme).
+* ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
+* batch normalization directly after a linear layer. In evaluation mode it is a fixed affine map, so that folding it
+  into the layer changes no score; the bound is then about the class of the folded networks;
+* dropout, which has no effect in evaluation mode;
+* biases. A constant κ > 0 is appended to the rows and carried from layer to layer, since σ(κ) = κ: layer j becomes
+  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]], which has the form of the corollary and the same scores. The κ are chosen to
+  minimize the bound, a convex problem in their logarithms (a geometric program).
 
-Anything else (convolutions, residual connections, layer normalisation, tanh, GELU) is refused.
+Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
@@ -32,7 +33,7 @@ from uulearn.theory.checks import check_at_least
 
 Floats = NDArray[np.float64]
 
-_LARGEST_LOG = 60.0  # of the carried constants: keeps a network with a layer of zeros from driving one to infinity
+_MAX_LOG_CONSTANT = 60.0  # bounds ln κ, which would diverge for a layer of zeros
 
 
 class FittedClassifier(Protocol):
@@ -43,7 +44,7 @@ class FittedClassifier(Protocol):
 
 
 class AffineLayer(NamedTuple):
-    """x ↦ weight·x + bias, with normalisation folded in."""
+    """x ↦ weight·x + bias, with batch normalization folded in."""
 
     weight: Floats
     bias: Floats
@@ -51,14 +52,14 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """A network as Corollary 5 sees it."""
+    """The properties of a network that Corollary 5 uses."""
 
     frobenius: tuple[float, ...]
-    """M_F(1), …, M_F(m): the norms of the weight matrices, with biases and carried constants inside."""
+    """M_F(1), …, M_F(m): the norms of the weight matrices, including biases and carried constants."""
     input_bound: float
-    """C_x, with the carried constant inside."""
+    """C_x, including the carried constant."""
     constants: tuple[float, ...] = ()
-    """κ_1, κ_2, …: the constant that enters each layer as far as the last layer with a bias; empty without biases."""
+    """κ_1, κ_2, …: the constant that enters each layer, up to the last layer with a bias; empty without biases."""
 
     @property
     def depth(self) -> int:
@@ -67,32 +68,30 @@ class NetworkNorms:
 
     @property
     def score_bound(self) -> float:
-        """C_g = C_x·∏ M_F(j), which no score of a network with these norms exceeds."""
+        """C_g = C_x·∏ M_F(j), the largest possible score."""
         return self.input_bound * math.prod(self.frobenius)
 
     @property
     def complexity(self) -> float:
-        """C_x·(√(2m ln 2) + 1)·∏ M_F(j): the Rademacher complexity of such networks is at most this over √n."""
+        """C_x·(√(2m ln 2) + 1)·∏ M_F(j); the Rademacher complexity is at most this divided by √n."""
         return (math.sqrt(2 * self.depth * math.log(2)) + 1) * self.score_bound
 
 
 def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> NetworkNorms:
-    """Frobenius norms of a trained network, as Corollary 5 needs them.
+    """Return the norms of a trained network for Corollary 5.
 
     Parameters
     ----------
     model : nn.Module or fitted UUClassifier
-        `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an ``nn.Sequential`` of what the top of this
-        module lists. A classifier's ``input_scale`` is folded into its first layer.
+        `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an ``nn.Sequential`` of the layers listed at
+        the top of this module. The ``input_scale`` of a classifier is folded into the first layer.
     input_bound : float
-        C_x, a bound of the Euclidean norm of every row that can occur, in the units of the rows as the model (or the
-        classifier) is given them.
+        C_x, a bound of the Euclidean norm of every possible row, as it is passed to the model or the classifier.
 
     Notes
     -----
-    The corollary is about a class of networks fixed before the rows were seen. With norms read off the trained network
-    it describes the smallest such class that holds this network, which is how it is used in practice; taken strictly,
-    the norms would have to be bounded beforehand.
+    Strictly, the corollary is about a class of networks with norms that are fixed before training. With the norms of
+    the trained network it describes the smallest class that contains this network, as is common in practice.
 
     Examples
     --------
@@ -102,67 +101,66 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     >>> round(network_norms(model, input_bound=2.0).score_bound, 6)  # |w·x + b| ≤ 5·2 + 1
     11.0
     """
-    remedy = "it bounds the Euclidean norm of every row."
-    bound = check_at_least("input_bound", input_bound, 0, remedy, strictly=True)
+    bound = check_at_least("input_bound", input_bound, 0, "it bounds the Euclidean norm of every row.", strictly=True)
     layers = affine_layers(model)
     weights = np.array([np.linalg.norm(layer.weight) for layer in layers])
     biases = np.array([np.linalg.norm(layer.bias) for layer in layers])
     if not biases.any():
         return NetworkNorms(tuple(weights.tolist()), bound)
-    n_constants = int(np.flatnonzero(biases)[-1]) + 1  # after the last bias nothing has to be carried on
+    n_constants = int(np.flatnonzero(biases)[-1]) + 1  # no constant is needed after the last bias
     log_constants = _best_log_constants(weights, biases, bound, n_constants)
     log_input, log_norms = _log_norms(log_constants, weights, biases, bound)
     return NetworkNorms(tuple(np.exp(log_norms).tolist()), math.exp(log_input), tuple(np.exp(log_constants).tolist()))
 
 
 def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
-    """The layers of a network that Corollary 5 covers, batch normalisation folded in; a ValueError for any other.
+    """Return the affine layers of a network with batch normalization folded in; raise a ValueError for other layers.
 
     Examples
     --------
     >>> [layer.weight.shape for layer in affine_layers(MLP(5, hidden=(4, 3)))]
     [(4, 5), (3, 4), (1, 3)]
     """
-    module, scale = (model, 1.0) if isinstance(model, nn.Module) else _parts(model)
-    products: list[nn.Linear] = []
+    module, scale = (model, 1.0) if isinstance(model, nn.Module) else _network_of(model)
+    linear: list[nn.Linear] = []
     last: nn.Module | None = None
     for layer in _flatten(module):
         if isinstance(layer, nn.Dropout | nn.Identity):
             continue
         if isinstance(layer, nn.Linear):
-            products.append(layer)
+            linear.append(layer)
         elif isinstance(layer, nn.BatchNorm1d):
-            products[-1:] = [_fold(last, layer)]
+            linear[-1:] = [_fold(last, layer)]
         elif not _is_homogeneous(layer):
             raise ValueError(
-                "Corollary 5 covers fully connected networks whose activations are ReLU, or leaky ReLU with a slope of "
-                f"at most 1, got {_brief(layer)}; use estimation_error_bound with a Rademacher complexity of your own."
+                "Corollary 5 covers fully connected networks with ReLU, or leaky ReLU with a slope of at most 1, got "
+                f"{_brief(layer)}; use estimation_error_bound with the Rademacher complexity of your model."
             )
         last = layer
-    if not isinstance(last, nn.Linear | nn.BatchNorm1d) or products[-1].out_features != 1:
+    if not isinstance(last, nn.Linear | nn.BatchNorm1d) or linear[-1].out_features != 1:
         raise ValueError(
-            f"Corollary 5 covers networks that end in a linear layer of one output, got one that ends in "
-            f"{_brief(last)}; give it one output and no activation after it."
+            f"Corollary 5 covers networks that end in a linear layer with one output, got one that ends in "
+            f"{_brief(last)}; use one output and no activation after it."
         )
-    layers = [AffineLayer(*map(_array, (layer.weight, layer.bias))) for layer in products]
+    layers = [AffineLayer(*map(_array, (layer.weight, layer.bias))) for layer in linear]
     layers = [AffineLayer(w, b if b.shape else np.zeros(len(w))) for w, b in layers]
     return [AffineLayer(layers[0].weight * scale, layers[0].bias), *layers[1:]]
 
 
-def _parts(classifier: FittedClassifier) -> tuple[nn.Module, float]:
+def _network_of(classifier: FittedClassifier) -> tuple[nn.Module, float]:
     module = getattr(classifier, "model_", None)
     if not isinstance(module, nn.Module):
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 is about one network, and this classifier has {len(module.members)}; look at one of them, "
-            "classifier.member(0).model_.members[0], or fit with members=1."
+            f"Corollary 5 is about one network, and this classifier is an ensemble of {len(module.members)}; pass one "
+            "of its networks, or fit a single model."
         )
     return module, float(classifier.input_scale)
 
 
 def _flatten(module: nn.Module) -> Iterator[nn.Module]:
-    """The modules that are applied one after the other."""
+    """Yield the modules in the order in which they are applied."""
     if isinstance(module, nn.Sequential):
         for child in module:
             yield from _flatten(child)
@@ -182,8 +180,8 @@ def _is_homogeneous(layer: nn.Module) -> bool:
 def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
     if not isinstance(product, nn.Linear) or norm.running_mean is None:
         raise ValueError(
-            "a batch normalisation can be folded only into a linear layer right before it, and only if it keeps "
-            f"running statistics, got {norm} after {_brief(product)}; fold it by hand."
+            "batch normalization can be folded only into a linear layer directly before it, and only if it has "
+            f"running statistics, got {norm} after {_brief(product)}; fold it yourself."
         )
     return fuse_linear_bn_eval(copy.deepcopy(product).double().eval(), copy.deepcopy(norm).double().eval())
 
@@ -198,9 +196,9 @@ def _array(values: Any) -> Floats:
 
 
 def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tuple[float, Floats]:
-    """Logarithms of √(C_x² + κ_1²) and of the layers' norms, for constants exp(u) entering the first layers."""
+    """Return the logarithms of √(C_x² + κ_1²) and of the norms of the layers, for constants κ = exp(u)."""
     k = len(u)
-    with np.errstate(divide="ignore"):  # a norm of zero has the logarithm −∞, which logaddexp takes
+    with np.errstate(divide="ignore"):  # ln 0 = −∞ is valid input of logaddexp
         log_weights, log_biases = np.log(weights), np.log(biases)
     squares = 2 * log_weights
     squares[:k] = np.logaddexp(squares[:k], 2 * (log_biases[:k] - u))
@@ -209,13 +207,12 @@ def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tupl
 
 
 def _best_log_constants(weights: Floats, biases: Floats, bound: float, k: int) -> Floats:
-    """Constants that make the product of all norms smallest; whatever is returned gives a valid bound."""
-    from scipy.optimize import minimize
+    """Return the constants that minimize the product of all norms; any constants give a valid bound."""
 
     def log_product(u: Floats) -> float:
         log_input, log_norms = _log_norms(u, weights, biases, bound)
         return log_input + float(log_norms[:k].sum())
 
     start = np.log(bound) + np.concatenate([[0.0], np.cumsum(np.log(np.maximum(weights[: k - 1], 1e-3)))])
-    best = minimize(log_product, start, method="L-BFGS-B", bounds=[(-_LARGEST_LOG, _LARGEST_LOG)] * k)
+    best = minimize(log_product, start, method="L-BFGS-B", bounds=[(-_MAX_LOG_CONSTANT, _MAX_LOG_CONSTANT)] * k)
     return np.asarray(best.x, dtype=np.float64)

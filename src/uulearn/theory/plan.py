@@ -1,100 +1,100 @@
-"""All that `uulearn plan` prints, as numbers: rows needed, splits, nearer priors, and what given sizes give."""
+"""The numbers that ``uulearn plan`` prints: rows needed, allocations, other priors, precision of given sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from uulearn.risk.coefficients import check_set_priors, check_target_prior, estimation_cost
-from uulearn.theory.checks import check_delta, check_sizes
+from uulearn.risk.coefficients import check_set_priors, check_sizes, check_target_prior, estimation_cost
+from uulearn.theory.checks import check_delta
 from uulearn.theory.deviation import bias_bound, deviation_bound
 from uulearn.theory.planning import (
-    Rows,
-    RowSpread,
+    SetSizes,
+    Spread,
     anticipated_spread,
     check_accuracy,
     check_half_width,
     guaranteed_spread,
-    nearer_priors,
     normal_quantile,
     prior_error_effect,
+    scale_prior_gap,
     worst_spread,
 )
 
-PRIOR_ERROR = 0.01
-RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))
-FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)
+PRIOR_ERROR = 0.01  # error of a class prior whose effect is reported
+RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))  # sizes of set 0 : set 1 that are compared
+GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance of the priors that are compared
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows that reach the half-width when the sizes of the sets stand in a given ratio."""
+class Allocation:
+    """Rows that reach the half-width for a given ratio of the set sizes."""
 
     name: str
-    rows: Rows
+    rows: SetSizes
     cost: float
-    """Rows in total over those of the best split."""
+    """Total number of rows, relative to the best allocation."""
 
 
 @dataclass(frozen=True)
-class Distance:
-    """What other priors around the same middle would need."""
+class PriorGap:
+    """Rows needed for other priors with the same mean."""
 
     set_priors: tuple[float, float]
     rows_each: int
     prior_error: float
-    """What an error of 0.01 in one prior moves the estimate by, at most."""
+    """Largest change of the estimate for an error of 0.01 in one prior."""
 
 
 @dataclass(frozen=True)
-class Precision:
-    """What given sizes of the held-out sets give."""
+class PlannedPrecision:
+    """Precision of the estimated accuracy for given sizes of the held-out sets."""
 
-    sizes: Rows
+    sizes: SetSizes
     half_width: float
     interval: tuple[float, float]
-    """Around an estimate equal to the anticipated accuracy, cut to [0, 1]."""
+    """Interval around the anticipated accuracy, clipped to [0, 1]."""
     standard_error: float
     worst_half_width: float
     guaranteed_half_width: float
-    """Hoeffding's inequality, for the unbiased estimate."""
+    """By Hoeffding's inequality, for the unbiased estimate."""
     corrected_half_width: float
-    """Theorem 3 (Eq. 9), for the corrected zero-one risk (relu, abs, leaky_relu with |λ| ≤ 1)."""
+    """By Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1."""
     corrected_sharp: float
-    """The same, sharper; see `DeviationBound.sharp`."""
+    """See `DeviationBound.sharp`."""
     corrected_bias: float
-    """What the correction adds on average, at most; see `BiasBound.sharp`."""
+    """See `BiasBound.sharp`."""
     labelled_rows: float
-    """Rows with labels that would pin the accuracy down equally well, in the worst case."""
+    """Number of labelled rows that would give the same precision in the worst case."""
     set0_needed: int | None
-    """Rows of set 0 for the wanted half-width beside set 1 as it is; None if no number is enough."""
+    """Rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough."""
     set1_needed: int | None
-    """The same for set 1 beside set 0 as it is."""
+    """The same for set 1 with set 0 unchanged."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How many held-out rows an estimate of the accuracy needs, and what they give."""
+class RowPlan:
+    """Held-out rows that an estimate of the accuracy needs, and its precision."""
 
     set_priors: tuple[float, float]
     target_prior: float
     accuracy: float
     half_width: float
     delta: float
-    splits: tuple[Split, ...]
-    """The best first, equal sizes second."""
-    worst: Rows
-    """Equal sizes, whatever the classifier."""
-    guaranteed: Rows
+    splits: tuple[Allocation, ...]
+    """The best allocation first, equal sizes second."""
+    worst: SetSizes
+    """Equal sizes, for any classifier."""
+    guaranteed: SetSizes
     """Equal sizes, by Hoeffding's inequality."""
-    distances: tuple[Distance, ...]
+    distances: tuple[PriorGap, ...]
     prior_error: float
-    precision: Precision
-    """Of the given sizes, else of the equal sizes that are needed."""
+    precision: PlannedPrecision
+    """For the given sizes; without them, for the equal sizes that reach the half-width."""
 
     @property
-    def equal(self) -> Rows:
-        """Rows needed if both sets are of one size."""
+    def equal(self) -> SetSizes:
+        """Rows needed if both sets have the same size."""
         return self.splits[1].rows
 
 
@@ -106,7 +106,7 @@ def plan_rows(
     half_width: float = 0.02,
     sizes: Sequence[int] | None = None,
     delta: float = 0.05,
-) -> Plan:
+) -> RowPlan:
     """Plan the held-out rows of both sets for an estimate of the accuracy.
 
     Parameters
@@ -114,11 +114,11 @@ def plan_rows(
     set_priors, target_prior
         (θ, θ′) and π.
     accuracy : float
-        The accuracy that is anticipated, the same on either class.
+        The anticipated accuracy, the same for both classes.
     half_width : float
-        Half the width that the interval for the accuracy should have.
+        Half the width of the desired interval for the accuracy.
     sizes : (n, n′), optional
-        Rows at hand, to learn what they give.
+        Available rows, to compute their precision.
     delta : float
         Intervals hold with probability 1 − δ.
 
@@ -126,29 +126,29 @@ def plan_rows(
     --------
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed
-    (Rows(set0=2567, set1=2567), 0.0262, None)
+    (SetSizes(set0=2567, set1=2567), 0.0262, None)
     """
     priors, pi = check_set_priors(set_priors), check_target_prior(target_prior)
     accuracy, half_width, delta = check_accuracy(accuracy), check_half_width(half_width), check_delta(delta)
-    given = None if sizes is None else Rows(*check_sizes(sizes))
+    given = None if sizes is None else SetSizes(*check_sizes(sizes))
     spread = anticipated_spread(priors, pi, accuracy=accuracy, delta=delta)
-    shares: dict[str, float | None] = {"best": None, "equal": 0.5}
-    shares |= {f"{x} : {y}": x / (x + y) for x, y in RATIOS}
+    fractions: dict[str, float | None] = {"best": None, "equal": 0.5}
+    fractions |= {f"{x} : {y}": x / (x + y) for x, y in RATIOS}
     if given is not None:
-        shares["as given"] = given.set0 / given.total
+        fractions["as given"] = given.set0 / given.total
     splits = tuple(
-        Split(name, spread.rows(half_width, share), cost=1.0 if share is None else spread.cost(share))
-        for name, share in shares.items()
+        Allocation(name, spread.rows(half_width, fraction), 1.0 if fraction is None else spread.relative_cost(fraction))
+        for name, fraction in fractions.items()
     )
     distances = []
-    for factor in FACTORS:
+    for factor in GAP_FACTORS:
         try:
-            others = nearer_priors(priors, factor) if factor != 1 else priors
-        except ValueError:  # beyond [0, 1], or too near
+            others = scale_prior_gap(priors, factor) if factor != 1 else priors
+        except ValueError:  # outside [0, 1], or too close
             continue
         rows = anticipated_spread(others, pi, accuracy=accuracy, delta=delta).rows(half_width, 0.5)
-        distances.append(Distance(others, rows.set0, _prior_error(others, pi, accuracy)))
-    return Plan(
+        distances.append(PriorGap(others, rows.set0, _prior_error(others, pi, accuracy)))
+    return RowPlan(
         priors,
         pi,
         accuracy,
@@ -173,13 +173,13 @@ def _precision(
     accuracy: float,
     half_width: float,
     delta: float,
-    spread: RowSpread,
-    sizes: Rows,
-) -> Precision:
+    spread: Spread,
+    sizes: SetSizes,
+) -> PlannedPrecision:
     alpha, beta = pi * (1 - accuracy), (1 - pi) * (1 - accuracy)
     reached = spread.half_width(sizes)
     corrected = deviation_bound(priors, pi, sizes, alpha=alpha, beta=beta, delta=delta)
-    return Precision(
+    return PlannedPrecision(
         sizes,
         half_width=reached,
         interval=(max(0.0, accuracy - reached), min(1.0, accuracy + reached)),
@@ -190,6 +190,6 @@ def _precision(
         corrected_sharp=corrected.sharp,
         corrected_bias=bias_bound(priors, pi, sizes, alpha=alpha, beta=beta).sharp,
         labelled_rows=estimation_cost(priors, pi, sizes).effective_rows,
-        set0_needed=spread.rows_beside(half_width=half_width, set1=sizes.set1),
-        set1_needed=spread.rows_beside(half_width=half_width, set0=sizes.set0),
+        set0_needed=spread.rows_needed(half_width=half_width, set1=sizes.set1),
+        set1_needed=spread.rows_needed(half_width=half_width, set0=sizes.set0),
     )

@@ -1,21 +1,21 @@
-"""How many rows an estimate of the accuracy needs: planning a collection before it starts.
+"""The number of rows that an estimate of the accuracy needs.
 
-Of a classifier that the rows did not choose, let s and s′ be the shares of rows predicted positive in set 0 and in set
-1. One minus the unbiased zero-one risk (Eq. 4) is then
+For a classifier chosen without these rows, let s and s′ be the fractions of set 0 and of set 1 that are predicted
+positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
-so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is what s estimates, and
-p′ likewise. Every interval for it has the form ±√(S₀²/n + S₁²/n′); `RowSpread` holds S₀ and S₁ and answers all
-questions about sizes. There are three of them, from hopeful to sure:
+so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
+of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); `Spread` contains S₀ and S₁ and answers
+questions about sizes. There are three, from optimistic to guaranteed:
 
 =====================  =====================================================================================
-`anticipated_spread`   normal approximation, for a classifier of the accuracy that is anticipated
+`anticipated_spread`   normal approximation, for a classifier of the anticipated accuracy
 `worst_spread`         normal approximation, for any classifier (p = p′ = ½)
-`guaranteed_spread`    Hoeffding's inequality: any classifier, any n and n′
+`guaranteed_spread`    Hoeffding's inequality, for any classifier, n and n′
 =====================  =====================================================================================
 
-All take the priors as exact; `prior_error_effect` tells what an error in them does, which no number of rows fixes.
+All assume exact priors; `prior_error_effect` gives the effect of an error in them, which more rows do not reduce.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple
 
-from uulearn.risk.coefficients import check_set_priors
-from uulearn.theory.checks import check_between, check_delta, check_sizes, magnitudes
+from uulearn.risk.coefficients import check_set_priors, check_sizes
+from uulearn.theory.checks import check_between, check_delta, magnitudes
 
 
-class Rows(NamedTuple):
-    """Rows of set 0 and of set 1."""
+class SetSizes(NamedTuple):
+    """Numbers of rows of set 0 and of set 1."""
 
     set0: int
     set1: int
 
     @property
     def total(self) -> int:
-        """Rows of both sets together."""
+        """Number of rows of both sets together."""
         return self.set0 + self.set1
 
 
 @dataclass(frozen=True)
-class RowSpread:
-    """S₀ and S₁ of a half-width √(S₀²/n + S₁²/n′).
+class Spread:
+    """S₀ and S₁ of the half-width √(S₀²/n + S₁²/n′) of an interval.
 
     Examples
     --------
-    >>> spread = RowSpread(3.0, 1.0)
+    >>> spread = Spread(3.0, 1.0)
     >>> spread.half_width((900, 100))
     0.1414213562373095
-    >>> spread.best_share, spread.rows(0.1), spread.rows(0.1, share=0.5)
-    (0.75, Rows(set0=1200, set1=400), Rows(set0=1000, set1=1000))
-    >>> spread.rows_beside(set1=500, half_width=0.1)
+    >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
+    (0.75, SetSizes(set0=1200, set1=400), SetSizes(set0=1000, set1=1000))
+    >>> spread.rows_needed(set1=500, half_width=0.1)
     1125
     """
 
@@ -61,51 +61,50 @@ class RowSpread:
     set1: float
 
     @property
-    def best_share(self) -> float:
-        """Share of all rows that should come from set 0 (Neyman's allocation: sizes in proportion to S₀ and S₁)."""
+    def best_fraction(self) -> float:
+        """Best fraction of rows from set 0 (Neyman allocation: sizes proportional to S₀ and S₁)."""
         both = self.set0 + self.set1
         return self.set0 / both if both > 0 else 0.5
 
     def half_width(self, sizes: Sequence[int]) -> float:
-        """Half-width of the interval with n and n′ rows."""
+        """Return the half-width of the interval for n and n′ rows."""
         n, n_prime = check_sizes(sizes)
         return math.hypot(self.set0 / math.sqrt(n), self.set1 / math.sqrt(n_prime))
 
-    def rows(self, half_width: float, share: float | None = None) -> Rows:
-        """Fewest rows for a half-width when a share of all rows comes from set 0; None for the best share."""
+    def rows(self, half_width: float, fraction: float | None = None) -> SetSizes:
+        """Return the smallest sizes for a half-width, with the given (default: best) fraction of rows from set 0."""
         scale = check_half_width(half_width) ** -2
-        if share is None:
+        if fraction is None:
             scale *= self.set0 + self.set1
-            return Rows(_whole(self.set0 * scale), _whole(self.set1 * scale))
-        share = check_between("share", share, 0, 1, "it is set 0's share of all rows.", open_ends=True)
-        total = (self.set0**2 / share + self.set1**2 / (1 - share)) * scale
-        return Rows(_whole(total * share), _whole(total * (1 - share)))
+            return SetSizes(_whole(self.set0 * scale), _whole(self.set1 * scale))
+        fraction = _check_fraction(fraction)
+        total = (self.set0**2 / fraction + self.set1**2 / (1 - fraction)) * scale
+        return SetSizes(_whole(total * fraction), _whole(total * (1 - fraction)))
 
-    def cost(self, share: float) -> float:
-        """Rows that this share of set 0 needs, over those of the best share."""
-        share = check_between("share", share, 0, 1, "it is set 0's share of all rows.", open_ends=True)
-        best = self.best_share
-        return best**2 / share + (1 - best) ** 2 / (1 - share) if self.set0 + self.set1 > 0 else 1.0
+    def relative_cost(self, fraction: float) -> float:
+        """Return the total number of rows for this fraction from set 0, relative to the best fraction."""
+        fraction, best = _check_fraction(fraction), self.best_fraction
+        return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
-    def rows_beside(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
-        """Rows that one set needs when the size of the other is given; None where no number is enough."""
+    def rows_needed(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
+        """Return the rows that one set needs if the size of the other is given; None if no number is enough."""
         if set0 is not None and set1 is None:
             given, own, other = set0, self.set1, self.set0
         elif set1 is not None and set0 is None:
             given, own, other = set1, self.set0, self.set1
         else:
-            raise ValueError("give the size of one set, set0 or set1, and the rows that the other needs are returned.")
+            raise ValueError("pass the size of exactly one set, set0 or set1.")
         n, _ = check_sizes((given, 1))
-        left = check_half_width(half_width) ** 2 - other**2 / n
+        remaining = check_half_width(half_width) ** 2 - other**2 / n
         if own == 0:
-            return 1 if left >= 0 else None
-        return _whole(own**2 / left) if left > 0 else None
+            return 1 if remaining >= 0 else None
+        return _whole(own**2 / remaining) if remaining > 0 else None
 
 
 def anticipated_spread(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9, delta: float = 0.05
-) -> RowSpread:
-    """Spread of the estimated accuracy for a classifier that is right on this share of either class.
+) -> Spread:
+    """Spread of the estimated accuracy for a classifier of the given accuracy.
 
     Parameters
     ----------
@@ -114,40 +113,40 @@ def anticipated_spread(
     accuracy : float
         The anticipated accuracy, the same on positives and on negatives.
     delta : float
-        The interval is to hold with probability 1 − δ.
+        The interval holds with probability 1 − δ.
 
     Examples
     --------
     >>> spread = anticipated_spread((0.6, 0.4), 0.5, accuracy=0.9)
     >>> round(spread.half_width((3000, 3000)), 4), spread.rows(0.02)
-    (0.0624, Rows(set0=29244, set1=29244))
+    (0.0624, SetSizes(set0=29244, set1=29244))
     """
     accuracy = check_accuracy(accuracy)
-    shares = [prior * accuracy + (1 - prior) * (1 - accuracy) for prior in check_set_priors(set_priors)]
-    deviations = [math.sqrt(max(0.0, share * (1 - share))) for share in shares]
+    fractions = [prior * accuracy + (1 - prior) * (1 - accuracy) for prior in check_set_priors(set_priors)]
+    deviations = [math.sqrt(max(0.0, p * (1 - p))) for p in fractions]
     return _spread(set_priors, target_prior, normal_quantile(delta), deviations)
 
 
-def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> RowSpread:
-    """Spread of the estimated accuracy that no classifier exceeds (compare `uulearn.risk.estimation_cost`).
+def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> Spread:
+    """Largest spread of the estimated accuracy over all classifiers (compare `uulearn.risk.estimation_cost`).
 
     Examples
     --------
     >>> worst_spread((0.6, 0.4), 0.5).rows(0.02)
-    Rows(set0=30012, set1=30012)
+    SetSizes(set0=30012, set1=30012)
     """
     return _spread(set_priors, target_prior, normal_quantile(delta), (0.5, 0.5))
 
 
-def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> RowSpread:
-    """Spread by Hoeffding's inequality, which holds for every classifier and every size.
+def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> Spread:
+    """Spread by Hoeffding's inequality, valid for every classifier and every size.
 
-    Its half-width is `hoeffding_half_width` for the zero-one loss.
+    Its half-width equals `hoeffding_half_width` for the zero-one loss.
 
     Examples
     --------
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
-    Rows(set0=57639, set1=57639)
+    SetSizes(set0=57639, set1=57639)
     """
     return _spread(set_priors, target_prior, math.sqrt(math.log(2 / check_delta(delta)) / 2), (1.0, 1.0))
 
@@ -155,14 +154,14 @@ def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta
 def prior_error_effect(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9
 ) -> tuple[float, float]:
-    """How much the estimated accuracy moves per unit of error in θ and in θ′.
+    """Return the change of the estimated accuracy per unit of error in θ and in θ′.
 
     The derivative of Â by the assumed θ is −(TPR − FPR)(a + b), by the assumed θ′ it is (TPR − FPR)(c + d); here
-    TPR − FPR = 2·accuracy − 1. Magnitudes are returned.
+    TPR − FPR = 2·accuracy − 1. The absolute values are returned.
 
     Examples
     --------
-    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]  # an error of 0.01: two points
+    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]  # two points for an error of 0.01
     [0.02, 0.02]
     """
     a, b, c, d = magnitudes(set_priors, target_prior)
@@ -170,22 +169,22 @@ def prior_error_effect(
     return separation * (a + b), separation * (c + d)
 
 
-def nearer_priors(set_priors: Sequence[float], factor: float) -> tuple[float, float]:
-    """Priors around the same middle whose distance is ``factor`` times as large.
+def scale_prior_gap(set_priors: Sequence[float], factor: float) -> tuple[float, float]:
+    """Return priors with the same mean and ``factor`` times the distance.
 
     Examples
     --------
-    >>> nearer_priors((0.75, 0.25), 0.5)
+    >>> scale_prior_gap((0.75, 0.25), 0.5)
     (0.625, 0.375)
     """
     theta, theta_prime = check_set_priors(set_priors)
     middle, half = (theta + theta_prime) / 2, (theta - theta_prime) / 2
-    # Rounded, so that 1 and 0 are hit where they are meant.
+    # Rounded, so that rounding errors do not move priors of 0 and 1 outside [0, 1].
     return check_set_priors((round(middle + factor * half, 12), round(middle - factor * half, 12)))
 
 
 def normal_quantile(delta: float) -> float:
-    """Standard errors to either side that a normal variable stays within with probability 1 − δ.
+    """Return z such that a standard normal variable lies within ±z with probability 1 − δ.
 
     Examples
     --------
@@ -202,15 +201,19 @@ def check_accuracy(accuracy: float) -> float:
 
 def check_half_width(half_width: float) -> float:
     """Return the half-width, or raise a ValueError."""
-    remedy = "give it as a fraction, two points of accuracy as 0.02."
-    return check_between("half_width", half_width, 0, 1, remedy, open_ends=True)
+    advice = "give it as a fraction, two points of accuracy as 0.02."
+    return check_between("half_width", half_width, 0, 1, advice, open_ends=True)
 
 
-def _spread(set_priors: Sequence[float], target_prior: float, factor: float, deviations: Sequence[float]) -> RowSpread:
+def _check_fraction(fraction: float) -> float:
+    return check_between("fraction", fraction, 0, 1, "it is the fraction of rows from set 0.", open_ends=True)
+
+
+def _spread(set_priors: Sequence[float], target_prior: float, factor: float, deviations: Sequence[float]) -> Spread:
     a, b, c, d = magnitudes(set_priors, target_prior)
-    return RowSpread(factor * (a + b) * deviations[0], factor * (c + d) * deviations[1])
+    return Spread(factor * (a + b) * deviations[0], factor * (c + d) * deviations[1])
 
 
 def _whole(rows: float) -> int:
-    """Rounded up, but not for a rounding error; at least one row."""
+    """Round up, tolerating rounding errors; at least one row."""
     return max(1, math.ceil(rows * (1 - 1e-12)))

@@ -15,7 +15,7 @@ from uulearn.data.rows import TwoSets
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
-from uulearn.storage import load_tree, remove_leftovers, save_tree, write_atomically
+from uulearn.storage import load_tree, remove_temporary_files, save_tree, write_atomically
 from uulearn.training.options import TrainingOptions
 
 FILE_NAME = "checkpoint.safetensors"
@@ -43,7 +43,7 @@ class Checkpoint:
 
     def read(self) -> dict[str, Any] | None:
         """The stored state, None where there is none yet."""
-        remove_leftovers(self.path.parent, self.path.name)
+        remove_temporary_files(self.path.parent, self.path.name)
         if not self.path.exists():
             return None
         try:
@@ -99,7 +99,7 @@ def stored_seed(folder: str | Path) -> int | None:
     if state is not None:
         return int(state["seed"])
     path = Path(folder) / SEED_NAME
-    remove_leftovers(path.parent, path.name)
+    remove_temporary_files(path.parent, path.name)
     if not path.exists() or not _any_below(path.parent):
         return None
     try:
