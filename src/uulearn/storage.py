@@ -45,7 +45,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         # mkstemp makes private files; give the result the mode that a plain open() would have given it.
         temporary.chmod(0o666 & ~UMASK)
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -104,7 +104,7 @@ def _try_lock(path: Path) -> int | None:
     return None
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename durable; not every system can open a folder."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 from uulearn.exceptions import NotAMixtureWarning, UnidentifiedPriorsWarning
 from uulearn.priors import (
     best_bin,
-    cross_fitted_scores,
+    out_of_fold_evaluation_scores,
     estimate_set_priors,
     estimate_set_priors_from_scores,
     estimate_target_prior,
@@ -272,7 +272,7 @@ def test_a_classifier_with_either_kind_of_score_will_do():
     rng = np.random.default_rng(1)
     X0, X1 = rows(rng, 300, 0.9), rows(rng, 300, 0.1)
     for scorer in (LinearSVC(), LogisticRegression(), KNeighborsClassifier(25)):
-        scores0, scores1 = cross_fitted_scores(X0, X1, scorer=scorer, random_state=0)
+        scores0, scores1 = out_of_fold_evaluation_scores(X0, X1, scorer=scorer, random_state=0)
         assert scores0.mean() > scores1.mean()
         assert not hasattr(scorer, "classes_")  # a clone was fitted
 
@@ -280,8 +280,8 @@ def test_a_classifier_with_either_kind_of_score_will_do():
 def test_images_are_flattened():
     rng = np.random.default_rng(2)
     X0, X1 = rows(rng, 150, 0.9, columns=4), rows(rng, 150, 0.1, columns=4)
-    flat = cross_fitted_scores(X0, X1, scorer=LogisticRegression(), random_state=0)
-    images = cross_fitted_scores(
+    flat = out_of_fold_evaluation_scores(X0, X1, scorer=LogisticRegression(), random_state=0)
+    images = out_of_fold_evaluation_scores(
         X0.reshape(-1, 2, 2), X1.reshape(-1, 2, 2), scorer=LogisticRegression(), random_state=0
     )
     np.testing.assert_array_equal(flat[0], images[0])
@@ -292,7 +292,7 @@ def test_no_row_is_scored_by_a_model_that_has_seen_it_or_its_copy(copies):
     """The nearest neighbour knows the set of any row it has seen; on noise it must do no better than chance."""
     rng = np.random.default_rng(3)
     X0, X1 = (np.repeat(rng.normal(size=(400 // copies, 5)), copies, axis=0) for _ in range(2))
-    scores0, scores1 = cross_fitted_scores(X0, X1, scorer=KNeighborsClassifier(1), random_state=0)
+    scores0, scores1 = out_of_fold_evaluation_scores(X0, X1, scorer=KNeighborsClassifier(1), random_state=0)
     assert abs(scores0.mean() - scores1.mean()) < 0.15
 
 
@@ -309,7 +309,7 @@ def test_tables_of_few_distinct_values_are_dealt_row_by_row():
     """Held out by value, a cell of such a table could never be learned."""
     rng = np.random.default_rng(4)
     X0, X1 = rng.choice([0.0, 1.0], (300, 1), p=[0.2, 0.8]), rng.choice([0.0, 1.0], (300, 1), p=[0.8, 0.2])
-    scores0, scores1 = cross_fitted_scores(X0, X1, random_state=0)
+    scores0, scores1 = out_of_fold_evaluation_scores(X0, X1, random_state=0)
     assert scores0.mean() - scores1.mean() > 0.2
 
 
@@ -322,7 +322,7 @@ def test_parts_hold_their_share_of_either_set():
             seen.append((np.sum(y == 1), np.sum(y == 0)))
             return super().fit(X, y)
 
-    cross_fitted_scores(rng.normal(size=(200, 2)), rng.normal(size=(100, 2)), scorer=Spy(), folds=4, random_state=0)
+    out_of_fold_evaluation_scores(rng.normal(size=(200, 2)), rng.normal(size=(100, 2)), scorer=Spy(), folds=4, random_state=0)
     assert seen == [(150, 75)] * 4
 
 
@@ -346,7 +346,7 @@ class WrongShape(LogisticRegression):
 )
 def test_bad_rows_get_one_sentence(arguments, options, error, text):
     with pytest.raises(error, match=text):
-        cross_fitted_scores(*arguments, random_state=0, **options)
+        out_of_fold_evaluation_scores(*arguments, random_state=0, **options)
 
 
 def test_too_few_rows_are_refused_before_any_training():

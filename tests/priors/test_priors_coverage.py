@@ -151,7 +151,7 @@ def crossfitted_coverage(draws, size, scorer=None):
     return np.mean(covered, axis=0), np.mean(errors, axis=0)
 
 
-def test_intervals_cover_with_cross_fitted_scores():
+def test_intervals_cover_with_out_of_fold_evaluation_scores():
     covered, bias = crossfitted_coverage(draws=60, size=600, scorer=LogisticRegression())
     assert (covered >= 0.88).all()
     assert (np.abs(bias) < 0.02).all()

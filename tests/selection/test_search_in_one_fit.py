@@ -40,8 +40,8 @@ def data():
 
 
 def base(**changes):
-    settings = {"model_params": {"hidden": (12,)}, "epochs": 8, "batch_size": 90, "ema": 0.8, "members": 3}
-    settings |= {"keep": "best", "random_state": 0, "progress": False, "precision": "float32"}
+    settings = {"model_params": {"hidden": (12,)}, "epochs": 8, "batch_size": 90, "ema": 0.8, "n_estimators": 3}
+    settings |= {"early_stopping": True, "random_state": 0, "progress": False, "precision": "float32"}
     return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
@@ -78,7 +78,9 @@ def test_the_best_estimator_is_the_one_that_fitting_that_setting_gives(data):
     alone = clone(base(calibrated=True)).set_params(**search.best_params_).fit_sets(X0, X1)
     np.testing.assert_allclose(search.decision_function(X), alone.decision_function(X), rtol=5e-3, atol=5e-3)
     found = search.best_estimator_
-    assert found.cross_fitted_.accuracy.value == pytest.approx(alone.cross_fitted_.accuracy.value, abs=1e-6)
+    assert found.out_of_fold_evaluation_.accuracy.value == pytest.approx(
+        alone.out_of_fold_evaluation_.accuracy.value, abs=1e-6
+    )
     assert found.get_params()["members"] == 3
 
 
@@ -150,7 +152,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     with pytest.warns(FailedSettingWarning) as heard:
         search = UUClassifierCV(wild(model), {"lr": [rate, 1e-7, 0.1]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.1}
-    assert all("not finite" not in one.stop_reason for one in search.best_estimator_.history_.members)
+    assert all("not finite" not in one.stop_reason for one in search.best_estimator_.history_.models)
     failed, slow, good = search.candidates_
     assert [one.rank for one in search.candidates_] == [3, 2, 1]
     assert "finite in epoch 2" in failed.failure
@@ -194,7 +196,7 @@ def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
     """The risk was finite before it, and there is none after it."""
     X0, X1, *_ = data
     with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of rows .* are not finite\)\."):
-        search = UUClassifierCV(wild(model, epochs=1, keep="last"), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
+        search = UUClassifierCV(wild(model, epochs=1, early_stopping=False), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.5}
 
 
@@ -263,16 +265,16 @@ def uneven():
 @both_ways
 def test_settings_are_judged_by_the_decisions_of_the_classifier(uneven, model):
     settings = {"model": model, "model_params": None, "loss": "logistic", "epochs": 15, "batch_size": 1200, "lr": 0.05}
-    own = base(**settings, keep="last")
+    own = base(**settings, early_stopping=False)
     grid = {"calibrated": [True, False], "method": ["biased", "abs"]}
     search = UUClassifierCV(own, grid).fit_sets(*uneven)
     best = next(one for one in search.candidates_ if one.rank == 1)
-    assert best.evaluation == search.best_estimator_.cross_fitted_
+    assert best.evaluation == search.best_estimator_.out_of_fold_evaluation_
     assert search.best_estimator_.calibrated
     assert f"{best.evaluation.accuracy}" in search.summary()
     for one in search.candidates_:
         alone = clone(own).set_params(**one.params).fit_sets(*uneven)
-        assert one.evaluation.accuracy.value == pytest.approx(alone.cross_fitted_.accuracy.value, abs=2e-3)
+        assert one.evaluation.accuracy.value == pytest.approx(alone.out_of_fold_evaluation_.accuracy.value, abs=2e-3)
         assert one.gap.value == pytest.approx(best.evaluation.accuracy.value - one.evaluation.accuracy.value)
     scaled, _, raw, _ = (one.evaluation for one in search.candidates_)  # of method "biased"
     assert scaled.accuracy.value > raw.accuracy.value + 0.15
@@ -283,7 +285,7 @@ def test_a_setting_that_is_not_calibrated_is_judged_by_its_scores(data):
     search = UUClassifierCV(base(), GRID).fit_sets(*data[:2])
     best = next(one for one in search.candidates_ if one.rank == 1)
     assert search.best_estimator_.scaling_ is None
-    assert best.evaluation == search.best_estimator_.cross_fitted_
+    assert best.evaluation == search.best_estimator_.out_of_fold_evaluation_
 
 
 # --------------------------------------------------------------------------------------------------------- scikit-learn
@@ -310,7 +312,7 @@ def test_tags_are_those_of_the_estimator():
 )
 def test_checks_of_scikit_learn(check):
     """With set_priors = (0, 1) the checks' labels serve as sets."""
-    own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, members=2, random_state=0, progress=False)
+    own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, n_estimators=2, random_state=0, progress=False)
     check("UUClassifierCV", UUClassifierCV(own, {"lr": [0.2, 1e-6]}))
 
 
@@ -365,23 +367,23 @@ def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monk
         return original(*arguments, **others)
 
     monkeypatch.setattr(fitting, "train_members", spy)
-    search = UUClassifierCV(base(rounds=1), GRID).fit_sets(X0, X1)
+    search = UUClassifierCV(base(self_training_rounds=1), GRID).fit_sets(X0, X1)
     best = search.best_estimator_
-    assert [done.number for done in best.refinement_] == [0, 1]
-    if not best.refinement_[1].better:
-        assert best.cross_fitted_ == next(one.evaluation for one in search.candidates_ if one.rank == 1)
+    assert [done.number for done in best.self_training_] == [0, 1]
+    if not best.self_training_[1].better:
+        assert best.out_of_fold_evaluation_ == next(one.evaluation for one in search.candidates_ if one.rank == 1)
     # Two rounds of each half; on all rows the first was trained by the search.
     sizes, methods, rates = zip(*seen, strict=True)
-    assert sizes == (270, 270, 270, 270, *[540] * best.refinement_[1].better)
+    assert sizes == (270, 270, 270, 270, *[540] * best.self_training_[1].better)
     assert set(rates) == {search.best_params_["lr"]} != {base().lr}
     assert len(set(methods)) == 1
 
 
 def test_defaults():
-    search = UUClassifierCV(base(members=1, epochs=1))
+    search = UUClassifierCV(base(n_estimators=1, epochs=1))
     assert len(search._settings(search._base())) == 18
-    assert search._base().members == UUClassifierCV(base(members="auto"))._base().members == 5
-    assert UUClassifierCV(base(members=3))._base().members == 3
+    assert search._base().members == UUClassifierCV(base(n_estimators="auto"))._base().members == 5
+    assert UUClassifierCV(base(n_estimators=3))._base().members == 3
     assert clone(search).get_params()["estimator"].epochs == 1
     assert isinstance(search.estimator, UUClassifier)
     assert torch.is_grad_enabled()
@@ -415,7 +417,7 @@ def test_what_is_auto_is_settled_for_every_setting(data):
     ("grid", "message"),
     [
         ({"rate": [1]}, "param_grid cannot search 'rate'; it may hold .*batch_size"),
-        ({"members": [2, 3]}, "param_grid cannot search 'members'"),
+        ({"n_estimators": [2, 3]}, "param_grid cannot search 'members'"),
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),

@@ -28,7 +28,7 @@ def data():
 
 
 def base(**changes):
-    settings = {"model_params": {"hidden": (6,)}, "epochs": 4, "batch_size": 60, "members": 3, "random_state": 0}
+    settings = {"model_params": {"hidden": (6,)}, "epochs": 4, "batch_size": 60, "n_estimators": 3, "random_state": 0}
     return plain_classifier((0.8, 0.3), 0.4, **settings | {"progress": False, "precision": "float32"} | changes)
 
 
@@ -81,7 +81,7 @@ def interrupted_after(monkeypatch, search, data, n_jobs):
 
 def seconds_apart(search):
     """Without what differs from time to time."""
-    for member in [search.best_estimator_.history_, *search.best_estimator_.history_.members]:
+    for member in [search.best_estimator_.history_, *search.best_estimator_.history_.models]:
         for record in member.epochs:
             record["seconds"] = 0.0
     return search
@@ -127,7 +127,7 @@ def test_a_model_is_another_where_anything_differs(data, tmp_path, trained):
     assert jobs(base().set_params(set_priors=(0.7, 0.3)), first, second) == 3
     assert jobs(base(), second, first) == 3
     assert jobs(base(), first + 1e-3, second) == 3
-    assert jobs(base(members=2), first, second) == 2
+    assert jobs(base(n_estimators=2), first, second) == 2
     own = base(model=Own, model_params=None)
     assert jobs(own, first, second) == 3
     assert jobs(own, first, second) == 0
@@ -164,7 +164,14 @@ class Begins(nn.Linear):
 def test_a_setting_that_failed_is_not_tried_again(data, tmp_path, trained):
     for model, hidden in (("mlp", {"hidden": (6,)}), (Own, None)):
         search = UUClassifierCV(
-            base(model=model, model_params=hidden, loss="logistic", method="unbiased", optimizer="sgd", keep="last"),
+            base(
+                model=model,
+                model_params=hidden,
+                loss="logistic",
+                method="unbiased",
+                optimizer="sgd",
+                early_stopping=False,
+            ),
             {"lr": [0.01, 3e38]},
             store=tmp_path,
         )
@@ -245,7 +252,7 @@ def test_a_killed_search_leaves_whole_files(tmp_path, trained):
     kept = len(list(tmp_path.glob("*.safetensors")))
     assert 2 <= kept < 9
     rng = np.random.default_rng(0)
-    estimator = UUClassifier((0.8, 0.3), model="linear", epochs=100, members=3, random_state=0)
+    estimator = UUClassifier((0.8, 0.3), model="linear", epochs=100, n_estimators=3, random_state=0)
     search = UUClassifierCV(estimator, {"loss": ["logistic", "sigmoid", "ramp"]}, store=tmp_path)
     search.fit_sets(rng.normal(size=(600, 4)), rng.normal(size=(600, 4)) + 1)
     assert len(trained) == 9 - kept

@@ -95,7 +95,7 @@ def held_out_of(X, sets, fraction, seed=0):
         linear(),
         linear(calibrated=True, loss="sigmoid", validation_fraction=0.3),
         mlp(method="abs"),
-        mlp(keep="best", smoothing=2, patience=3, ema=0.8, l2=1e-3),
+        mlp(early_stopping=True, smoothing=2, patience=3, ema=0.8, l2=1e-3),
     ],
     ids=["linear", "calibrated", "mlp", "best epoch"],
 )
@@ -121,7 +121,7 @@ def test_the_stack_is_what_training_one_by_one_gives(classifier, data, scored, m
     assert len({round(float(s.rows.sum()), 3) for s in stacked.values()}) == len(stacked)  # no two runs are the same
 
 
-@pytest.mark.parametrize("changes", [{"calibrated": True}, {"keep": "best", "patience": 2}, {"method": "relu"}])
+@pytest.mark.parametrize("changes", [{"calibrated": True}, {"early_stopping": True, "patience": 2}, {"method": "relu"}])
 def test_the_baseline_is_the_classifier_itself(changes, data, scored):
     X, sets, y = data
     classifier = linear(validation_fraction=0.25, **changes)
@@ -166,7 +166,7 @@ def test_what_a_stack_cannot_hold_is_trained_one_by_one(data):
         linear(), sparse.csr_matrix(X), sets, errors=[0.1], test_data=(sparse.csr_matrix(X), y)
     )
     own = prior_sensitivity(linear(model=Plain), torch.from_numpy(X), sets, errors=[0.1])
-    members = prior_sensitivity(linear(members=2), X, sets, errors=[0.1])
+    members = prior_sensitivity(linear(n_estimators=2), X, sets, errors=[0.1])
     assert [found.stacked for found in (usual, as_sparse, own, members)] == [True, False, False, False]
     assert {found.held_out_sizes for found in (usual, as_sparse, own, members)} == {(36, 44)}
     assert [row.true.value for row in as_sparse.rows] == pytest.approx([row.true.value for row in usual.rows], abs=0.01)
@@ -175,11 +175,11 @@ def test_what_a_stack_cannot_hold_is_trained_one_by_one(data):
 
 def test_several_members_are_judged_on_rows_that_none_has_seen(data, scored):
     X, sets, _ = data
-    prior_sensitivity(linear(members=3, validation_fraction=0.25), X, sets, errors=[0.1])
+    prior_sensitivity(linear(n_estimators=3, validation_fraction=0.25), X, sets, errors=[0.1])
     held_out = held_out_of(X, sets, 0.25)
     kept = np.setdiff1d(np.arange(len(X)), held_out)
     by_set = np.concatenate([kept[sets[kept] == which] for which in (0, 1)])
-    fitted = linear(members=3).fit(X[by_set], sets[by_set])
+    fitted = linear(n_estimators=3).fit(X[by_set], sets[by_set])
     np.testing.assert_allclose(scored[GUESS].rows, fitted.decision_function(X), rtol=1e-4, atol=1e-4)
 
 
@@ -323,7 +323,7 @@ def test_more_refusals(data):
     with pytest.raises(ValueError, match="epochs must be"):
         prior_sensitivity(linear(epochs=0), X, sets)
     with pytest.raises(ValueError, match="rounds=1 of refinement"):
-        prior_sensitivity(linear(rounds=1), X, sets)
+        prior_sensitivity(linear(self_training_rounds=1), X, sets)
     with pytest.raises(ValueError, match="set 0 is empty"):
         prior_sensitivity(linear(), X[sets == 1], sets[sets == 1])
     with pytest.raises(ValueError, match="parameter must be one of 'theta', 'theta_prime', 'pi', got 'θ'"):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from uulearn.priors import cross_fitted_scores
+from uulearn.priors import out_of_fold_evaluation_scores
 from uulearn.tabular import leakage as leaking_columns
 from uulearn.tabular.leakage import compare_sets_beyond_priors, find_leaking_columns
 from uulearn.tabular.schema import OTHER, Column, Schema
@@ -357,7 +357,7 @@ def test_the_joint_check_sees_what_no_column_shows():
     frames = [pd.DataFrame(own[:, :2], columns=["a", "b"]) for own in rows]
     schema = Schema((Column("a", "number"), Column("b", "number")))
     assert find_leaking_columns(*frames, schema, (0.7, 0.3)) == []
-    scores = np.concatenate(cross_fitted_scores(rows[0], rows[1], scorer=LogisticRegression(), random_state=0))
+    scores = np.concatenate(out_of_fold_evaluation_scores(rows[0], rows[1], scorer=LogisticRegression(), random_state=0))
     found = compare_sets_beyond_priors(scores, np.repeat([0, 1], 1500), (0.7, 0.3))
     assert found.differ
     assert found.reason.startswith("The sets differ in more than their shares of positives: ")

@@ -530,8 +530,8 @@ def test_bad_plans_are_refused(call, text):
 def test_several_networks_are_refused_with_the_way_to_one_of_them():
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 40)
-    clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, members=2, epochs=1, random_state=0)
+    clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, n_estimators=2, epochs=1, random_state=0)
     clf.fit(rng.normal(size=(80, 2)) + sets[:, None], sets)
     with pytest.raises(ValueError, match=r"about one network, and this classifier has 2; .* or fit with members=1"):
         network_norms(clf, 1.0)
-    assert network_norms(clf.member(0).model_.members[0], 1.0) == network_norms(clf.model_.members[0], 1.0)
+    assert network_norms(clf.submodel(0).model_.models[0], 1.0) == network_norms(clf.model_.models[0], 1.0)

@@ -39,7 +39,7 @@ class FittedClassifier(Protocol):
     """A fitted `uulearn.UUClassifier`."""
 
     model_: Any
-    input_scale: float
+    trained_: Any
 
 
 class AffineLayer(NamedTuple):
@@ -83,7 +83,7 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     ----------
     model : nn.Module or fitted UUClassifier
         `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an ``nn.Sequential`` of what the top of this
-        module lists. A classifier's ``input_scale`` is folded into its first layer.
+        module lists. The ``input_scale`` of a classifier is folded into its first layer.
     input_bound : float
         C_x, a bound of the Euclidean norm of every row that can occur, in the units of the rows as the model (or the
         classifier) is given them.
@@ -155,10 +155,10 @@ def _parts(classifier: FittedClassifier) -> tuple[nn.Module, float]:
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 is about one network, and this classifier has {len(module.members)}; look at one of them, "
-            "classifier.member(0).model_.members[0], or fit with members=1."
+            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; look at one of them, "
+            "classifier.submodel(0).model_.models[0], or fit with n_estimators=1."
         )
-    return module, float(classifier.input_scale)
+    return module, float(classifier.trained_.input_scale)
 
 
 def _flatten(module: nn.Module) -> Iterator[nn.Module]:
