@@ -15,8 +15,9 @@ from torch import nn
 
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier
-from uulearn.estimator import fitting
-from uulearn.estimator.resolving import SETTLED
+from uulearn.estimator import learners
+from uulearn.estimator.learners import FoldScores, NetworkLearner
+from uulearn.estimator.resolving import AUTO_PARAMETERS
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError, UUWarning
 from uulearn.metrics import uu_accuracy
 from uulearn.selection import UUClassifierCV, trials
@@ -24,7 +25,6 @@ from uulearn.selection import search as module
 from uulearn.selection.search import SLOPES, default_grid
 from uulearn.training import History
 from uulearn.training.checkpoint import SEED_NAME
-from uulearn.training.out_of_fold import FoldFit
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_the_best_estimator_is_the_one_that_fitting_that_setting_gives(data):
     assert found.out_of_fold_evaluation_.accuracy.value == pytest.approx(
         alone.out_of_fold_evaluation_.accuracy.value, abs=1e-6
     )
-    assert found.get_params()["members"] == 3
+    assert found.get_params()["n_estimators"] == 3
 
 
 def test_one_table_or_two(data):
@@ -98,13 +98,13 @@ def test_one_table_or_two(data):
 def test_a_path_of_slopes_is_one_stack_a_fold_on_the_cpu(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
-    original = trials.fit_folds_batched
+    original = learners.fit_folds_batched
 
-    def spy(chosen, model, params, sets, folds, variants, options):
+    def spy(chosen, model, params, sets, folds, variants, options, **others):
         seen.append((len(variants), {variant.lr for variant in variants}))
-        return original(chosen, model, params, sets, folds, variants, options)
+        return original(chosen, model, params, sets, folds, variants, options, **others)
 
-    monkeypatch.setattr(trials, "fit_folds_batched", spy)
+    monkeypatch.setattr(learners, "fit_folds_batched", spy)
     UUClassifierCV(base(epochs=1), {"slope": [0.0, -0.1, -1.0], "lr": [0.01, 0.02]}).fit_sets(X0, X1)
     assert seen == [(6, {0.01, 0.02})]
     seen.clear()
@@ -166,7 +166,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     assert good.gap.value == 0 < slow.gap.value
     (warning,) = heard
     assert str(warning.message) == (
-        f"1 of 3 settings could not be used and will not be chosen: lr={rate!r} ({failed.failure})."
+        f"1 of 3 settings failed and will not be chosen: lr={rate!r} ({failed.failure})."
     )
     assert warning.filename == __file__
     assert issubclass(warning.category, UUWarning)
@@ -195,7 +195,7 @@ def test_where_every_setting_diverges_it_is_an_error(data, model):
 def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
     """The risk was finite before it, and there is none after it."""
     X0, X1, *_ = data
-    with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of rows .* are not finite\)\."):
+    with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of held-out rows are not finite\)\."):
         search = UUClassifierCV(wild(model, epochs=1, early_stopping=False), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.5}
 
@@ -212,8 +212,8 @@ def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
 )
 def test_what_is_taken_as_diverged(scores, reason, finite):
     pair = (torch.ones(3), torch.tensor(scores))
-    fitted = FoldFit(nn.Identity(), History(stop_reason=reason), pair, torch.float32)
-    assert (trials._if_finite(fitted) is fitted) == finite
+    fitted = FoldScores(None, History(stop_reason=reason), pair)
+    assert (trials._check_finite(fitted) is fitted) == finite
 
 
 class Silent(Own):
@@ -333,17 +333,17 @@ def test_columns_are_those_of_the_best_estimator(data):
     assert search.n_features_in_ == 4
 
 
-@pytest.mark.parametrize("step", ["_fit_members", "_warn_if_degenerate"])
+@pytest.mark.parametrize("step", ["run_plan", "warn_if_degenerate"])
 def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, step):
     X0, X1, *_ = data
     search = UUClassifierCV(base(epochs=2), {"lr": [0.01]}).fit_sets(X0, X1)
     before = dict(vars(search))
     search.set_params(param_grid={"lr": [0.02, 0.03]})
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(UUClassifier, step, interrupt)
+    monkeypatch.setattr(module, step, interrupt)
     with pytest.raises(KeyboardInterrupt):
         search.fit_sets(X0[:, :2], X1[:, :2])
     now = dict(vars(search))
@@ -359,14 +359,13 @@ def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, st
 def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
-    original = fitting.train_members
+    original = NetworkLearner.train_folds
 
-    def spy(*arguments, **others):
-        sets, risk, options = arguments[3], arguments[5], arguments[6]
-        seen.append((sum(sets.sizes), risk.method.name, options.lr))
-        return original(*arguments, **others)
+    def spy(self, task, chosen=None):
+        seen.append((sum(task.data.sizes), self.risk(task.set_priors, task.target_prior).method.name, self.options.lr))
+        return original(self, task, chosen)
 
-    monkeypatch.setattr(fitting, "train_members", spy)
+    monkeypatch.setattr(NetworkLearner, "train_folds", spy)
     search = UUClassifierCV(base(self_training_rounds=1), GRID).fit_sets(X0, X1)
     best = search.best_estimator_
     assert [done.number for done in best.self_training_] == [0, 1]
@@ -382,8 +381,8 @@ def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monk
 def test_defaults():
     search = UUClassifierCV(base(n_estimators=1, epochs=1))
     assert len(search._settings(search._base())) == 18
-    assert search._base().members == UUClassifierCV(base(n_estimators="auto"))._base().members == 5
-    assert UUClassifierCV(base(n_estimators=3))._base().members == 3
+    assert search._base().n_estimators == UUClassifierCV(base(n_estimators="auto"))._base().n_estimators == 5
+    assert UUClassifierCV(base(n_estimators=3))._base().n_estimators == 3
     assert clone(search).get_params()["estimator"].epochs == 1
     assert isinstance(search.estimator, UUClassifier)
     assert torch.is_grad_enabled()
@@ -404,11 +403,11 @@ def test_what_is_auto_is_settled_for_every_setting(data):
     search = UUClassifierCV(bare).fit_sets(X0, X1)
     assert [one.params["lr"] for one in search.candidates_] == [0.001, 0.003, 0.01] * 6
     best = search.best_estimator_
-    assert "auto" not in [best.get_params()[name] for name in SETTLED]
-    assert (best.method, best.members, best.keep, best.calibrated) == ("leaky_relu", 5, "best", True)
+    assert "auto" not in [best.get_params()[name] for name in AUTO_PARAMETERS]
+    assert (best.method, best.n_estimators, best.early_stopping, best.calibrated) == ("leaky_relu", 5, True, True)
     assert best.scaling_ is not None
     losses = UUClassifierCV(bare, {"loss": ["sigmoid", "logistic"], "lr": ["auto", 0.02]}).fit_sets(X0, X1)
-    again = UUClassifier(**bare.get_params() | losses.best_params_).fit_sets(X0, X1)
+    again = UUClassifier(**bare.get_params(deep=False) | losses.best_params_).fit_sets(X0, X1)
     assert losses.best_estimator_.get_params() == bare.get_params() | losses.best_params_ | again.resolved_params_
     np.testing.assert_allclose(losses.decision_function(X), again.decision_function(X), rtol=1e-3, atol=1e-3)
 
@@ -416,25 +415,25 @@ def test_what_is_auto_is_settled_for_every_setting(data):
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        ({"rate": [1]}, "param_grid cannot search 'rate'; it may hold .*batch_size"),
-        ({"n_estimators": [2, 3]}, "param_grid cannot search 'members'"),
+        ({"rate": [1]}, "param_grid cannot search 'rate'; it may contain .*batch_size"),
+        ({"n_estimators": [2, 3]}, "param_grid cannot search 'n_estimators'"),
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
-        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope matters to method 'leaky_relu' alone"),
+        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope is only used by method 'leaky_relu'"),
         ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
-        ({"batch_size": [0]}, "batch_size must be a whole number of rows, both sets together, of at least 2, got 0"),
+        ({"batch_size": [0]}, "batch_size must be an integer of at least 2, rows of both sets together, got 0"),
     ],
 )
 def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch):
-    monkeypatch.setattr(module, "cross_fit_all", lambda *_, **__: pytest.fail("work was done"))
+    monkeypatch.setattr(module, "train_all", lambda *_, **__: pytest.fail("work was done"))
     for estimator in base(), UUClassifier((0.8, 0.3)):
         with pytest.raises(ValueError, match=message):
             UUClassifierCV(estimator, grid).fit_sets(*data[:2])
 
 
 def test_priors_are_needed():
-    with pytest.raises(ValueError, match="a search compares accuracies, which take set_priors; got None"):
+    with pytest.raises(ValueError, match="a search compares accuracies, which need set_priors; got None"):
         UUClassifierCV(UUClassifier(None, method="biased")).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
 
 

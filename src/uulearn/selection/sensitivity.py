@@ -6,6 +6,7 @@ one of them at a time, trains as if that were true, and reports both effects.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -250,7 +251,7 @@ def _choose_seed(classifier: UUClassifier) -> int:
     """The seed of the last fit if it was random, else of the next fit."""
     if not isinstance(classifier.random_state, int | np.integer) and hasattr(classifier, "seed_"):
         return classifier.seed_
-    return choose_seed({"random_state": classifier.random_state, "training": None})
+    return choose_seed({"random_state": copy.deepcopy(classifier.random_state), "training": None})
 
 
 # -------------------------------------------------------------------------------------------------------- assumptions
