@@ -40,7 +40,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, TwoSets
 from uulearn.exceptions import UUWarning
 from uulearn.models import build_model
-from uulearn.training import Trainer, TrainingOptions
+from uulearn.training import Trainer, RunOptions
 from uulearn.training.precision import cpu_multiplies_bfloat16
 
 PRECISIONS = {"uulearn": "auto", "uulearn float32": "float32"}
@@ -62,7 +62,7 @@ def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer
         build_model(model, data.X.shape[1:]),
         TwoSets((DenseRows(torch.from_numpy(data.first)), DenseRows(torch.from_numpy(data.second)))),
         UURisk(SET_PRIORS, TARGET_PRIOR),
-        TrainingOptions(lr=LR, batch_size=BATCH_SIZE, precision=precision),
+        RunOptions(lr=LR, batch_size=BATCH_SIZE, precision=precision),
     )
 
 

@@ -32,7 +32,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import load_task, make_sets
 from uulearn.models import ResNet32
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.training import Trainer, TrainingOptions
+from uulearn.training import Trainer, RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
 
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
@@ -119,7 +119,7 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
             rows = (torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1]))
             runs += [Run(rows, priors, 0.4926, name, slope, seed=seed) for name, slope in METHODS]
     settings = DENSE[model]
-    options = TrainingOptions(
+    options = RunOptions(
         epochs=epochs, batch_size=BATCH, lr=settings["lr"], l2=settings["l2"], optimizer_params={"eps": 1e-7},
         ema=None, device="cuda", input_scale=1 / 255, progress=False,
     )  # fmt: skip
@@ -207,7 +207,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     work = convolution_work(model)
     rows = DenseRows(torch.from_numpy(images))
     data = TwoSets((rows, rows), (torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])))
-    options = TrainingOptions(
+    options = RunOptions(
         epochs=epochs, batch_size=BATCH, lr=3e-5, l2=5e-3, optimizer_params={"eps": 1e-7}, ema=None, device="cuda",
         input_scale=1 / 255, progress=False, compile=True, graph=True,
     )  # fmt: skip
@@ -254,7 +254,7 @@ def contenders_part(top: dict[str, float]) -> Section:
         for layer in model.modules():
             if isinstance(layer, PackedConv2d) and not packs:
                 layer.packing = 1
-        options = TrainingOptions(batch_size=BATCH, ema=None, device="cuda", compile=compiled, progress=False)
+        options = RunOptions(batch_size=BATCH, ema=None, device="cuda", compile=compiled, progress=False)
         data = TwoSets.from_membership(rows, torch.arange(BATCH) % 2)
         trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options)
         trainer.dtype = torch.bfloat16  # zeros would not tell that it serves

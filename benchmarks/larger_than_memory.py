@@ -88,7 +88,7 @@ def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
                 )
             for name, sets in ways.items():
                 clf = UUClassifier(
-                    PRIORS, task.prior, epochs=15, members=1, validation_fraction=0.1, patience=None,
+                    PRIORS, task.prior, epochs=15, n_estimators=1, validation_fraction=0.1, patience=None,
                     input_scale=1 / 255, random_state=seed, progress=False,
                 )  # fmt: skip
                 with warnings.catch_warnings():

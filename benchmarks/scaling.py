@@ -62,7 +62,7 @@ class Generated(RowStream):
 def classifier(model: str, **more: Any) -> UUClassifier:
     """One model, one epoch, nothing held out: what is timed is the epoch."""
     plain: dict[str, Any] = {
-        "epochs": 1, "members": 1, "validation_fraction": 0.0, "calibrated": False, "keep": "last", "patience": None,
+        "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False, "patience": None,
         "random_state": 0, "progress": False, "device": "cpu",
     }  # fmt: skip
     return UUClassifier((0.7, 0.3), **plain | MODELS[model] | more)

@@ -24,7 +24,7 @@ from shared import Record, environment, index_tensors
 from uulearn.datasets import BinaryTask, load_task, make_sets
 from uulearn.reproduction.sampling import hold_out
 from uulearn.reproduction.store import RunStore
-from uulearn.training import TrainingOptions
+from uulearn.training import RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
 
 DATASETS = ("mnist", "fashion_mnist", "kmnist")
@@ -102,7 +102,7 @@ def train(stack: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Re
         model="mlp",
         model_params=None,
         loss=first["loss"],
-        options=TrainingOptions(
+        options=RunOptions(
             epochs=first["epochs"],
             batch_size=first["batch_size"],
             ema=first["ema"],

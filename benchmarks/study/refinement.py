@@ -39,7 +39,7 @@ from uulearn.metrics import uu_accuracy_difference
 from uulearn.models import build_model
 from uulearn.reproduction.store import normalised
 from uulearn.risk import UURisk
-from uulearn.training import TrainingOptions, score_rows
+from uulearn.training import RunOptions, score_rows
 from uulearn.training.out_of_fold import CrossFit, cross_fit
 
 STORE = STUDY / "refinement.jsonl"
@@ -146,7 +146,7 @@ class Pair:
     test: tuple[Rows, NDArray[np.int64]]
     loss: str
     settings: Record
-    options: TrainingOptions
+    options: RunOptions
     first: dict[Stage, CrossFit] = field(default_factory=dict)
     """Trainings before any sorting."""
 
@@ -183,7 +183,7 @@ def draw(configuration: Record, data: Data) -> Pair:
         (DenseRows(torch.from_numpy(data.X_test)), data.y_test),
         configuration["loss"],
         settings,
-        TrainingOptions(**settings["training"], input_scale=data.scale, seed=configuration["seed"], progress=False),
+        RunOptions(**settings["training"], input_scale=data.scale, seed=configuration["seed"], progress=False),
     )
 
 

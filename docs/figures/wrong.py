@@ -38,7 +38,7 @@ from uulearn.exceptions import (
 )
 from uulearn.metrics import uu_accuracy, uu_auc, uu_rates
 from uulearn.theory import plan_rows
-from uulearn.training import History, TrainingOptions
+from uulearn.training import History, RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
 
 Table = NDArray[np.float32]
@@ -148,7 +148,7 @@ def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> d
             with torch.no_grad():
                 seen.append(uu_accuracy(model(rows), sets, priors, TARGET).value)
 
-        fitted = classifier(priors, **MLP(width, width, method=method, keep="best", epochs=epochs))
+        fitted = classifier(priors, **MLP(width, width, method=method, early_stopping=True, epochs=epochs))
         fitted.fit(X, sets, validation_data=held_out, test_data=test, callback=look)
         runs[method] = Watched(fitted.history_, seen)
     return runs
@@ -369,7 +369,7 @@ def train_stack(
     X_test, y_test = draw_rows(rng, 20_000, TARGET)
     numbers = np.arange(len(X)).reshape(seeds, 4, n)  # of each seed: two files to train on, and two held out
     l2 = 5e-3 if loss == "sigmoid" else 0.0  # as `UUClassifier` has it by default
-    options = TrainingOptions(epochs=100, lr=0.03, batch_size=2 * n, l2=l2, progress=False)
+    options = RunOptions(epochs=100, lr=0.03, batch_size=2 * n, l2=l2, progress=False)
     runs = [Run((own[0], own[1]), pair, TARGET, method, seed=k) for pair in assumed for k, own in enumerate(numbers)]
     stack = BatchedTrainer(X, runs, model="linear", loss=loss, options=options)
     stack.run()

@@ -15,7 +15,7 @@ import pytest
 from helpers.command_line import SMALL, assert_one_sentence, contents, run, weights_of, write_files
 from uulearn.app.model import TableModel
 from uulearn.cli.fit import _refused_by_system
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory
 from uulearn.exceptions import TableError
 from uulearn.tabular import matrices
 
@@ -76,7 +76,7 @@ def small_disk(tmp_path):
 
 def fail_at(monkeypatch, number):
     """The write with this number stops half-way, as on a disk that fills up."""
-    fill, calls = persistence._fill, []
+    fill, calls = model_directory.write_bytes, []
 
     def fails(path, content):
         calls.append(path)
@@ -85,7 +85,7 @@ def fail_at(monkeypatch, number):
             raise ENOSPC
         fill(path, content)
 
-    monkeypatch.setattr(persistence, "_fill", fails)
+    monkeypatch.setattr(model_directory, "write_bytes", fails)
 
 
 # ---------------------------------------------------------------------------------------------------------------- fit

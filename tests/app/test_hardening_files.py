@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, draw, run, weights_of, write_files
 from uulearn.app.model import TableModel
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory
 from uulearn.io.reading import read_table
 
 
@@ -266,7 +266,7 @@ def replace_file(folder, stem, change):
 
 
 def sign(folder, manifest):
-    manifest["checksum"] = persistence._checksum(manifest)
+    manifest["checksum"] = model_directory.checksum(manifest)
     (folder / "model.json").write_text(json.dumps(manifest))
 
 

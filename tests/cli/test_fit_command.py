@@ -120,7 +120,7 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
 def test_every_row_is_judged_by_the_member_that_has_not_seen_it(fitted):
     """The facts come from members and folds drawn again; the estimator evaluated itself while it was fitted."""
     loaded = TableModel.load(fitted[0])
-    own, evaluated = loaded.classifier.cross_fitted_, loaded.facts["evaluation"]
+    own, evaluated = loaded.classifier.out_of_fold_evaluation_, loaded.facts["evaluation"]
     assert evaluated["accuracy"]["value"] == pytest.approx(own.accuracy.value, abs=1e-9)
     assert evaluated["auc"]["value"] == pytest.approx(own.auc.value, abs=1e-3)
     targets = {entry["target_prior"]: entry for entry in loaded.facts["targets"]}

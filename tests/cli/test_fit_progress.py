@@ -13,7 +13,7 @@ from helpers.terminal import run_on_terminal
 from uulearn import UUClassifier
 from uulearn.cli import fit_progress, main
 from uulearn.cli.fit_progress import Display, Lines, Silent
-from uulearn.training import TrainingOptions
+from uulearn.training import RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.progress import watch_training
 
@@ -50,15 +50,15 @@ class Notes(list):
 
 def classifier(**changes):
     return UUClassifier(
-        (0.8, 0.2), **{"model": "linear", "epochs": 3, "members": 1, "random_state": 0, "patience": None} | changes
+        (0.8, 0.2), **{"model": "linear", "epochs": 3, "n_estimators": 1, "random_state": 0, "patience": None} | changes
     )
 
 
 def test_watchers_are_told_of_every_member_and_of_what_a_checkpoint_holds(gaussians, tmp_path):
     sets = gaussians["X0"], gaussians["X1"]
     with watch_training(told := Notes()):
-        classifier(members=2, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(*sets)
-        classifier(members=2, checkpoint_dir=tmp_path, epochs=4).fit_sets(*sets)
+        classifier(n_estimators=2, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(*sets)
+        classifier(n_estimators=2, checkpoint_dir=tmp_path, epochs=4).fit_sets(*sets)
     member, longer = [("begin", 3, 1, 0), 1, 2, 3, "end"], [("begin", 4, 1, 3), 4, "end"]
     assert told == 2 * member + 2 * longer
 
@@ -86,7 +86,7 @@ def test_a_stack_tells_how_many_models_it_holds(gaussians):
     runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -0.5)]
     X = torch.tensor(np.concatenate([gaussians["X0"], gaussians["X1"]]), dtype=torch.float32)
     with watch_training(told := Notes()):
-        BatchedTrainer(X, runs, model="linear", options=TrainingOptions(epochs=2)).run()
+        BatchedTrainer(X, runs, model="linear", options=RunOptions(epochs=2)).run()
     assert told == [("begin", 2, 3, 0), 1, 2, "end"]
 
 

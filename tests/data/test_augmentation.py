@@ -17,7 +17,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.data.augmentation import AUGMENTATIONS, build_augmentation, flip, get_augmentation, shift
 from uulearn.exceptions import CheckpointError, ModelFormatError
 from uulearn.selection import UUClassifierCV
-from uulearn.training import Trainer, TrainingOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.batched.out_of_fold import can_be_batched
 
@@ -188,7 +188,7 @@ def trainer(augment, **changes):
         Flat(),
         TwoSets.from_membership(DenseRows(X), sets),
         UURisk((0.8, 0.2), 0.5),
-        TrainingOptions(**settings | {"augment": augment} | changes),
+        RunOptions(**settings | {"augment": augment} | changes),
         **held_out,
     )
 
@@ -390,30 +390,30 @@ def images_of_two_sets():
 def test_members_are_trained_with_it():
     X, sets, arguments = images_of_two_sets()
     fitted = [
-        plain_classifier((0.8, 0.2), members=3, augment=augment, **arguments).fit(X, sets)
+        plain_classifier((0.8, 0.2), n_estimators=3, augment=augment, **arguments).fit(X, sets)
         for augment in ("shift+flip", "shift+flip", None)
     ]
     scores = [one.decision_function(X) for one in fitted]
     np.testing.assert_array_equal(scores[0], scores[1])
     assert np.abs(scores[0] - scores[2]).max() > 1e-4
-    assert len(fitted[0].history_.members) == 3
+    assert len(fitted[0].history_.models) == 3
 
 
 def test_stacks_leave_it_to_single_runs():
     rows = DenseRows(torch.zeros(4, 3))
     data = TwoSets((rows, rows))
     for augment in ("flip", lambda x: x):
-        assert can_be_batched("mlp", data, TrainingOptions())
-        assert not can_be_batched("mlp", data, TrainingOptions(augment=augment))
+        assert can_be_batched("mlp", data, RunOptions())
+        assert not can_be_batched("mlp", data, RunOptions(augment=augment))
         with pytest.raises(ValueError, match=r"^a stack has no augment; train runs that need it one by one, .*\.$"):
             BatchedTrainer(
-                torch.zeros(4, 3), [Run(([0, 1], [2, 3]), (0.8, 0.2), 0.5)], options=TrainingOptions(augment=augment)
+                torch.zeros(4, 3), [Run(([0, 1], [2, 3]), (0.8, 0.2), 0.5)], options=RunOptions(augment=augment)
             )
 
 
 def test_a_search_compares_augmentations():
     X, sets, arguments = images_of_two_sets()
-    base = plain_classifier((0.8, 0.2), members=2, **arguments | {"epochs": 60})
+    base = plain_classifier((0.8, 0.2), n_estimators=2, **arguments | {"epochs": 60})
     search = UUClassifierCV(base, {"augment": [torch.zeros_like, None, "flip"]}).fit(X, sets)
     assert search.best_params_ == {"augment": None}  # the side matters here
     assert search.best_estimator_.augment is None

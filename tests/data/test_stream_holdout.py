@@ -210,8 +210,8 @@ def test_what_is_learned_by_heart_is_not_mistaken_for_learning():
     rng = np.random.default_rng(0)
     rows = [np.repeat(rng.normal(size=(300, 8)), 5, axis=0) for _ in range(2)]
     rows = [X[rng.permutation(len(X))] for X in rows]
-    settings = {"model_params": {"hidden": (200,)}, "epochs": 60, "lr": 0.01, "l2": 0.0, "keep": "last"}
-    clf = UUClassifier((0.9, 0.1), patience=None, members=1, calibrated=False, random_state=0, **settings)
+    settings = {"model_params": {"hidden": (200,)}, "epochs": 60, "lr": 0.01, "l2": 0.0, "early_stopping": False}
+    clf = UUClassifier((0.9, 0.1), patience=None, n_estimators=1, calibrated=False, random_state=0, **settings)
     clf.fit_sets(*(Listed(X, 100) for X in rows))
     assert abs(clf.history_[-1]["validation_zero_one"] - 0.5) < 0.2
 

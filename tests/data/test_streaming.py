@@ -168,7 +168,7 @@ def test_streamed_training_ends_like_training_from_memory(sets, folders):
     found = {"memory": [], "stream": []}
     for seed, (kind, both) in itertools.product(range(3), {"memory": sets, "stream": streams(folders)}.items()):
         clf = UUClassifier(
-            (0.8, 0.2), model="linear", epochs=40, lr=0.03, members=1, batch_size=200, random_state=seed,
+            (0.8, 0.2), model="linear", epochs=40, lr=0.03, n_estimators=1, batch_size=200, random_state=seed,
             validation_fraction=0.2,
         )  # fmt: skip
         clf.fit_sets(*both)
@@ -214,7 +214,7 @@ def test_test_rows_and_callbacks_serve_as_ever(sets, folders):
     assert "test_accuracy" in records[0]
 
 
-@pytest.mark.parametrize("parameters", [{"members": 5}, {"rounds": 1}])
+@pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
 def test_what_streams_cannot_do_is_refused(folders, parameters):
     with pytest.raises(ValueError, match="sets that are streamed train one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))

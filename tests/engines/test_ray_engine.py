@@ -177,7 +177,7 @@ def test_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     sets = np.arange(200) % 2
     frame = pd.DataFrame(rng.normal(size=(200, 2)) + sets[:, None], columns=["u", "v"])
-    clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, members=1, random_state=0).fit(frame, sets)
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, n_estimators=1, random_state=0).fit(frame, sets)
     clf.save(tmp_path / "model")
     (tmp_path / "rows").mkdir()
     for number in range(3):
@@ -296,7 +296,7 @@ def test_runs_that_cannot_be_done(uulearn, monkeypatch, data, tmp_path):
 
 
 def search(**options):
-    base = UUClassifier((0.8, 0.2), method="leaky_relu", epochs=8, members=3, random_state=0)
+    base = UUClassifier((0.8, 0.2), method="leaky_relu", epochs=8, n_estimators=3, random_state=0)
     return UUClassifierCV(base, {"loss": ["logistic", "sigmoid"], "slope": [0.0, -1.0]}, **options)
 
 
@@ -327,11 +327,13 @@ def test_what_a_search_meets_on_the_cluster_is_said_here(cluster):
                 raise ValueError("enough of this")
             return super().forward(x)
 
-    base = UUClassifier((0.8, 0.2), model=Unwilling, epochs=1, members=2, random_state=0)
+    base = UUClassifier((0.8, 0.2), model=Unwilling, epochs=1, n_estimators=2, random_state=0)
     with pytest.raises(ValueError, match="^enough of this$"):
         UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
     base.set_params(model=Elsewhere)
-    with pytest.raises(RuntimeError, match="cannot read what it was sent .*'test_ray_engine'.* must be importable on all of"):
+    with pytest.raises(
+        RuntimeError, match="cannot read what it was sent .*'test_ray_engine'.* must be importable on all of"
+    ):
         UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
 
 

@@ -15,12 +15,13 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.folds import assign_balanced, assign_folds
 from uulearn.data.rows import JoinedRows
+from uulearn.estimator.out_of_fold import merge_folds
 from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model
-from uulearn.training import History, TrainingOptions, score_rows
-from uulearn.training.batched.out_of_fold import Variant, can_be_batched, cross_fit_batched
-from uulearn.training.out_of_fold import cross_fit, member_options
+from uulearn.training import History, RunOptions, score_rows
+from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
+from uulearn.training.out_of_fold import count_folds, fit_fold, fold_options
 
 # --------------------------------------------------------------------------------------------------------- folds
 
@@ -120,7 +121,7 @@ def test_an_ensemble_is_the_scaled_mean():
     torch.testing.assert_close(score_rows(ensemble, DenseRows(x)), expected, rtol=1e-4, atol=1e-5)
     half = score_rows(ensemble, DenseRows(x), dtype=torch.bfloat16)
     assert (half - expected).abs().max() < 0.05 * expected.abs().max()
-    with pytest.raises(ValueError, match="one scale a member, got 1 members, 2 scales"):
+    with pytest.raises(ValueError, match="one scale per model, got 1 models and 2 scales"):
         Ensemble(members[:1], [1.0, 1.0])
 
 
@@ -132,6 +133,21 @@ def sets_of(seed=0, n=(60, 45)):
     return [torch.randn(size, 3, generator=generator) + shift for size, shift in zip(n, (0.4, -0.4), strict=True)]
 
 
+def train_folds(build, data, folds, risk, options, test=None):
+    fits = [fit_fold(fold, build, data, folds, risk, options, test=test) for fold in range(count_folds(folds))]
+    return merge_folds(fits, folds)
+
+
+def train_folds_batched(model, model_params, data, folds, variants, options, test=None):
+    chosen = range(count_folds(folds))
+    found = fit_folds_batched(chosen, model, model_params, data, folds, variants, options, test=test)
+    return [merge_folds(parts, folds) for parts in found]
+
+
+def ensemble_of(found):
+    return Ensemble(found.models, found.scales).eval()
+
+
 def crossed(tables, folds, **changes):
     data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
     settings = {"epochs": 4, "batch_size": 20, "lr": 0.02, "ema": None, "progress": False, "precision": "float32"}
@@ -140,7 +156,7 @@ def crossed(tables, folds, **changes):
         torch.manual_seed(seed)
         return build_model("mlp", (3,), {"hidden": (6,)})
 
-    return cross_fit(build, data, folds, UURisk((0.8, 0.2), 0.5), TrainingOptions(**settings | changes))
+    return train_folds(build, data, folds, UURisk((0.8, 0.2), 0.5), RunOptions(**settings | changes))
 
 
 def test_no_model_has_seen_its_fold():
@@ -158,11 +174,11 @@ def test_no_model_has_seen_its_fold():
     assert same == [False, True, False]
 
 
-@pytest.mark.parametrize("keep", ["last", "best"])
-def test_every_row_is_scored_by_the_model_of_its_fold(keep):
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_every_row_is_scored_by_the_model_of_its_fold(early_stopping):
     tables = sets_of()
     folds = assign_folds(TwoSets((DenseRows(tables[0]), DenseRows(tables[1]))), 3, seed=0)
-    found = crossed(tables, folds, keep=keep)
+    found = crossed(tables, folds, early_stopping=early_stopping)
     for table, fold, scores in zip(tables, folds, found.scores, strict=True):
         for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
             mine = torch.from_numpy(fold == member)
@@ -173,14 +189,14 @@ def test_every_row_is_scored_by_the_model_of_its_fold(keep):
         for k in range(3)
     ]
     assert [part.abs().mean().item() for part in both] == pytest.approx([1.0, 1.0, 1.0], rel=1e-5)
-    assert [history.best_epoch is None for history in found.histories] == [keep == "last"] * 3
+    assert [history.best_epoch is None for history in found.histories] == [not early_stopping] * 3
     mean = sum(score_rows(m, DenseRows(tables[0])) / s for m, s in zip(found.models, found.scales, strict=True)) / 3
-    torch.testing.assert_close(score_rows(found.ensemble(), DenseRows(tables[0])), mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(score_rows(ensemble_of(found), DenseRows(tables[0])), mean, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["one table", "two tables"])
-@pytest.mark.parametrize("keep", ["last", "best"])
-def test_stacked_members_are_those_trained_one_by_one(kind, keep):
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_stacked_members_are_those_trained_one_by_one(kind, early_stopping):
     """Sizes that the folds divide, so that no row is left out; otherwise the runs would not be the same."""
     tables = sets_of(n=(60, 45))
     if kind == "two tables":
@@ -191,7 +207,7 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
         )
     folds = assign_folds(data, 3, seed=0)
     settings = {"epochs": 6, "batch_size": 20, "lr": 0.02, "ema": 0.8, "progress": False, "precision": "float32"}
-    options = TrainingOptions(**settings | {"keep": keep, "seed": 5})
+    options = RunOptions(**settings | {"early_stopping": early_stopping, "seed": 5})
     risk = UURisk((0.8, 0.2), 0.5, method="abs")
     test = DenseRows(torch.cat(tables)), torch.repeat_interleave(torch.arange(2), torch.tensor([60, 45]))
 
@@ -202,9 +218,9 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
     assert can_be_batched("mlp", data, options)
     other_risk = UURisk((0.8, 0.2), 0.5, method="relu")
     variants = [Variant(other_risk, lr=0.001), Variant(risk), Variant(risk, l2=0.1, weight_decay=0.01)]
-    others = cross_fit_batched("mlp", {"hidden": (6,)}, data, folds, variants, options, test=test)
+    others = train_folds_batched("mlp", {"hidden": (6,)}, data, folds, variants, options, test=test)
     stacked = others.pop(1)
-    single = cross_fit(build, data, folds, risk, options, test=test)
+    single = train_folds(build, data, folds, risk, options, test=test)
     for one, other in zip(stacked.scores, single.scores, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
     assert stacked.scales == pytest.approx(single.scales, rel=1e-3)
@@ -212,10 +228,10 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
         assert one.best_epoch == other.best_epoch
         assert one.column("objective") == pytest.approx(other.column("objective"), abs=1e-4)
         assert one.column("test_risk") == pytest.approx(other.column("test_risk"), abs=1e-3)
-    torch.testing.assert_close(stacked.ensemble()(tables[0]), single.ensemble()(tables[0]), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(ensemble_of(stacked)(tables[0]), ensemble_of(single)(tables[0]), rtol=1e-3, atol=1e-3)
     changed = [(other_risk, {"lr": 0.001}), (risk, {"l2": 0.1, "weight_decay": 0.01})]
     for found, (its_risk, changes) in zip(others, changed, strict=True):
-        alone = cross_fit(build, data, folds, its_risk, dataclasses.replace(options, **changes))
+        alone = train_folds(build, data, folds, its_risk, dataclasses.replace(options, **changes))
         torch.testing.assert_close(found.scores[0], alone.scores[0], rtol=2e-3, atol=2e-3)
 
 
@@ -223,8 +239,8 @@ def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
     tables = sets_of(n=(50, 47))
     data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
     folds = assign_folds(data, 4, seed=0)
-    options = TrainingOptions(epochs=2, batch_size=20, ema=None, progress=False, keep="best")
-    (found,) = cross_fit_batched("linear", None, data, folds, [Variant(UURisk((0.8, 0.2), 0.5))], options)
+    options = RunOptions(epochs=2, batch_size=20, ema=None, progress=False, early_stopping=True)
+    (found,) = train_folds_batched("linear", None, data, folds, [Variant(UURisk((0.8, 0.2), 0.5))], options)
     assert [len(part) for part in found.scores] == [50, 47]
     for table, fold, scores in zip(tables, folds, found.scores, strict=True):
         for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
@@ -250,16 +266,16 @@ def test_what_a_stack_cannot_hold(model, changes, rows):
         "sparse": SparseRows(sparse.csr_matrix(np.zeros((4, 3)))),
     }
     data = TwoSets((tables[rows], tables[rows]))
-    assert not can_be_batched(model, data, TrainingOptions(**changes))
-    assert can_be_batched("linear", TwoSets((tables["dense"], tables["dense"])), TrainingOptions())
+    assert not can_be_batched(model, data, RunOptions(**changes))
+    assert can_be_batched("linear", TwoSets((tables["dense"], tables["dense"])), RunOptions())
 
 
-def test_members_differ_in_seed_and_folder(tmp_path):
-    options = TrainingOptions(seed=3, checkpoint_dir=tmp_path)
-    made = [member_options(options, k) for k in range(5)]
-    assert len({o.seed for o in made} | {member_options(TrainingOptions(seed=4), k).seed for k in range(5)}) == 10
-    assert [o.checkpoint_dir for o in made] == [tmp_path / f"member-{k}" for k in range(5)]
-    assert member_options(TrainingOptions(), 0).checkpoint_dir is None
+def test_fold_options_differ_in_seed_and_folder(tmp_path):
+    options = RunOptions(seed=3, checkpoint_dir=tmp_path)
+    made = [fold_options(options, k) for k in range(5)]
+    assert len({o.seed for o in made} | {fold_options(RunOptions(seed=4), k).seed for k in range(5)}) == 10
+    assert [o.checkpoint_dir for o in made] == [tmp_path / f"model-{k}" for k in range(5)]
+    assert fold_options(RunOptions(), 0).checkpoint_dir is None
 
 
 # ------------------------------------------------------------------------------------------------- the estimator
@@ -278,8 +294,8 @@ def problem():
 
 
 def several(**changes):
-    settings = {"members": 3, "model_params": {"hidden": (32, 32)}, "epochs": 25, "lr": 0.01, "ema": 0.9}
-    settings |= {"batch_size": 100, "keep": "best", "random_state": 0, "progress": False}
+    settings = {"n_estimators": 3, "model_params": {"hidden": (32, 32)}, "epochs": 25, "lr": 0.01, "ema": 0.9}
+    settings |= {"batch_size": 100, "early_stopping": True, "random_state": 0, "progress": False}
     return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
@@ -288,7 +304,7 @@ def test_the_mean_of_several_is_better_than_one(problem):
     classifier = several().fit_sets(X0, X1)
     assert isinstance(classifier.model_, Ensemble)
     accuracies = []
-    for member in classifier.model_.members:
+    for member in classifier.model_.models:
         scores = score_rows(member, DenseRows(torch.from_numpy(X).float()))
         accuracies.append(((scores.numpy() > 0) == y).mean())
     assert (classifier.predict(X) == y).mean() > np.mean(accuracies)
@@ -298,7 +314,7 @@ def test_the_mean_of_several_is_better_than_one(problem):
 def test_the_estimate_without_labels_is_near_what_labels_show(problem):
     X0, X1, X, y = problem
     classifier = several().fit_sets(X0, X1)
-    found = classifier.cross_fitted_
+    found = classifier.out_of_fold_evaluation_
     assert found.sizes == (240, 300)
     assert not found.labels_used
     assert abs(found.accuracy.value - (classifier.predict(X) == y).mean()) < 3 * found.accuracy.standard_error
@@ -306,21 +322,21 @@ def test_the_estimate_without_labels_is_near_what_labels_show(problem):
         classifier.summary()
     )
     assert str(found.accuracy) in classifier.summary()
-    assert several(members=1, keep="last").fit_sets(X0, X1).cross_fitted_ is None
+    assert several(n_estimators=1, early_stopping=False).fit_sets(X0, X1).out_of_fold_evaluation_ is None
 
 
 def test_the_history_is_the_mean_of_the_members(problem):
     X0, X1, X, y = problem
     history = several(patience=4).fit_sets(X0, X1, test_data=(X, y)).history_
-    assert len(history.members) == 3
-    assert len(history) == max(map(len, history.members))
-    assert len({len(member) for member in history.members}) > 1
+    assert len(history.models) == 3
+    assert len(history) == max(map(len, history.models))
+    assert len({len(member) for member in history.models}) > 1
     assert history.labels_used
     for position in (0, len(history) - 1):
-        running = [member[position] for member in history.members if len(member) > position]
+        running = [member[position] for member in history.models if len(member) > position]
         for name in ("positive", "validation_zero_one", "test_accuracy", "epoch"):
             assert history[position][name] == pytest.approx(np.mean([record[name] for record in running]))
-    assert all(member.best_epoch for member in history.members)
+    assert all(member.best_epoch for member in history.models)
     again = History.from_dict(history.to_dict())
     assert again == history
 
@@ -328,11 +344,11 @@ def test_the_history_is_the_mean_of_the_members(problem):
 def test_tables_apart_or_together_make_the_same_models(problem):
     X0, X1, X, _ = problem
     order = np.random.default_rng(1).permutation(540)
-    together = several(members=2).fit(np.concatenate([X0, X1]), np.repeat([0, 1], [240, 300]))
-    apart = several(members=2).fit_sets(X0, X1)
+    together = several(n_estimators=2).fit(np.concatenate([X0, X1]), np.repeat([0, 1], [240, 300]))
+    apart = several(n_estimators=2).fit_sets(X0, X1)
     np.testing.assert_array_equal(together.decision_function(X), apart.decision_function(X))
-    shuffled = several(members=2).fit(np.concatenate([X0, X1])[order], np.repeat([0, 1], [240, 300])[order])
-    assert shuffled.cross_fitted_.sizes == (240, 300)
+    shuffled = several(n_estimators=2).fit(np.concatenate([X0, X1])[order], np.repeat([0, 1], [240, 300])[order])
+    assert shuffled.out_of_fold_evaluation_.sizes == (240, 300)
 
 
 def test_probabilities_come_from_all_rows(problem):
@@ -353,7 +369,7 @@ def test_an_ensemble_survives_saving(problem, tmp_path, model):
     classifier.save(tmp_path / "model")
     loaded = UUClassifier.load(tmp_path / "model", **({} if model == "mlp" else {"model": Plain}))
     np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))
-    assert loaded.cross_fitted_ == classifier.cross_fitted_
+    assert loaded.out_of_fold_evaluation_ == classifier.out_of_fold_evaluation_
     assert loaded.history_ == classifier.history_
     assert loaded.summary() == classifier.summary()
 
@@ -371,29 +387,29 @@ def test_an_interrupted_fit_goes_on_where_it_was(problem, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         several(epochs=6, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(X0, X1, callback=interrupt)
     resumed = several(epochs=6, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(X0, X1)
-    assert [member.resumed_at for member in resumed.history_.members] == [[6], [2], []]
+    assert [member.resumed_at for member in resumed.history_.models] == [[6], [2], []]
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
 
 
 def test_what_does_not_go_together(problem):
     X0, X1, X, _ = problem
-    with pytest.raises(ValueError, match="leave validation_data out, or set members=1"):
+    with pytest.raises(ValueError, match="leave out validation_data, or set n_estimators=1"):
         several().fit_sets(X0, X1, validation_data=(X[:10], np.arange(10) % 2))
     with pytest.raises(ValueError, match="5 folds need at least 5 rows of each set, and one has 4"):
-        several(members=5).fit_sets(X0, X1[:4])
-    evaluated = several(members=2, epochs=1).fit_sets(X0, X1).cross_fitted_
+        several(n_estimators=5).fit_sets(X0, X1[:4])
+    evaluated = several(n_estimators=2, epochs=1).fit_sets(X0, X1).out_of_fold_evaluation_
     assert evaluated == evaluate(*_out_of_fold(X0, X1), (0.8, 0.3), 0.4)
 
 
 def _out_of_fold(X0, X1):
-    classifier = several(members=2, epochs=1).fit_sets(X0, X1)
+    classifier = several(n_estimators=2, epochs=1).fit_sets(X0, X1)
     data = TwoSets((DenseRows(torch.from_numpy(X0)), DenseRows(torch.from_numpy(X1))))
     scores = []
     for which, folds in enumerate(assign_folds(data, 2, seed=0)):
         rows = torch.from_numpy((X0, X1)[which]).float()
         scales = classifier.model_.scales.tolist()
         members = [
-            score_rows(m, DenseRows(rows)).numpy() / s for m, s in zip(classifier.model_.members, scales, strict=True)
+            score_rows(m, DenseRows(rows)).numpy() / s for m, s in zip(classifier.model_.models, scales, strict=True)
         ]
         scores.append(np.where(folds == 0, members[0], members[1]))
     return np.concatenate(scores), np.repeat([0, 1], [240, 300])

@@ -1,5 +1,6 @@
 """`UUClassifier` as its users meet it."""
 
+import dataclasses
 import pickle
 import warnings
 
@@ -15,9 +16,10 @@ from torch import nn
 
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier, uu_risk
-from uulearn.estimator.parameters import RULES
+from uulearn.estimator.parameters import RULES, TRAINING_RULES
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import estimation_cost
+from uulearn.training import TrainingOptions
 
 METHODS = ["biased", "unbiased", "abs", "relu", "leaky_relu"]
 
@@ -193,8 +195,8 @@ def test_pickles_of_models_on_another_device_hold_them_on_the_cpu(gaussians, qui
             self.moved = True
             return self
 
-    classifier.model_ = Elsewhere()
-    assert classifier.__getstate__()["model_"].moved
+    classifier.trained_ = dataclasses.replace(classifier.trained_, module=Elsewhere())
+    assert classifier.__getstate__()["trained_"].module.moved
     assert not classifier.model_.moved
 
 
@@ -238,7 +240,7 @@ def test_a_failing_callback_keeps_what_was_learned_and_sees_the_model_in_eval_mo
         if record["epoch"] == 3:
             raise OSError("no network")
 
-    classifier = UUClassifier(**quick | {"ema": None})
+    classifier = UUClassifier(**quick, training=TrainingOptions(ema=None))
     with pytest.raises(OSError, match="no network"):
         classifier.fit(gaussians["X"], gaussians["sets"], callback=fail)
     assert modes == [False] * 3
@@ -255,14 +257,14 @@ def test_lazy_layers_get_their_shapes(gaussians, quick):
 
 def test_summary_says_what_was_assumed(gaussians, quick):
     text = UUClassifier(**quick).fit_sets(gaussians["X0"], gaussians["X1"]).summary()
-    assert "set 0 was taken as the richer" in text
+    assert "assumed: set 0 has the higher class prior" in text
     assert "400 rows, 80.0% positive" in text
     assert "no label was used" in text
     assert "all 15 epochs done" in text
     labelled = UUClassifier(**quick | {"set_priors": (0.2, 0.8)}).fit_sets(
         gaussians["X1"], gaussians["X0"], test_data=(gaussians["X_test"], gaussians["y_test"])
     )
-    assert "set 1 was taken as the richer" in labelled.summary()
+    assert "assumed: set 1 has the higher class prior" in labelled.summary()
     assert "labels were passed for evaluation; training did not use them" in labelled.summary()
 
 
@@ -287,9 +289,39 @@ def test_bad_values_of_every_parameter_are_refused_by_name_and_value(name, gauss
     assert not hasattr(classifier, "model_")
 
 
+@pytest.mark.parametrize("name", TRAINING_RULES)
+def test_bad_values_of_every_training_option_are_refused_by_name_and_value(name, gaussians, quick):
+    bad = TRAINING_RULES[name].bad
+    classifier = UUClassifier(**quick).set_params(**{f"training__{name}": bad})
+    with pytest.raises(ValueError, match=rf"TrainingOptions\.{name} must be .*, got {bad!r}"):
+        classifier.fit(gaussians["X"], gaussians["sets"])
+    assert not hasattr(classifier, "model_")
+
+
 def test_every_parameter_has_a_rule():
-    judged_elsewhere = {"set_priors", "target_prior", "method", "slope", "loss"}  # by the risk, tested below
-    assert set(RULES) | judged_elsewhere == set(UUClassifier((0.8, 0.2)).get_params())
+    checked_by_the_risk = {"set_priors", "target_prior", "method", "slope", "loss"}  # tested below
+    assert set(RULES) | checked_by_the_risk == set(UUClassifier((0.8, 0.2)).get_params(deep=False))
+    assert set(TRAINING_RULES) == {field.name for field in dataclasses.fields(TrainingOptions)}
+
+
+def test_constructor_has_about_twenty_parameters():
+    assert len(UUClassifier((0.8, 0.2)).get_params(deep=False)) <= 21
+
+
+def test_training_options_are_nested_parameters(gaussians, quick):
+    classifier = UUClassifier(**quick)
+    assert classifier.get_params()["training__ema"] == TrainingOptions().ema
+    options = TrainingOptions(clip_norm=1.0)
+    classifier.set_params(training=options, training__ema=None)
+    assert classifier.training == TrainingOptions(clip_norm=1.0, ema=None)
+    assert options.ema is not None  # options are immutable: set_params replaces them
+    assert clone(classifier).get_params()["training__ema"] is None
+    with pytest.raises(ValueError, match="Invalid parameter 'momentum' for training"):
+        classifier.set_params(training__momentum=0.9)
+    search = GridSearchCV(make_pipeline(StandardScaler(), UUClassifier(**quick | {"epochs": 2})),
+                          {"uuclassifier__training__ema": [None, 0.5]}, cv=2)  # fmt: skip
+    found = search.fit(gaussians["X"], gaussians["sets"]).best_params_
+    assert search.best_estimator_[-1].training.ema == found["uuclassifier__training__ema"]
 
 
 @pytest.mark.parametrize(
@@ -320,5 +352,5 @@ def test_small_fits_raise_no_warning(gaussians, quick):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there_is_refused(gaussians, quick):
-    with pytest.raises(ValueError, match=r"device='cuda' is asked for.*use device='auto'"):
+    with pytest.raises(ValueError, match=r"device='cuda' needs a CUDA device.*use device='auto'"):
         UUClassifier(**quick | {"device": "cuda"}).fit(gaussians["X"], gaussians["sets"])

@@ -67,7 +67,9 @@ def test_close_priors_tell_the_cost_for_the_sizes_at_hand(gaussians):
 
 def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
     labelled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
-    with pytest.warns(SwappedPriorsWarning, match=r"set 1, declared the richer.*try set_priors=\(0\.8, 0\.2\)"):
+    with pytest.warns(
+        SwappedPriorsWarning, match=r"set 1, declared to have the higher class prior.*try set_priors=\(0\.8, 0\.2\)"
+    ):
         fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labelled)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UUWarning)

@@ -7,9 +7,10 @@ import torch
 from scipy import sparse
 
 from uulearn import UUClassifier
-from uulearn.estimator.inputs import read_rows
+from uulearn.data.inputs import read_table
 from uulearn.selection import UUClassifierCV
 from uulearn.streaming import RowStream
+from uulearn.training import TrainingOptions
 
 FORMATS = {
     "float64": lambda X: X.astype(np.float64),
@@ -45,7 +46,7 @@ def counts():
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_classifier(kind, counts, quick):
     X, sets = counts
-    arguments = quick | {"epochs": 4, "input_scale": 0.1}
+    arguments = quick | {"epochs": 4, "training": TrainingOptions(input_scale=0.1)}
     expected = UUClassifier(**arguments).fit(X.astype(np.float32), sets).decision_function(X.astype(np.float32))
     given = FORMATS[kind](X)
     classifier = UUClassifier(**arguments).fit(given, torch.from_numpy(sets) if "torch" in kind else sets)
@@ -56,14 +57,11 @@ def test_every_format_gives_the_same_classifier(kind, counts, quick):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
 def test_arrays_and_tensors_are_not_copied(dtype):
-    class Estimator:
-        pass
-
     array = np.ones((50, 3), dtype=dtype)
-    rows = read_rows(array, Estimator(), reset=True, any_shape=False)
+    rows, _ = read_table(array, any_shape=False)
     assert rows.tensor.data_ptr() == array.ctypes.data
     tensor = torch.from_numpy(array)
-    assert read_rows(tensor, Estimator(), reset=True, any_shape=False).tensor.data_ptr() == tensor.data_ptr()
+    assert read_table(tensor, any_shape=False)[0].tensor.data_ptr() == tensor.data_ptr()
 
 
 def test_column_names_are_learned_and_checked(counts, quick):
@@ -219,7 +217,7 @@ class Streamed(RowStream):
 def test_streams_are_refused_in_a_sentence_where_they_are_not_taken(counts, quick):
     X, sets = counts
     first, second = Streamed(X[:150]), Streamed(X[150:])
-    one = UUClassifier(**quick | {"epochs": 1, "members": 1})
+    one = UUClassifier(**quick | {"epochs": 1, "n_estimators": 1})
     fitted = UUClassifier(**quick | {"epochs": 1}).fit(X, sets)
     search = UUClassifierCV(one, {"lr": [0.1]})
     calls = {
@@ -241,9 +239,7 @@ def test_streams_are_refused_in_a_sentence_where_they_are_not_taken(counts, quic
         ],
         "test_data": [lambda: one.fit(X, sets, test_data=(first, sets))],
     }
-    said = (
-        "is a Streamed, a stream of rows, which UUClassifier.fit_sets alone takes, both sets as streams; pass rows in"
-    )
+    said = "is a Streamed, a stream of rows, which only UUClassifier.fit_sets accepts, for both sets; pass rows in"
     for name, refused in calls.items():
         for call in refused:
             with pytest.raises(TypeError, match=f"^{name} {said} memory here"):

@@ -16,7 +16,7 @@ from torch import nn
 from helpers.manifests import put, rewrite
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory, persistence
 from uulearn.exceptions import ModelFormatError
 
 
@@ -76,14 +76,14 @@ def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, fra
 
 def fill_the_disk(monkeypatch, failing_file):
     """Let the writing of one kind of file fail."""
-    write = persistence._fill
+    write = model_directory.write_bytes
 
     def fails(path, content):
         if failing_file in path.name:
             raise OSError("no space left")
         write(path, content)
 
-    monkeypatch.setattr(persistence, "_fill", fails)
+    monkeypatch.setattr(model_directory, "write_bytes", fails)
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
@@ -103,39 +103,32 @@ ATTACHED = {"pipeline": ("skops", b"steps"), "facts": ("json", b"{}")}
 def test_what_is_attached_comes_back_and_is_checked_like_the_rest(fitted, tmp_path, frame):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
-    assert persistence.read_attached(folder) == {"pipeline": b"steps", "facts": b"{}"}
+    assert model_directory.read_attached(folder) == {"pipeline": b"steps", "facts": b"{}"}
     np.testing.assert_array_equal(UUClassifier.load(folder).decision_function(frame), fitted.decision_function(frame))
     (pipeline,) = folder.glob("pipeline-*.skops")
     pipeline.write_bytes(b"stepz")
     with pytest.raises(ModelFormatError, match=r"pipeline-.*altered"):
-        persistence.read_attached(folder)
+        model_directory.read_attached(folder)
     pipeline.unlink()
     pipeline.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ModelFormatError, match="missing or a link"):
-        persistence.read_attached(folder)
+        model_directory.read_attached(folder)
 
 
-def test_an_older_uulearn_reads_what_has_nothing_attached(fitted, tmp_path):
-    versions = []
+def test_saving_without_attached_files_removes_old_ones(fitted, tmp_path):
     for attached in (ATTACHED, None):
         persistence.save(fitted, tmp_path / "model", attached)
-        versions.append(json.loads((tmp_path / "model" / "model.json").read_text())["format_version"])
-    assert versions == [2, 1]
     assert len(list((tmp_path / "model").iterdir())) == 3
-    assert persistence.read_attached(tmp_path / "model") == {}
+    assert model_directory.read_attached(tmp_path / "model") == {}
 
 
-def test_a_directory_of_the_first_version_loads_and_means_what_it_meant():
-    """Written by the code of November 2026, before anything was "auto", members, calibration or attached files."""
+def test_rejects_directory_of_earlier_format():
     folder = Path(__file__).parents[1] / "fixtures" / "format_1"
-    expected = json.loads((folder / "expected.json").read_text())
-    clf = UUClassifier.load(folder)
-    rows = np.asarray(expected["rows"], dtype=np.float32)
-    np.testing.assert_allclose(clf.decision_function(rows), expected["scores"], rtol=1e-6)
-    np.testing.assert_allclose(clf.predict_proba(rows)[:, 1], expected["probabilities"], rtol=1e-6)
-    assert clf.get_params()["loss"] == "logistic"
-    assert (clf.members, clf.keep, clf.calibrated) == (1, "last", False)  # what was so before it could be chosen
-    assert len(clf.history_) == 5
+    message = (
+        r"format_1 has model format 1, written by uulearn .*; this version reads format 3 only, so fit the model again"
+    )
+    with pytest.raises(ModelFormatError, match=message):
+        UUClassifier.load(folder)
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "pipeline", "facts", "model"])
@@ -145,7 +138,7 @@ def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, mon
     fill_the_disk(monkeypatch, failing_file)
     with pytest.raises(OSError, match="no space"):
         persistence.save(fitted, folder, {name: (suffix, b"new") for name, (suffix, _) in ATTACHED.items()})
-    assert persistence.read_attached(folder)["pipeline"] == b"steps"
+    assert model_directory.read_attached(folder)["pipeline"] == b"steps"
 
 
 def test_saving_to_a_file_is_refused(fitted, tmp_path):
@@ -159,12 +152,12 @@ def test_saving_to_a_file_is_refused(fitted, tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (put("format_version", 3), "format 3.*install a newer uulearn"),
+        (put("format_version", 4), "format 4.*install a newer uulearn"),
         (put("format_version", "new"), "format 'new'"),
         (put("format_version", True), "format True"),
         (put("format_version", 0), "format 0"),
         (put("format", "other"), "does not describe a uulearn model"),
-        (put("files", "weights", "name", "../../etc/passwd"), "no file that save writes"),
+        (put("files", "weights", "name", "../../etc/passwd"), "which save does not write"),
         (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or a link"),
         (put("files", "weights", "bytes", 10), "truncated or was replaced"),
         (put("files", "weights", "sha256", "0" * 64), "SHA-256 does not match"),
@@ -172,14 +165,17 @@ def test_saving_to_a_file_is_refused(fitted, tmp_path):
             put("parameters", "model_params", {"dict": {"hidden": {"tuple": [10**7, 10**7]}}}),
             "weights do not fit the model",
         ),
-        (put("parameters", "members", 10**4), "claims 30,000 layers"),
+        (put("learner", "config", "n_models", 10**4), "description of the model is not valid"),
         (put("parameters", "model_params", {"dict": {"hidden": {"list": [1] * 10**4}}}), "claims 10,001 layers"),
         (put("files", "weights", "bytes", None), "bytes instead of None"),
         (put("parameters", "model", {"code": "os.system"}), "code and therefore not stored"),
-        (put("parameters", "optimizer", {"torch.optim": "__builtins__"}), "no optimizer"),
+        (put("parameters", "training__optimizer", {"torch.optim": "__builtins__"}), "no optimizer"),
         (put("parameters", "epochs", -1), "epochs must be"),
         (put("parameters", "set_priors", {"tuple": [0.5, 0.5]}), "must differ"),
         (put("parameters", "shell", "rm"), "does not know: shell"),
+        (put("learner", "kind", "trees"), "is of kind 'trees' and the learner of kind 'network'"),
+        (put("learner", "config", "precision", "__builtins__"), "description of the model is not valid"),
+        (put("learner", {}), "not a model that can be loaded"),
         (put("fitted", "row_shape", [4]), "weights do not fit the model"),
         (put("fitted", {}), "not a model that can be loaded"),
         (put("files", None), "not a model that can be loaded"),
@@ -264,8 +260,8 @@ def test_arrays_are_stored_and_what_is_no_json_is_refused_when_saving(tmp_path, 
     classifier.fit(gaussians["X"], gaussians["sets"]).save(tmp_path / "model")
     loaded = UUClassifier.load(tmp_path / "model")
     assert list(loaded.set_priors) == [0.8, 0.2]
-    assert loaded.checkpoint_dir is None
-    classifier.optimizer_params = {"betas": object()}
+    assert loaded.training.checkpoint_dir is None
+    classifier.set_params(training__optimizer_params={"betas": object()})
     with pytest.raises(ValueError, match="cannot be stored as JSON"):
         classifier.save(tmp_path / "other")
 
@@ -334,15 +330,15 @@ def test_an_interrupt_after_the_manifest_does_not_take_the_new_files_away(fitted
 
 
 def test_the_remains_of_a_killed_save_are_no_obstacle(fitted, tmp_path):
-    assert persistence.could_be_model(tmp_path)
+    assert model_directory.could_be_model(tmp_path)
     for name in (".model.json.new.tmp", "weights-0123456789abcdef.safetensors", "..card.md.new.tmp.abc.tmp"):
         (tmp_path / name).write_bytes(b"half")
-    assert persistence.could_be_model(tmp_path)
+    assert model_directory.could_be_model(tmp_path)
     persistence.save(fitted, tmp_path, None, {"card.md": b"new"})
     assert len(list(tmp_path.iterdir())) == 4
-    assert persistence.could_be_model(tmp_path)
+    assert model_directory.could_be_model(tmp_path)
     (tmp_path / "model.json").unlink()
-    assert not persistence.could_be_model(tmp_path)  # a card could be anybody's
+    assert not model_directory.could_be_model(tmp_path)  # a card could be anybody's
 
 
 def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
@@ -354,7 +350,7 @@ def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
             pass
 
     classifier = plain_classifier((0.8, 0.2), model=Stateful(3, 1), epochs=1).fit(gaussians["X"], gaussians["sets"])
-    with pytest.raises(ValueError, match="'_extra_state' is no tensor"):
+    with pytest.raises(ValueError, match="'_extra_state' is not a tensor"):
         classifier.save(tmp_path)
 
 

@@ -105,7 +105,7 @@ def test_the_logistic_loss_can_be_moved_as_it_is(problem):
 
 @pytest.mark.parametrize(("loss", "method"), [("sigmoid", "abs"), ("logistic", "biased"), ("squared", "relu")])
 def test_scores_that_are_no_log_odds_cannot_be_moved(problem, loss, method):
-    with pytest.raises(ValueError, match=r"are no log-odds.*call calibrate"):
+    with pytest.raises(ValueError, match=r"are not log-odds.*call calibrate"):
         fitted(problem, loss=loss, method=method, epochs=1).with_target_prior(0.2)
 
 
@@ -122,7 +122,7 @@ def test_a_calibration_that_is_no_line_is_refused(problem, tmp_path):
     classifier = fitted(problem, epochs=1)
     classifier.scaling_ = PlattScaling(float("nan"), 0.0, 0.5)
     classifier.save(tmp_path / "model")
-    with pytest.raises(ModelFormatError, match="its calibration is no line"):
+    with pytest.raises(ModelFormatError, match="its calibration is not a line"):
         UUClassifier.load(tmp_path / "model")
 
 
@@ -170,7 +170,7 @@ def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path)
     ):
         with pytest.raises(ValueError, match="call with_priors"):
             use()
-    assert "their shares of positives are unknown" in ranker.summary()
+    assert "their class priors are unknown" in ranker.summary()
     ranker.save(tmp_path / "model")
     ranker = UUClassifier.load(tmp_path / "model")
     assert ranker.set_priors is None
@@ -184,21 +184,31 @@ def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path)
 
 
 def test_epochs_and_members_need_no_priors(problem):
-    settings = {"model": "linear", "lr": 0.03, "epochs": 40, "batch_size": 500, "random_state": 0, "keep": "best"}
+    settings = {
+        "model": "linear",
+        "lr": 0.03,
+        "epochs": 40,
+        "batch_size": 500,
+        "random_state": 0,
+        "early_stopping": True,
+    }
     kept = plain_classifier(None, method="biased", validation_fraction=0.2, **settings).fit_sets(*problem["sets"])
     assert kept.history_.best_epoch
-    several = plain_classifier(None, method="biased", members=3, **settings).fit_sets(*problem["sets"])
-    assert several.cross_fitted_ is None
+    several = plain_classifier(None, method="biased", n_estimators=3, **settings).fit_sets(*problem["sets"])
+    assert several.out_of_fold_evaluation_ is None
     assert roc_auc_score(problem["y"], several.decision_function(problem["X"])) > 0.95
-    assert "their shares of positives are unknown" in several.summary()
+    assert "their class priors are unknown" in several.summary()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "abs"}, "set_priors=None serves method='biased' alone, got method='abs'"),
+        ({"method": "abs"}, "set_priors=None needs method='biased', got method='abs'"),
         ({"calibrated": True, "validation_fraction": 0.2}, "set_priors is None; set calibrated=False"),
-        ({"members": 2, "rounds": 1}, "set_priors is None; set calibrated=False and rounds=0"),
+        (
+            {"n_estimators": 2, "self_training_rounds": 1},
+            "set_priors is None; set calibrated=False and self_training_rounds=0",
+        ),
     ],
 )
 def test_what_takes_priors_is_refused_without(problem, changes, message):

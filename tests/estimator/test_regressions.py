@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.plain import plain_classifier
+from helpers.plain import make_classifier, plain_classifier
 from helpers.processes import python
 from uulearn import UUClassifier
 from uulearn.data import DenseRows, TwoSets
@@ -32,6 +32,7 @@ RUN = """
     import numpy as np
     from torch.optim.lr_scheduler import LambdaLR
     from uulearn import UUClassifier
+    from uulearn.training import TrainingOptions
 
     class Factory:
         def __init__(self, decay):
@@ -47,8 +48,9 @@ RUN = """
     }
     X, sets = np.random.default_rng(0).normal(size=(60, 2)) , np.repeat([0, 1], 30)
     clf = UUClassifier(
-        (0.8, 0.2), model="linear", members=1, epochs=int(sys.argv[2]), checkpoint_dir=sys.argv[1], random_state=0,
-        scheduler=schedulers[sys.argv[3]], keep="last", patience=None, validation_fraction=0.0, calibrated=False,
+        (0.8, 0.2), model="linear", n_estimators=1, epochs=int(sys.argv[2]), random_state=0, early_stopping=False,
+        patience=None, validation_fraction=0.0, calibrated=False,
+        training=TrainingOptions(scheduler=schedulers[sys.argv[3]], checkpoint_dir=sys.argv[1]),
     )
     print(clf.fit(X + sets[:, None], sets).history_.resumed_at)
 """
@@ -99,19 +101,19 @@ def test_what_a_function_closes_over_makes_another_run(data, tmp_path, make):
 
 
 def test_an_estimate_for_other_priors_is_not_shown(data):
-    clf = UUClassifier((0.8, 0.2), model="linear", epochs=20, members=2, random_state=0).fit(*data)
-    shown = f"{clf.cross_fitted_.accuracy.value:.3f}"
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=20, n_estimators=2, random_state=0).fit(*data)
+    shown = f"{clf.out_of_fold_evaluation_.accuracy.value:.3f}"
     assert shown in clf.summary()
     for other in (clf.with_target_prior(0.05), clf.with_priors((0.7, 0.3), 0.5, *data)):
-        assert other.cross_fitted_ is None
+        assert other.out_of_fold_evaluation_ is None
         assert shown not in other.summary()
-    assert clf.cross_fitted_ is not None  # which stays as it is
-    assert clf.calibrate(*data).cross_fitted_ is None
+    assert clf.out_of_fold_evaluation_ is not None  # which stays as it is
+    assert clf.calibrate(*data).out_of_fold_evaluation_ is None
 
 
 def test_a_member_alone_can_be_saved(data, tmp_path):
-    clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, epochs=3, members=3, random_state=0).fit(*data)
-    alone = clf.member(1)
+    clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, epochs=3, n_estimators=3, random_state=0).fit(*data)
+    alone = clf.submodel(1)
     alone.save(tmp_path / "one")
     loaded = UUClassifier.load(tmp_path / "one")
     np.testing.assert_array_equal(loaded.decision_function(data[0]), alone.decision_function(data[0]))
@@ -124,7 +126,7 @@ def test_rare_targets_are_no_reason_to_warn(calibrated):
     sets = np.repeat([0, 1], 1000)
     X = rng.normal(size=(2000, 2)) + (rng.random(2000) < np.where(sets == 0, 0.8, 0.2))[:, None]
     clf = UUClassifier(
-        (0.8, 0.2), 0.02, model="linear", members=3, epochs=30, lr=0.05, random_state=0, calibrated=calibrated
+        (0.8, 0.2), 0.02, model="linear", n_estimators=3, epochs=30, lr=0.05, random_state=0, calibrated=calibrated
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", OneSidedPredictionsWarning)
@@ -141,7 +143,7 @@ def test_lazy_layers_learn_their_shapes(data):
 
 
 def test_a_numpy_number_may_smooth(data):
-    clf = UUClassifier((0.8, 0.2), model="linear", epochs=3, members=2, smoothing=np.int64(2), random_state=0)
+    clf = make_classifier((0.8, 0.2), model="linear", epochs=3, n_estimators=2, smoothing=np.int64(2), random_state=0)
     assert len(clf.fit(*data).history_)
 
 
@@ -152,7 +154,7 @@ def test_the_callers_generators_are_left_alone(data, monkeypatch):
     monkeypatch.setattr(torch.cuda, "manual_seed_all", refuse)
     torch.default_generator.manual_seed(3)
     before = torch.get_rng_state()
-    UUClassifier((0.8, 0.2), epochs=2, model_params={"hidden": (4,)}, members=2, random_state=0).fit(*data)
+    UUClassifier((0.8, 0.2), epochs=2, model_params={"hidden": (4,)}, n_estimators=2, random_state=0).fit(*data)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -14,14 +14,15 @@ from sklearn.base import clone
 from torch import nn
 
 from helpers.manifests import put, rewrite
-from helpers.plain import PLAIN, plain_classifier
+from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
+from uulearn.app.evaluating import resolve_parameters
 from uulearn.app.fitting import _unfitted
 from uulearn.app.settings import FitSettings
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.estimator.parameters import RULES, check_parameters
-from uulearn.estimator.resolving import SETTLED, has_few_unique_rows, resolve_defaults
+from uulearn.estimator.resolving import AUTO_PARAMETERS, has_few_unique_rows, resolve_defaults
 from uulearn.exceptions import ModelFormatError
 from uulearn.selection import prior_sensitivity
 from uulearn.tabular.images import ImageSchema
@@ -36,15 +37,23 @@ def made():
     return Own()
 
 
-FIVE = {"members": 5, "validation_fraction": 0.0, "keep": "best", "patience": 400, "calibrated": True}
-KEPT = FIVE | {"members": 1, "validation_fraction": 0.1}
-GIVEN = FIVE | {"members": 1}
-ALL_ROWS = {"members": 1, "validation_fraction": 0.0, "keep": "last", "patience": None, "calibrated": False}
+FIVE = {"n_estimators": 5, "validation_fraction": 0.0, "early_stopping": True, "patience": 400, "calibrated": True}
+KEPT = FIVE | {"n_estimators": 1, "validation_fraction": 0.1}
+GIVEN = FIVE | {"n_estimators": 1}
+ALL_ROWS = {
+    "n_estimators": 1,
+    "validation_fraction": 0.0,
+    "early_stopping": False,
+    "patience": None,
+    "calibrated": False,
+}
 """Several models; one, evaluated on rows it leaves out; one, evaluated on rows it is given; one of which nothing is known."""
 
 
 def settled(parameters, sizes=(300, 200), **data):
-    return resolve_defaults(UUClassifier(**{"set_priors": (0.8, 0.2)} | parameters).get_params(), sizes, **data)
+    return resolve_defaults(
+        UUClassifier(**{"set_priors": (0.8, 0.2)} | parameters).get_params(deep=False), sizes, **data
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ the rules
@@ -53,13 +62,13 @@ def settled(parameters, sizes=(300, 200), **data):
 def test_the_defaults_leave_to_the_rules_what_they_can_settle():
     defaults = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
     assert [name for name, value in defaults.items() if value == "auto"] == [
-        "loss", "lr", "l2", "precision", "device", "validation_fraction", "keep", "patience", "members", "calibrated",
+        "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated", "device",
     ]  # fmt: skip
     assert (defaults["method"], defaults["model"]) == ("abs", "mlp")
-    assert {name for name, value in defaults.items() if value == "auto"} - {"precision", "device"} == set(SETTLED)
+    assert {name for name, value in defaults.items() if value == "auto"} - {"device"} == set(AUTO_PARAMETERS)
     check_parameters(UUClassifier((0.8, 0.2)).get_params())
-    for name in set(SETTLED) - {"loss"}:  # which the risk evaluates
-        assert "'auto'" in RULES[name].words
+    for name in set(AUTO_PARAMETERS) - {"loss"}:  # which the risk checks
+        assert "'auto'" in RULES[name].description
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
@@ -103,45 +112,45 @@ def test_penalties(model, loss, penalty):
         ({"model": Own}, (300, 200), {}, ALL_ROWS),
         ({"model": made}, (5000, 5000), {}, KEPT | {"patience": 100}),
         # Rows to evaluate by are given.
-        ({"model": "mlp"}, (300, 200), {"held_out": True}, GIVEN),
-        ({"model": Own}, (9000, 9000), {"held_out": True}, GIVEN | {"patience": 67}),
+        ({"model": "mlp"}, (300, 200), {"has_validation_data": True}, GIVEN),
+        ({"model": Own}, (9000, 9000), {"has_validation_data": True}, GIVEN | {"patience": 67}),
         # Rows are copies of a few, so that none can be left out.
-        ({"model": "mlp"}, (300, 200), {"copies": True}, ALL_ROWS),
-        ({"model": Own}, (9000, 9000), {"copies": True}, ALL_ROWS),
-        ({"model": "mlp"}, (300, 200), {"copies": True, "held_out": True}, GIVEN),
-        ({"rounds": 1}, (300, 200), {"copies": True}, FIVE),  # asked for, and refused by what cuts the folds
+        ({"model": "mlp"}, (300, 200), {"single_model": True}, ALL_ROWS),
+        ({"model": Own}, (9000, 9000), {"single_model": True}, ALL_ROWS),
+        ({"model": "mlp"}, (300, 200), {"single_model": True, "has_validation_data": True}, GIVEN),
+        ({"self_training_rounds": 1}, (300, 200), {"single_model": True}, FIVE),  # asked for, and refused by what cuts the folds
         # A share of rows is asked for, or none: one model.
         ({"validation_fraction": 0.3}, (300, 200), {}, KEPT | {"validation_fraction": 0.3}),
         ({"validation_fraction": 0.0}, (300, 200), {}, ALL_ROWS),
         ({"validation_fraction": 0}, (9000, 9000), {}, ALL_ROWS),
-        ({"validation_fraction": 0.0}, (300, 200), {"held_out": True}, GIVEN),
-        ({"members": 3}, (300, 200), {}, FIVE | {"members": 3}),
-        ({"members": 3, "model": Own}, (300, 200), {}, FIVE | {"members": 3}),
-        ({"members": 1}, (300, 200), {}, ALL_ROWS),
-        ({"members": 1}, (5000, 5000), {}, KEPT | {"patience": 100}),
+        ({"validation_fraction": 0.0}, (300, 200), {"has_validation_data": True}, GIVEN),
+        ({"n_estimators": 3}, (300, 200), {}, FIVE | {"n_estimators": 3}),
+        ({"n_estimators": 3, "model": Own}, (300, 200), {}, FIVE | {"n_estimators": 3}),
+        ({"n_estimators": 1}, (300, 200), {}, ALL_ROWS),
+        ({"n_estimators": 1}, (5000, 5000), {}, KEPT | {"patience": 100}),
         # What needs rows to evaluate by gets them, however few there are.
-        ({"model": Own, "keep": "best"}, (300, 200), {}, KEPT),
+        ({"model": Own, "early_stopping": True}, (300, 200), {}, KEPT),
         ({"model": Own, "calibrated": True}, (300, 200), {}, KEPT),
         ({"model": Own, "patience": 7}, (300, 200), {}, KEPT | {"patience": 7}),
         ({"model": Own, "calibrated": np.True_}, (300, 200), {}, KEPT),
         ({"model": Own, "patience": np.int64(7)}, (300, 200), {}, KEPT | {"patience": 7}),
         ({"model": Own, "calibrated": False}, (300, 200), {}, ALL_ROWS),
         ({"model": Own, "patience": None}, (300, 200), {}, ALL_ROWS),
-        ({"model": Own, "keep": "last"}, (300, 200), {}, ALL_ROWS),
-        ({"members": 1, "keep": "best"}, (300, 200), {}, KEPT),
+        ({"model": Own, "early_stopping": False}, (300, 200), {}, ALL_ROWS),
+        ({"n_estimators": 1, "early_stopping": True}, (300, 200), {}, KEPT),
         # What is set stays so, beside what is not.
-        ({"keep": "last"}, (300, 200), {}, FIVE | {"keep": "last", "patience": None}),
+        ({"early_stopping": False}, (300, 200), {}, FIVE | {"early_stopping": False, "patience": None}),
         ({"patience": None}, (300, 200), {}, FIVE | {"patience": None}),
         ({"patience": 7}, (300, 200), {}, FIVE | {"patience": 7}),
         ({"calibrated": False}, (300, 200), {}, FIVE | {"calibrated": False}),
-        ({"calibrated": False}, (300, 200), {"held_out": True}, GIVEN | {"calibrated": False}),
+        ({"calibrated": False}, (300, 200), {"has_validation_data": True}, GIVEN | {"calibrated": False}),
         # Rounds of refinement need several, whatever the model.
-        ({"rounds": 2}, (300, 200), {}, FIVE),
-        ({"rounds": 1, "model": Own}, (300, 200), {}, FIVE),
-        ({"rounds": 1, "validation_fraction": 0.1}, (300, 200), {}, FIVE | {"validation_fraction": 0.1}),
+        ({"self_training_rounds": 2}, (300, 200), {}, FIVE),
+        ({"self_training_rounds": 1, "model": Own}, (300, 200), {}, FIVE),
+        ({"self_training_rounds": 1, "validation_fraction": 0.1}, (300, 200), {}, FIVE | {"validation_fraction": 0.1}),
         # Without priors rows are ranked, and there is no probability.
         ({"set_priors": None, "method": "biased"}, (300, 200), {}, FIVE | {"calibrated": False}),
-        ({"set_priors": None, "method": "biased"}, (300, 200), {"held_out": True}, GIVEN | {"calibrated": False}),
+        ({"set_priors": None, "method": "biased"}, (300, 200), {"has_validation_data": True}, GIVEN | {"calibrated": False}),
         ({"set_priors": None, "method": "biased", "model": Own}, (300, 200), {}, ALL_ROWS),
     ],
 )  # fmt: skip
@@ -162,7 +171,7 @@ def test_who_judges_and_what_follows(parameters, sizes, data, expected):
     ],
 )
 def test_patience_is_so_many_epochs_or_steps(sizes, batch_size, patience):
-    assert settled({"batch_size": batch_size, "keep": "best"}, sizes)["patience"] == patience
+    assert settled({"batch_size": batch_size, "early_stopping": True}, sizes)["patience"] == patience
 
 
 models = st.sampled_from(["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
@@ -170,9 +179,9 @@ values = {
     "loss": st.sampled_from(["sigmoid", "logistic", "squared", torch.exp]),
     "lr": st.floats(1e-6, 10),
     "l2": st.floats(0, 1),
-    "members": st.integers(1, 9),
+    "n_estimators": st.integers(1, 9),
     "validation_fraction": st.floats(0, 0.9),
-    "keep": st.sampled_from(["best", "last"]),
+    "early_stopping": st.booleans(),
     "patience": st.none() | st.integers(1, 500),
     "calibrated": st.booleans(),
 }
@@ -180,7 +189,7 @@ anything = st.fixed_dictionaries(
     {
         "set_priors": st.sampled_from([(0.8, 0.2), (0.1, 0.9), None]),
         "model": models,
-        "rounds": st.sampled_from([0, 0, 1, 3]),
+        "self_training_rounds": st.sampled_from([0, 0, 1, 3]),
         "batch_size": st.integers(2, 10_000),
         **{name: st.just("auto") | value for name, value in values.items()},
     }
@@ -188,31 +197,36 @@ anything = st.fixed_dictionaries(
 size = st.integers(2, 20) | st.integers(2, 100_000)
 
 
-@given(parameters=anything, sizes=st.tuples(size, size), held_out=st.booleans(), copies=st.booleans())
+@given(parameters=anything, sizes=st.tuples(size, size), has_validation_data=st.booleans(), single_model=st.booleans())
 @settings(max_examples=300)
-def test_laws(parameters, sizes, held_out, copies):
+def test_laws(parameters, sizes, has_validation_data, single_model):
     if parameters["set_priors"] is None:
         parameters["method"] = "biased"
-    asked = UUClassifier(**parameters).get_params()
+    asked = UUClassifier(**parameters).get_params(deep=False)
     before = dict(asked)
-    found = resolve_defaults(asked, sizes, held_out=held_out, copies=copies)
+    found = resolve_defaults(asked, sizes, has_validation_data=has_validation_data, single_model=single_model)
     assert asked == before
     # All that is open is settled, and nothing else; then there is nothing left to settle.
-    assert list(found) == [name for name in SETTLED if asked[name] == "auto"]
+    assert list(found) == [name for name in AUTO_PARAMETERS if asked[name] == "auto"]
     assert "auto" not in found.values()
-    assert resolve_defaults(asked | found, sizes, held_out=held_out, copies=copies) == {}
+    assert (
+        resolve_defaults(asked | found, sizes, has_validation_data=has_validation_data, single_model=single_model) == {}
+    )
     check_parameters(asked | found)
     json.dumps(found)
     # Which set is called 0 does not matter.
-    assert resolve_defaults(asked, sizes[::-1], held_out=held_out, copies=copies) == found
+    assert (
+        resolve_defaults(asked, sizes[::-1], has_validation_data=has_validation_data, single_model=single_model)
+        == found
+    )
     # What follows from rows to evaluate by is there only with such rows.
     done = types.SimpleNamespace(**asked | found)
-    evaluated = held_out or done.members > 1 or done.validation_fraction > 0
-    for name, follows in (("keep", done.keep == "best"), ("calibrated", done.calibrated)):
+    evaluated = has_validation_data or done.n_estimators > 1 or done.validation_fraction > 0
+    for name, follows in (("early_stopping", done.early_stopping), ("calibrated", done.calibrated)):
         if name in found:
             assert not follows or evaluated
     if "patience" in found:
-        assert (done.patience is None) == (done.keep == "last")
+        assert (done.patience is None) == (not done.early_stopping)
     if "calibrated" in found and asked["set_priors"] is None:
         assert done.calibrated is False
 
@@ -227,16 +241,18 @@ def two_sets(n=(30, 24), columns=3, seed=0):
 
 def bare(set_priors=(0.8, 0.2), **changes):
     """A classifier with its defaults, but quick."""
-    return UUClassifier(set_priors, **{"model": "linear", "epochs": 3, "random_state": 0, "progress": False} | changes)
+    return make_classifier(
+        set_priors, **{"model": "linear", "epochs": 3, "random_state": 0, "progress": False} | changes
+    )
 
 
 TOGETHER = [
     ALL_ROWS,
     KEPT | {"patience": 2},
     KEPT | {"patience": None, "calibrated": False, "validation_fraction": 0.3},
-    KEPT | {"keep": "last", "patience": None},
+    KEPT | {"early_stopping": False, "patience": None},
     FIVE | {"patience": 2},
-    FIVE | {"members": 2, "keep": "last", "patience": None},
+    FIVE | {"n_estimators": 2, "early_stopping": False, "patience": None},
     FIVE | {"calibrated": False},
 ]
 """Settings that fit accepts."""
@@ -245,7 +261,7 @@ TOGETHER = [
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")  # thirty rows of noise
 @given(
     together=st.sampled_from(TOGETHER),
-    left=st.sets(st.sampled_from(SETTLED)),
+    left=st.sets(st.sampled_from(AUTO_PARAMETERS)),
     model=st.sampled_from(["linear", Own(), made]),
     without_priors=st.booleans(),
     sizes=st.sampled_from([(30, 24), (14, 9), (10, 40)]),
@@ -253,7 +269,7 @@ TOGETHER = [
 @settings(max_examples=30)
 def test_any_part_of_settings_that_go_together_is_completed_to_such(together, left, model, without_priors, sizes):
     chosen = {"loss": "logistic", "lr": 0.1, "l2": 0.0} | together
-    if chosen["members"] > 1:  # a share to hold out, or none, is said of one model
+    if chosen["n_estimators"] > 1:  # a share to hold out, or none, is said of one model
         left = left | {"validation_fraction"}
     if without_priors:
         chosen |= {"method": "biased", "calibrated": False}
@@ -261,10 +277,10 @@ def test_any_part_of_settings_that_go_together_is_completed_to_such(together, le
     asked = bare(None if without_priors else (0.8, 0.2), model=model, epochs=1, **kept)
     fitted = asked.fit_sets(*two_sets(sizes))
     assert fitted.resolved_params_.keys() == left
-    assert fitted.resolved_params_ == resolve_defaults(asked.get_params(), sizes)
-    assert fitted._trained_with() == asked.get_params() | fitted.resolved_params_
-    assert (fitted.scaling_ is not None) == fitted._trained_with()["calibrated"]
-    assert (fitted.held_out_sizes_ == (0, 0)) == (fitted._trained_with() | ALL_ROWS == fitted._trained_with())
+    assert fitted.resolved_params_ == resolve_defaults(asked.get_params(deep=False), sizes)
+    assert fitted.fitted_params() == asked.get_params(deep=False) | fitted.resolved_params_
+    assert (fitted.scaling_ is not None) == fitted.fitted_params()["calibrated"]
+    assert (fitted.held_out_sizes_ == (0, 0)) == (fitted.fitted_params() | ALL_ROWS == fitted.fitted_params())
 
 
 @pytest.mark.parametrize(
@@ -273,9 +289,9 @@ def test_any_part_of_settings_that_go_together_is_completed_to_such(together, le
         ({}, None),
         ({"model": "mlp", "model_params": {"hidden": (8,)}}, None),
         ({"model": Own}, None),
-        ({"model": Own, "keep": "best"}, None),
+        ({"model": Own, "early_stopping": True}, None),
         ({}, "validation_data"),
-        ({"rounds": 1, "members": 2, "epochs": 2}, None),
+        ({"self_training_rounds": 1, "n_estimators": 2, "epochs": 2}, None),
     ],
 )
 def test_the_default_is_the_same_settings_written_out(changes, given):
@@ -284,7 +300,7 @@ def test_the_default_is_the_same_settings_written_out(changes, given):
     sets = np.repeat([0, 1], [60, 50])
     data = {} if given is None else {given: (X[::7], sets[::7])}
     default = bare(**changes).fit(X, sets, **data)
-    expected = resolve_defaults(bare(**changes).get_params(), (60, 50), held_out=given is not None)
+    expected = resolve_defaults(bare(**changes).get_params(deep=False), (60, 50), has_validation_data=given is not None)
     assert default.resolved_params_ == expected
     written = bare(**changes | expected).fit(X, sets, **data)
     assert written.resolved_params_ == {}
@@ -292,14 +308,14 @@ def test_the_default_is_the_same_settings_written_out(changes, given):
     np.testing.assert_array_equal(default.predict_proba(X), written.predict_proba(X))
     assert default.summary() == written.summary()
     assert default.scaling_ == written.scaling_
-    assert default.cross_fitted_ == written.cross_fitted_
-    assert default._trained_with() == written.get_params()
-    if expected.get("members") == 5:
+    assert default.out_of_fold_evaluation_ == written.out_of_fold_evaluation_
+    assert default.fitted_params() == written.get_params(deep=False)
+    if expected.get("n_estimators") == 5:
         assert "5 models, each trained without one fold" in default.summary()
 
 
 def test_a_plain_run_has_nothing_to_settle():
-    assert PLAIN.keys() >= set(SETTLED)
+    assert PLAIN.keys() >= set(AUTO_PARAMETERS)
     assert plain_classifier((0.8, 0.2), model="linear", epochs=1).fit_sets(*two_sets()).resolved_params_ == {}
 
 
@@ -309,7 +325,7 @@ def test_scores_are_moved_to_another_prior_if_the_loss_that_was_settled_makes_th
     assert log_odds.loss == "auto"
     shifted = log_odds.decision_function(X0) + np.log(0.3 / 0.7)
     np.testing.assert_allclose(log_odds.with_target_prior(0.3).decision_function(X0), shifted, rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match="the scores of loss 'sigmoid' and method 'abs' are no log-odds"):
+    with pytest.raises(ValueError, match="the scores of loss 'sigmoid' and method 'abs' are not log-odds"):
         bare(validation_fraction=0.0, model=Own).fit_sets(X0, X1).with_target_prior(0.3)
 
 
@@ -351,7 +367,7 @@ def test_answers_to_a_few_questions_are_rows_enough(changes, rows):
     assert classifier.resolved_params_ == {"loss": "sigmoid" if changes else "logistic", "l2": 0.0} | ALL_ROWS
     assert classifier.predict([[1, 1], [0, 0]]).tolist() == [1, 0]
     with pytest.raises(ValueError, match="cannot be cut into 5 folds: too many of its rows are copies"):
-        bare(members=5, **changes).fit_sets(X0, X1)
+        bare(n_estimators=5, **changes).fit_sets(X0, X1)
 
 
 # ---------------------------------------------------------------------------------------- parameters stay as they were
@@ -362,32 +378,33 @@ def test_parameters_are_not_touched_by_fitting():
     before = classifier.get_params()
     classifier.fit_sets(*two_sets())
     assert classifier.get_params() == before
-    assert [before[name] for name in SETTLED] == ["auto"] * len(SETTLED)
+    assert [before[name] for name in AUTO_PARAMETERS] == ["auto"] * len(AUTO_PARAMETERS)
     copy = clone(classifier)
     assert copy.get_params() == before
     assert not hasattr(copy, "resolved_params_")
-    classifier.set_params(lr=0.5, members=1)
-    assert classifier.resolved_params_["members"] == classifier._trained_with()["members"] == 5  # of the fit that was
+    classifier.set_params(lr=0.5, n_estimators=1)
+    assert (
+        classifier.resolved_params_["n_estimators"] == classifier.fitted_params()["n_estimators"] == 5
+    )  # of the fit that was
     classifier.fit_sets(*two_sets())
-    rest = {name: value for name, value in ALL_ROWS.items() if name != "members"}
+    rest = {name: value for name, value in ALL_ROWS.items() if name != "n_estimators"}
     assert classifier.resolved_params_ == {"loss": "logistic", "l2": 0.0} | rest
-    assert classifier._trained_with()["lr"] == 0.5
+    assert classifier.fitted_params()["lr"] == 0.5
 
 
 def test_nothing_of_an_earlier_fit_survives():
     X0, X1 = two_sets()
     frames = [pd.DataFrame(X, columns=["a", "b", "c"]) for X in (X0, X1)]
-    classifier = bare(members=2, rounds=1).fit_sets(*frames)
+    classifier = bare(n_estimators=2, self_training_rounds=1).fit_sets(*frames)
     assert classifier.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert classifier.refinement_ is not None
-    classifier.left_over_ = 1
-    classifier.set_params(members="auto", rounds=0, validation_fraction=0.0).fit_sets(X0, X1)
+    assert classifier.self_training_ is not None
+    classifier.set_params(n_estimators="auto", self_training_rounds=0, validation_fraction=0.0).fit_sets(X0, X1)
     fresh = bare(validation_fraction=0.0).fit_sets(X0, X1)
     assert {name for name in vars(classifier) if name.endswith("_")} == {
         name for name in vars(fresh) if name.endswith("_")
     }
     assert not hasattr(classifier, "feature_names_in_")
-    assert classifier.refinement_ is classifier.cross_fitted_ is classifier.scaling_ is None
+    assert classifier.self_training_ is classifier.out_of_fold_evaluation_ is classifier.scaling_ is None
     np.testing.assert_array_equal(classifier.decision_function(X0), fresh.decision_function(X0))
 
 
@@ -436,7 +453,7 @@ def test_one_model_that_was_interrupted_takes_over_as_far_as_it_got():
     with pytest.raises(KeyboardInterrupt):
         classifier.fit_sets(X0, X1, callback=interrupted)
     assert len(classifier.history_) == 1
-    assert classifier.resolved_params_["members"] == 1
+    assert classifier.resolved_params_["n_estimators"] == 1
     assert "validation_fraction" not in classifier.resolved_params_
 
 
@@ -454,7 +471,7 @@ def saved(default, tmp_path):
     return tmp_path / "model"
 
 
-@pytest.mark.parametrize("changes", [{}, {"validation_fraction": 0.0}, {"keep": "last", "patience": None}])
+@pytest.mark.parametrize("changes", [{}, {"validation_fraction": 0.0}, {"early_stopping": False, "patience": None}])
 def test_what_was_settled_is_stored(changes, tmp_path):
     X0, X1 = two_sets()
     classifier = bare(**changes).fit_sets(X0, X1)
@@ -486,50 +503,25 @@ def drop(*keys):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (put("fitted", "settled", {"epochs": 5}), "automatic parameters became is not told: {'epochs': 5}"),
-        (put("fitted", "settled", "shell", "rm"), "is not told: .*'shell': 'rm'"),
-        (put("fitted", "settled", "lr", "auto"), "is not told: .*'lr': 'auto'"),
-        (put("fitted", "settled", ["lr"]), r"is not told: \['lr'\]"),
-        (put("fitted", "settled", None), "is not told: None"),
-        (put("fitted", "settled", "auto"), "is not told: auto"),
-        (put("fitted", "settled", "members", 0), "members must be"),
-        (put("fitted", "settled", "members", 3), "weights do not fit the model"),
-        (put("fitted", "settled", "keep", "first"), "keep must be"),
-        (put("fitted", "settled", "calibrated", 1), "calibrated must be"),
-        (put("fitted", "settled", "loss", "zero_one"), "evaluation only"),
-        (put("fitted", "settled", "loss", {"code": "os.system"}), "not a model that can be loaded"),
-        (drop("fitted", "settled", "members"), "not a model that can be loaded"),
-        (drop("fitted", "settled"), "not a model that can be loaded"),
-        (put("parameters", "members", "several"), "members must be"),
+        (put("fitted", "resolved_params", {"epochs": 5}), "resolved parameters are not readable: {'epochs': 5}"),
+        (put("fitted", "resolved_params", "shell", "rm"), "are not readable: .*'shell': 'rm'"),
+        (put("fitted", "resolved_params", "lr", "auto"), "are not readable: .*'lr': 'auto'"),
+        (put("fitted", "resolved_params", ["lr"]), r"are not readable: \['lr'\]"),
+        (put("fitted", "resolved_params", None), "are not readable: None"),
+        (put("fitted", "resolved_params", "auto"), "are not readable: auto"),
+        (put("fitted", "resolved_params", "n_estimators", 0), "n_estimators must be"),
+        (put("fitted", "resolved_params", "early_stopping", "first"), "early_stopping must be"),
+        (put("fitted", "resolved_params", "calibrated", 1), "calibrated must be"),
+        (put("fitted", "resolved_params", "loss", "zero_one"), "evaluation only"),
+        (put("fitted", "resolved_params", "loss", {"code": "os.system"}), "not a model that can be loaded"),
+        (drop("fitted", "resolved_params"), "not a model that can be loaded"),
+        (put("parameters", "n_estimators", "several"), "n_estimators must be"),
     ],
 )
 def test_tampered_manifests_are_refused(saved, change, text):
     rewrite(saved, change)
     with pytest.raises(ModelFormatError, match=text):
         UUClassifier.load(saved)
-
-
-def test_a_directory_of_before_there_was_auto_is_read(tmp_path):
-    X0, X1 = two_sets()
-    classifier = plain_classifier((0.8, 0.2), model="linear", epochs=1, members=2).fit_sets(X0, X1)
-    classifier.save(tmp_path)
-    rewrite(tmp_path, drop("fitted", "settled"))
-    loaded = UUClassifier.load(tmp_path)
-    assert loaded.resolved_params_ == {}
-    np.testing.assert_array_equal(loaded.decision_function(X0), classifier.decision_function(X0))
-
-
-def test_a_directory_of_before_there_were_members_is_read(tmp_path):
-    """What it does not tell was not there, whatever the default is now."""
-    X0, X1 = two_sets()
-    classifier = plain_classifier((0.8, 0.2), model="linear", epochs=1).fit_sets(X0, X1)
-    classifier.save(tmp_path)
-    for path in [("fitted", "settled"), *(("parameters", name) for name in ALL_ROWS)]:
-        rewrite(tmp_path, drop(*path))
-    loaded = UUClassifier.load(tmp_path)
-    assert loaded.get_params() == classifier.get_params()
-    assert UUClassifier.load(tmp_path, calibrated="auto").calibrated == "auto"
-    np.testing.assert_array_equal(loaded.decision_function(X0), classifier.decision_function(X0))
 
 
 # -------------------------------------------------------------------------------------------- where others settle first
@@ -544,31 +536,49 @@ def test_sensitivity_to_priors_is_that_of_one_model_to_the_last_epoch():
     before = classifier.get_params()
     found = prior_sensitivity(classifier, *given, errors=(0.1,))
     assert classifier.get_params() == before
-    written = {"loss": "logistic", "l2": 0.0, "members": 1, "keep": "last", "patience": None, "calibrated": True}
+    written = {
+        "loss": "logistic",
+        "l2": 0.0,
+        "n_estimators": 1,
+        "early_stopping": False,
+        "patience": None,
+        "calibrated": True,
+    }
     assert found == prior_sensitivity(bare(**quick, **written), *given, errors=(0.1,))
-    assert found != prior_sensitivity(bare(**quick, keep="best"), *given, errors=(0.1,))
+    assert found != prior_sensitivity(bare(**quick, early_stopping=True), *given, errors=(0.1,))
 
 
 @pytest.mark.parametrize(
     ("sizes", "images", "given", "expected"),
     [
         ((4999, 9000), None, {}, FIVE | {"patience": 80}),
-        ((5000, 9000), None, {}, GIVEN | {"patience": 80}),
-        ((300, 300), "convolved", {}, GIVEN),
+        ((5000, 9000), None, {}, FIVE | {"patience": 80}),
+        ((300, 300), "convolved", {}, KEPT),
         ((300, 300), "flat", {"model": "linear"}, FIVE),
-        ((300, 300), None, {"members": 1, "keep": "last"}, GIVEN | {"keep": "last", "patience": None}),
-        ((300, 300), None, {"members": "auto", "calibrated": False}, FIVE | {"calibrated": False}),
-        ((9000, 9000), None, {"rounds": 2, "members": 3}, FIVE | {"members": 3, "patience": 67}),
+        (
+            (300, 300),
+            None,
+            {"n_estimators": 1, "early_stopping": False},
+            KEPT | {"early_stopping": False, "patience": None},
+        ),
+        ((300, 300), None, {"n_estimators": "auto", "calibrated": False}, FIVE | {"calibrated": False}),
+        (
+            (9000, 9000),
+            None,
+            {"self_training_rounds": 2, "n_estimators": 3},
+            FIVE | {"n_estimators": 3, "patience": 67},
+        ),
     ],
 )
-def test_a_fit_of_files_settles_everything_before_it_trains(sizes, images, given, expected):
+def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, given, expected):
     schema = types.SimpleNamespace()
     if images:
         schema = object.__new__(ImageSchema)
         object.__setattr__(schema, "flat", images == "flat")
     prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, False, (0.8, 0.2), None)
-    parameters = classifier.get_params()
-    assert "auto" not in [parameters[name] for name in SETTLED]
-    assert {name: parameters[name] for name in expected} == expected
-    assert resolve_defaults(parameters, sizes) == {}
+    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    parameters = classifier.get_params(deep=False)
+    resolve_parameters(classifier, sizes)
+    found = classifier.get_params(deep=False)
+    assert found == parameters | resolve_defaults(parameters, sizes)
+    assert {name: found[name] for name in expected} == expected

@@ -17,14 +17,15 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.estimator import fitting
 from uulearn.estimator import self_training as refining
-from uulearn.estimator.members import round_options
-from uulearn.estimator.self_training import Stage, refine
+from uulearn.estimator.fitting import scaled
+from uulearn.estimator.learners import NetworkLearner
+from uulearn.estimator.out_of_fold import OutOfFold
+from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import calibration_error, fit_platt_scaling
-from uulearn.models import Linear
-from uulearn.training import History, TrainingOptions, score_rows
-from uulearn.training.batched.out_of_fold import Variant, cross_fit_batched
-from uulearn.training.out_of_fold import CrossFit
+from uulearn.models import Ensemble, Linear
+from uulearn.training import History, score_rows
+from uulearn.training.batched.out_of_fold import Variant
 
 PRIORS = (0.7, 0.3)
 SETS = np.repeat([0, 1], [1500, 2500])
@@ -37,6 +38,10 @@ def pool():
     y = np.concatenate([rng.random(1500) < 0.7, rng.random(2500) < 0.3])
     data = TwoSets((DenseRows(torch.arange(4000.0)[:, None]),) * 2, (torch.arange(1500), torch.arange(1500, 4000)))
     return data, y, assign_folds(data, 3, seed=0)
+
+
+def ensemble_of(fitted):
+    return Ensemble(fitted.models, fitted.scales).eval()
 
 
 class Script:
@@ -54,7 +59,7 @@ class Script:
     def train(self, sets, folds, priors, stage):
         self.calls.append((sets, folds, priors, stage))
         scores = [self.says(stage, index) for index in sets.index]
-        fitted = CrossFit([Linear(1)] * 3, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
+        fitted = OutOfFold([Linear(1)] * 3, [History()] * 3, [1.0] * 3, (scores[0], scores[1]))
         self.made.append(fitted)
         return fitted
 
@@ -69,7 +74,7 @@ class Script:
     def refine(self, pool, rounds, **options):
         data, _, folds = pool
         settings = {"seed": 0} | options
-        return refine(self.train, self.score, data, folds, PRIORS, 0.5, rounds=rounds, **settings)
+        return self_train(self.train, self.score, data, folds, PRIORS, 0.5, rounds=rounds, **settings)
 
     @property
     def stages(self):
@@ -85,7 +90,7 @@ def test_rows_are_sorted_into_purer_sets_whose_priors_are_known_without_labels(p
     found = script.refine(pool, 2, pure=False)
     assert script.stages == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (0, None), (1, None), (2, None)]
     assert [done.better for done in found.rounds] == [True, True, True]
-    assert found.kept == 2
+    assert found.best_round == 2
     assert found.stop_reason == "all 2 rounds done"
     for (sets, new_folds, priors, _), done in zip(script.calls[-3:], found.rounds, strict=True):
         both = np.concatenate([index.numpy() for index in sets.index])
@@ -136,7 +141,9 @@ def test_the_halves_depend_on_the_seed_alone(pool):
 
 
 def sorting(data, folds, scores, set_priors, target_prior):
-    return refining._sort(refining._Pool(data, folds, set_priors, target_prior, None), torch.as_tensor(scores).float())
+    return refining._relabel(
+        refining._Pool(data, folds, set_priors, target_prior, None), torch.as_tensor(scores).float()
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -176,7 +183,9 @@ def test_copies_of_a_row_stay_together_in_a_fold_and_in_a_half():
     drawn = [torch.from_numpy(np.concatenate([part, shared])) for part in index]
     data = TwoSets((DenseRows(torch.arange(300.0)[:, None]),) * 2, (drawn[0], drawn[1]))
     script = Script(y, 0.9, 0.95)
-    refine(script.train, script.score, data, assign_folds(data, 3, 0), (0.8, 0.2), 0.5, rounds=1, seed=0, doubt=-9.0)
+    self_train(
+        script.train, script.score, data, assign_folds(data, 3, 0), (0.8, 0.2), 0.5, rounds=1, seed=0, min_gain=-9.0
+    )
     folds_of = {}
     for sets, folds, _, stage in script.calls:
         rows = torch.cat(sets.index).tolist()
@@ -206,7 +215,7 @@ def test_a_round_takes_the_place_of_the_best_before_it(pool, accuracies, better,
     script = Script(y, *accuracies)
     found = script.refine(pool, 2)
     assert tuple(done.better for done in found.rounds) == better
-    assert found.kept == kept
+    assert found.best_round == kept
     on_all = [stage for stage in script.stages if stage[1] is None]
     assert on_all == [(number, None) for number in range(kept + 1)]  # no more are trained than are wanted
     assert script.stage_of(found.best) == (kept, None)
@@ -236,13 +245,14 @@ def test_a_round_of_halves_only_tells_their_mean_priors_and_summed_sizes(pool):
 
 
 def test_a_gain_within_noise_is_doubted(pool):
-    found = [Script(pool[1], 0.9, 0.903).refine(pool, 1, doubt=doubt).rounds[1] for doubt in (-10.0, 10.0)]
+    found = [Script(pool[1], 0.9, 0.903).refine(pool, 1, min_gain=doubt).rounds[1] for doubt in (-10.0, 10.0)]
     assert [done.better for done in found] == [True, False]
     gain = found[0].gain
     just = [
-        Script(pool[1], 0.9, 0.903).refine(pool, 1, doubt=gain.value / gain.standard_error + d) for d in (-1e-6, 1e-6)
+        Script(pool[1], 0.9, 0.903).refine(pool, 1, min_gain=gain.value / gain.standard_error + d)
+        for d in (-1e-6, 1e-6)
     ]
-    assert [done.kept for done in just] == [1, 0]
+    assert [done.best_round for done in just] == [1, 0]
 
 
 def test_no_rounds_is_the_first_training(pool):
@@ -250,13 +260,13 @@ def test_no_rounds_is_the_first_training(pool):
     found = script.refine(pool, 0)
     assert script.stages == [(0, None)]
     assert found.rounds == []
-    assert (found.kept, found.best) == (0, script.made[0])
+    assert (found.best_round, found.best) == (0, script.made[0])
     assert torch.cat(found.scores).equal(torch.cat(found.best.scores))
 
 
 def test_models_that_cannot_sort_are_not_asked_to(pool):
     found = Script(pool[1], 0.5).refine(pool, 1)
-    assert "too badly to sort rows" in found.stop_reason
+    assert "too poorly to label rows" in found.stop_reason
     assert [done.number for done in found.rounds] == [0]
     data, _, folds = pool
     few = torch.full((4000,), -1.0)
@@ -272,24 +282,24 @@ def test_one_half_that_cannot_be_sorted_ends_it_for_both(pool, half):
     assert script.stages[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(number < 2 for number, _ in script.stages)
     assert [done.number for done in found.rounds] == [0, 1]
-    assert "too badly to sort rows" in found.stop_reason
+    assert "too poorly to label rows" in found.stop_reason
 
 
 def test_rows_that_can_be_sorted_only_as_halves_keep_what_could_be_run(pool):
     y = pool[1]
     nothing = Script(y, 0.85, 0.9, 0.95, other={Stage(0, None): 0.5}).refine(pool, 2)
-    assert nothing.kept == 0
+    assert nothing.best_round == 0
     assert [done.better for done in nothing.rounds] == [True, False, False]
-    assert "too badly to sort rows" in nothing.stop_reason
+    assert "too poorly to label rows" in nothing.stop_reason
     script = Script(y, 0.9, 0.8, 0.95, other={Stage(1, None): 0.5})
     found = script.refine(pool, 2)
     assert script.stages[-2:] == [(0, None), (1, None)]
-    assert found.kept == 0  # round 1 was run, but only as a step to round 2
+    assert found.best_round == 0  # round 1 was run, but only as a step to round 2
     assert [done.better for done in found.rounds] == [True, False, False]
     assert torch.cat(found.scores).equal(torch.cat(found.best.scores))
     partly = Script(y, 0.85, 0.9, 0.95, other={Stage(1, None): 0.5}).refine(pool, 2)
     assert [done.better for done in partly.rounds] == [True, True, False]
-    assert partly.kept == 1
+    assert partly.best_round == 1
 
 
 # -------------------------------------------------------------------------------------------------------- the fairness
@@ -315,7 +325,7 @@ def remember(sets, folds):
         models.append(Nearest(torch.cat([r[part] for r, part in zip(rows, out, strict=True)]), torch.cat(sides)))
         for which in (0, 1):
             scores[which][~out[which]] = models[-1](rows[which][~out[which]])
-    return CrossFit(models, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
+    return OutOfFold(models, [History()] * 3, [1.0] * 3, (scores[0], scores[1]))
 
 
 def remembered(seed, n=250, priors=(0.8, 0.2)):
@@ -336,11 +346,19 @@ def remembered(seed, n=250, priors=(0.8, 0.2)):
         return made[stage][0]
 
     def accuracy(*stage):
-        return ((made[Stage(*stage)][0].ensemble()(fresh).numpy() > 0) == y).mean()
+        return ((ensemble_of(made[Stage(*stage)][0])(fresh).numpy() > 0) == y).mean()
 
     folds = assign_folds(data, 3, seed)
-    found = refine(
-        train, lambda fit, x: score_rows(fit.ensemble(), x), data, folds, priors, 0.5, rounds=1, seed=seed, doubt=-1e9
+    found = self_train(
+        train,
+        lambda fit, x: score_rows(ensemble_of(fit), x),
+        data,
+        folds,
+        priors,
+        0.5,
+        rounds=1,
+        seed=seed,
+        min_gain=-1e9,
     )
     out_of_fold = np.empty((2, 2 * n))
     for number in (0, 1):
@@ -403,20 +421,20 @@ def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
                 scores[which][inside[which]] = found[which] / scales[-1]
         if stage == (1, None):
             out_of_fold[torch.cat(sets.index)] = torch.cat(scores)
-        return CrossFit(models, [History()] * 3, scales, (scores[0], scores[1]), torch.float32)
+        return OutOfFold(models, [History()] * 3, scales, (scores[0], scores[1]))
 
-    found = refine(
+    found = self_train(
         train,
-        lambda fit, x: score_rows(fit.ensemble(), x),
+        lambda fit, x: score_rows(ensemble_of(fit), x),
         data,
         assign_folds(data, 3, seed),
         priors,
         0.5,
         rounds=1,
         seed=seed,
-        doubt=-1e9,
+        min_gain=-1e9,
     )
-    final, sets = found.best.ensemble()(fresh).numpy(), np.repeat([0, 1], n)
+    final, sets = ensemble_of(found.best)(fresh).numpy(), np.repeat([0, 1], n)
     best = LogisticRegression(C=1e6).fit(final[:, None], y).coef_[0, 0]
     fair, leaked = (fit_platt_scaling(s.numpy(), sets, priors, 0.5) for s in (torch.cat(found.scores), out_of_fold))
     return fair.slope / best, leaked.slope / best, calibration_error(expit(fair.log_odds(final)), y)
@@ -460,13 +478,26 @@ def easy():
 
 
 def refining_classifier(**changes):
-    settings = {"set_priors": (0.6, 0.4), "target_prior": 0.5, "members": 3, "rounds": 2, "progress": False}
+    settings = {
+        "set_priors": (0.6, 0.4),
+        "target_prior": 0.5,
+        "n_estimators": 3,
+        "self_training_rounds": 2,
+        "progress": False,
+    }
     settings |= {"model_params": {"hidden": (16,)}, "epochs": 15, "lr": 0.01, "ema": 0.9, "batch_size": 300}
-    settings |= {"keep": "best", "loss": "sigmoid", "method": "abs", "random_state": 0}
+    settings |= {"early_stopping": True, "loss": "sigmoid", "method": "abs", "random_state": 0}
     return plain_classifier(**settings | changes)
 
 
-SHORT = {"set_priors": (0.9, 0.1), "rounds": 1, "epochs": 4, "members": 2, "lr": 0.1, "batch_size": 40}
+SHORT = {
+    "set_priors": (0.9, 0.1),
+    "self_training_rounds": 1,
+    "epochs": 4,
+    "n_estimators": 2,
+    "lr": 0.1,
+    "batch_size": 40,
+}
 SHORT |= {"model": "linear", "model_params": None}
 
 
@@ -477,10 +508,10 @@ def doubted(monkeypatch):
 
     def set_doubt(doubt):
         def with_doubt(*arguments, **options):
-            box["found"] = refine(*arguments, **options, doubt=doubt)
+            box["found"] = self_train(*arguments, **options, min_gain=doubt)
             return box["found"]
 
-        monkeypatch.setattr(fitting, "refine", with_doubt)
+        monkeypatch.setattr(fitting, "self_train", with_doubt)
         return box
 
     return set_doubt
@@ -488,27 +519,35 @@ def doubted(monkeypatch):
 
 def test_refinement_gains_where_memberships_are_noise(hard):
     X0, X1, X, y = hard
-    plain, refined = refining_classifier(rounds=0).fit_sets(X0, X1), refining_classifier().fit_sets(X0, X1)
-    assert plain.refinement_ is None
-    first, second, third = refined.refinement_
+    plain, refined = (
+        refining_classifier(self_training_rounds=0).fit_sets(X0, X1),
+        refining_classifier().fit_sets(X0, X1),
+    )
+    assert plain.self_training_ is None
+    first, second, third = refined.self_training_
     assert (second.better, third.better) == (True, False)
     before, after = ((classifier.predict(X) == y).mean() for classifier in (plain, refined))
     assert after > before + 0.02
-    assert refined.cross_fitted_ == second.evaluation  # fair scores, of models of half of the rows
+    assert refined.out_of_fold_evaluation_ == second.evaluation  # fair scores, of models of half of the rows
     assert first.set_priors == (0.6, 0.4)
     assert sum(third.set_sizes) == 1200
-    lines = [line for line in refined.summary().splitlines() if line.startswith("refinement, ")]
-    assert lines[0].startswith(f"refinement, round 1: sets with {second.set_priors[0]:.1%}")
+    lines = [line for line in refined.summary().splitlines() if line.startswith("self-training round ")]
+    assert lines[0].startswith(f"self-training round 1: sets with class priors {second.set_priors[0]:.1%}")
     assert f"gained {100 * second.gain.value:+.2f} points" in lines[0]
-    assert [line.rpartition(", ")[2] for line in lines] == ["kept", "no better"]
-    assert "refined; accuracy of such models of half of the rows, on the other half, estimated" in refined.summary()
+    assert [line.rpartition(", ")[2] for line in lines] == ["used", "no better"]
+    assert (
+        "then self-trained; accuracy of such models of half of the rows, on the other half, estimated"
+        in refined.summary()
+    )
 
 
 def test_it_ends_no_worse_where_there_is_nothing_to_gain(gaussians, quick):
     """Classes of which labelled rows would say little more: with and without refinement the same within noise."""
     X, y = gaussians["X_test"], gaussians["y_test"]
-    changes = quick | {"members": 3, "keep": "best", "progress": False}
-    plain, refined = (UUClassifier(**changes, rounds=n).fit(gaussians["X"], gaussians["sets"]) for n in (0, 1))
+    changes = quick | {"n_estimators": 3, "early_stopping": True, "progress": False}
+    plain, refined = (
+        UUClassifier(**changes, self_training_rounds=n).fit(gaussians["X"], gaussians["sets"]) for n in (0, 1)
+    )
     gained = (refined.predict(X) == y).astype(float) - (plain.predict(X) == y)
     assert gained.mean() >= -2 * gained.std() / np.sqrt(len(y))
 
@@ -516,13 +555,13 @@ def test_it_ends_no_worse_where_there_is_nothing_to_gain(gaussians, quick):
 def test_where_no_round_is_kept_it_is_the_classifier_without_refinement(easy, doubted):
     X0, X1, X, _ = easy
     doubted(1e9)
-    plain = refining_classifier(**SHORT | {"rounds": 0, "calibrated": True}).fit_sets(X0, X1)
+    plain = refining_classifier(**SHORT | {"self_training_rounds": 0, "calibrated": True}).fit_sets(X0, X1)
     refined = refining_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
     np.testing.assert_array_equal(refined.decision_function(X), plain.decision_function(X))
-    assert refined.cross_fitted_ == plain.cross_fitted_
+    assert refined.out_of_fold_evaluation_ == plain.out_of_fold_evaluation_
     assert refined.scaling_ == plain.scaling_
     assert refined.history_.to_dict().keys() == plain.history_.to_dict().keys()
-    assert [done.better for done in refined.refinement_] == [True, False]
+    assert [done.better for done in refined.self_training_] == [True, False]
     assert "each trained without one fold and evaluated on it" in refined.summary()
     assert refined.summary().count("no better") == 1
 
@@ -532,10 +571,12 @@ def test_probabilities_of_a_kept_round_come_from_the_halves(easy, doubted):
     box = doubted(-1e9)
     refined = refining_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
     fair = torch.cat(box["found"].scores)
-    assert box["found"].kept == 1
+    assert box["found"].best_round == 1
     assert not fair.equal(torch.cat(box["found"].best.scores))
-    assert refined.scaling_ == refined._scaled(fair, np.repeat([0, 1], 300))
-    assert refined.cross_fitted_ == evaluate(refined._decisions(fair.numpy()), np.repeat([0, 1], 300), (0.9, 0.1), 0.5)
+    sets = np.repeat([0, 1], 300)
+    assert refined.scaling_ == fit_platt_scaling(fair.double().numpy(), sets, (0.9, 0.1), 0.5)
+    decisions = scaled(fair.numpy(), refined.scaling_)
+    assert refined.out_of_fold_evaluation_ == evaluate(decisions, sets, (0.9, 0.1), 0.5)
 
 
 def test_the_other_half_is_scaled_as_the_rows_are(easy, doubted):
@@ -546,18 +587,22 @@ def test_the_other_half_is_scaled_as_the_rows_are(easy, doubted):
     assert scores.abs().mean() == pytest.approx(1.0, abs=0.15)  # members are divided by their mean magnitude
     scaled = refining_classifier(**SHORT, input_scale=0.25).fit_sets(4 * X0, 4 * X1)
     torch.testing.assert_close(torch.cat(box["found"].scores), scores)
-    assert scaled.refinement_ == plain.refinement_
+    assert scaled.self_training_ == plain.self_training_
 
 
 def test_the_summary_tells_what_became_of_each_round(easy, doubted):
     X0, X1, *_ = easy
     doubted(-1e9)
     classifier = refining_classifier(**SHORT).fit_sets(X0, X1)
-    first, second = classifier.refinement_
-    classifier.refinement_ = [first, second, *(dataclasses.replace(second, number=n, better=n == 3) for n in (2, 3, 4))]
-    lines = [line for line in classifier.summary().splitlines() if line.startswith("refinement, ")]
+    first, second = classifier.self_training_
+    classifier.self_training_ = [
+        first,
+        second,
+        *(dataclasses.replace(second, number=n, better=n == 3) for n in (2, 3, 4)),
+    ]
+    lines = [line for line in classifier.summary().splitlines() if line.startswith("self-training round ")]
     assert [line.partition(":")[0][-1] for line in lines] == ["1", "2", "3", "4"]
-    assert [line.rpartition(", ")[2] for line in lines] == ["better", "no better", "kept", "no better"]
+    assert [line.rpartition(", ")[2] for line in lines] == ["better", "no better", "used", "no better"]
 
 
 def test_one_table_or_two_and_saving(easy, tmp_path, doubted):
@@ -567,12 +612,12 @@ def test_one_table_or_two_and_saving(easy, tmp_path, doubted):
     apart = refining_classifier(**changes).fit_sets(X0, X1)
     together = refining_classifier(**changes).fit(np.concatenate([X0, X1]), np.repeat([0, 1], 300))
     np.testing.assert_allclose(together.decision_function(X), apart.decision_function(X), rtol=1e-5, atol=1e-5)
-    assert together.refinement_ == apart.refinement_
-    assert apart.refinement_[1].better
+    assert together.self_training_ == apart.self_training_
+    assert apart.self_training_[1].better
     apart.save(tmp_path / "model")
     loaded = UUClassifier.load(tmp_path / "model")
-    assert loaded.refinement_ == apart.refinement_
-    assert loaded.cross_fitted_ == apart.cross_fitted_
+    assert loaded.self_training_ == apart.self_training_
+    assert loaded.out_of_fold_evaluation_ == apart.out_of_fold_evaluation_
     assert loaded.summary() == apart.summary()
     np.testing.assert_array_equal(loaded.predict_proba(X), apart.predict_proba(X))
 
@@ -600,48 +645,46 @@ def test_an_interrupted_refinement_goes_on_where_it_was(easy, tmp_path, doubted,
     # Six stages of two members and four epochs; the epoch in which it was interrupted is done again.
     assert len(seen) + len(rest) == 48 + 1
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
-    assert resumed.refinement_ == whole.refinement_
-    assert resumed.refinement_[1].better
+    assert resumed.self_training_ == whole.self_training_
+    assert resumed.self_training_[1].better
 
 
-def test_every_stage_has_a_seed_and_a_folder_of_its_own(tmp_path):
-    options = TrainingOptions(seed=7, checkpoint_dir=tmp_path)
-    stages = {(number, half): round_options(options, number, half) for number in range(3) for half in (None, 0, 1)}
-    assert stages[0, None] == options
-    assert len({own.seed for own in stages.values()}) == 9
-    folders = {stage: str(own.checkpoint_dir.relative_to(tmp_path)) for stage, own in stages.items()}
-    assert len(set(folders.values())) == 9
-    assert folders[2, None] == "round-2"
-    assert folders[0, 1] == "half-1"
-    assert folders[2, 1] == "half-1/round-2"
-    for own in stages.values():
-        assert dataclasses.replace(own, seed=7, checkpoint_dir=tmp_path) == options
-    assert round_options(TrainingOptions(seed=7), 1, 0).checkpoint_dir is None
+def test_every_stage_has_its_own_seed_and_folder():
+    stages = [Stage(number, half) for number in range(3) for half in (None, 0, 1)]
+    assert Stage(0, None).seed(7) == 7
+    assert Stage(0, None).path == ()
+    assert len({stage.seed(7) for stage in stages}) == len({stage.path for stage in stages}) == 9
+    assert Stage(2, None).path == ("round-2",)
+    assert Stage(0, 1).path == ("half-1",)
+    assert Stage(2, 1).path == ("half-1", "round-2")
 
 
-def test_the_members_of_a_stage_may_be_trained_as_one_stack(easy, monkeypatch, doubted):
+def test_models_of_a_stage_may_be_trained_together(easy, monkeypatch, doubted):
     X0, X1, X, _ = easy
     doubted(-1e9)
     changes = SHORT | {"precision": "float32"}
     single = refining_classifier(**changes).fit_sets(X0, X1)
     sizes = []
 
-    def stacked(model, params, build, data, folds, risk, options, *, test, callback):
-        sizes.append(sum(data.sizes))
-        return cross_fit_batched(model, params, data, folds, [Variant(risk)], options, test=test)[0]
+    def batched(self, task, chosen=None):
+        sizes.append(sum(task.data.sizes))
+        return self.train_variants(task, [Variant(self.risk(task.set_priors, task.target_prior))], range(2))[0]
 
-    monkeypatch.setattr(fitting, "train_members", stacked)
+    monkeypatch.setattr(NetworkLearner, "train_folds", batched)
     together = refining_classifier(**changes).fit_sets(X0, X1)
     assert sizes == [300, 300, 300, 300, 600, 600]
-    assert together.refinement_[1].better
+    assert together.self_training_[1].better
     agree = (together.predict(X) == single.predict(X)).mean()
-    assert agree > 0.9  # a stack leaves out a row where folds are uneven, and sorts a few rows otherwise
+    assert agree > 0.9  # batched training leaves out a row of uneven folds, which changes a few pseudo-labels
 
 
 def test_rounds_need_members_and_rows(easy):
-    with pytest.raises(ValueError, match="rounds=2 of refinement .* set members=5, or rounds=0"):
-        refining_classifier(members=1).fit_sets(*easy[:2])
+    with pytest.raises(
+        ValueError,
+        match="self_training_rounds=2 needs out-of-fold predictions.* set n_estimators=5, or self_training_rounds=0",
+    ):
+        refining_classifier(n_estimators=1).fit_sets(*easy[:2])
     X0, X1 = easy[:2]
-    with pytest.raises(ValueError, match="for which 10 rows of each are needed, and one has 9; use fewer members"):
-        refining_classifier(members=5).fit_sets(X0[:9], X1)
-    refining_classifier(**SHORT | {"members": 5, "epochs": 1}).fit_sets(X0[:10], X1)
+    with pytest.raises(ValueError, match="which needs 10 rows per set, and one has 9; use fewer models"):
+        refining_classifier(n_estimators=5).fit_sets(X0[:9], X1)
+    refining_classifier(**SHORT | {"n_estimators": 5, "epochs": 1}).fit_sets(X0[:10], X1)

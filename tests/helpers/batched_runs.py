@@ -10,7 +10,7 @@ from uulearn import UURisk
 from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import make_sets
 from uulearn.models import build_model
-from uulearn.training import Trainer, TrainingOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def run_of(priors=(0.8, 0.2), pi=0.5, method="leaky_relu", *, draws=0, sizes=SIZ
 
 def options(**changed):
     settings = {"epochs": 3, "batch_size": BATCH, "lr": 0.02, "ema": None, "precision": "float32", "progress": False}
-    return TrainingOptions(**(settings | changed))
+    return RunOptions(**(settings | changed))
 
 
 def stacked(runs, kind="mlp", table=X, **arguments):

@@ -2,7 +2,7 @@
 
 import json
 
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory
 
 
 def rewrite(folder, change):
@@ -10,7 +10,7 @@ def rewrite(folder, change):
     manifest = json.loads((folder / "model.json").read_text())
     manifest.pop("checksum")
     change(manifest)
-    manifest["checksum"] = persistence._checksum(manifest)
+    manifest["checksum"] = model_directory.checksum(manifest)
     (folder / "model.json").write_text(json.dumps(manifest))
 
 

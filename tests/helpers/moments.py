@@ -18,7 +18,7 @@ from pathlib import Path
 
 from helpers.command_line import PROGRESS, SMALL, ended, run, weights_of
 from uulearn.app.model import TableModel
-from uulearn.estimator.persistence import could_be_model
+from uulearn.estimator.model_directory import could_be_model
 
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.listdir", "os.scandir"}
 CARDS = {"README.md", "config.toml"}

@@ -1,11 +1,26 @@
-"""The settings of a single plain run, for tests that are about something else than the defaults."""
+"""A classifier of a single plain run, for tests that are about something other than the defaults."""
 
-from uulearn import UUClassifier
-from uulearn.estimator import resolving as settling
+import dataclasses
 
-PLAIN = settling.PLAIN | {"method": "leaky_relu"}
-"""One model, trained on all rows for all epochs, and used as it is."""
+from uulearn import UUClassifier, defaults
+from uulearn.training import TrainingOptions
+
+PLAIN = defaults.SINGLE_RUN | {"method": "leaky_relu"}
+"""One model, trained on all rows for all epochs, without calibration."""
+TRAINING_NAMES = {field.name for field in dataclasses.fields(TrainingOptions)}
+
+
+def nested(**parameters):
+    """Parameters with the training options, given by their names, in one `TrainingOptions`."""
+    options = {name: value for name, value in parameters.items() if name in TRAINING_NAMES}
+    own = {name: value for name, value in parameters.items() if name not in TRAINING_NAMES}
+    return own | ({"training": TrainingOptions(**options)} if options else {})
 
 
 def plain_classifier(set_priors, target_prior=0.5, **changes):
-    return UUClassifier(set_priors, target_prior, **PLAIN | changes)
+    return UUClassifier(set_priors, target_prior, **nested(**PLAIN | changes))
+
+
+def make_classifier(set_priors, target_prior=0.5, **parameters):
+    """A `UUClassifier` whose training options may be given by their own names."""
+    return UUClassifier(set_priors, target_prior, **nested(**parameters))

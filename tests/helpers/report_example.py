@@ -29,7 +29,7 @@ def example():
     drawn = make_sets(X, (bunch.target == 0).astype(int), PRIORS, (255, 260), random_state=0)
     kept, evaluating = zip(*((rows[:-JUDGING], rows[-JUDGING:]) for rows in _shuffled(drawn)), strict=True)
     settings = {"model_params": {"hidden": (32,)}, "epochs": 30, "lr": 0.003, "batch_size": 80, "smoothing": 5}
-    keeping = {"validation_fraction": 0.25, "keep": "best", "random_state": 0, "progress": False}
+    keeping = {"validation_fraction": 0.25, "early_stopping": True, "random_state": 0, "progress": False}
     classifier = plain_classifier(PRIORS, TARGET, **settings, **keeping)
     classifier.fit_sets(*kept)
     sets = np.repeat([0, 1], JUDGING)

@@ -21,9 +21,9 @@ FITS = {
     "last rows alone": {"batch_size": 10, "epochs": 2},
     "linear": {"model": "linear", "model_params": None, "l2": 0.01, "clip_norm": 0.5},
     "biased": {"method": "biased"},
-    "members": {"members": 2, "epochs": 3},
-    "refined": {"members": 2, "epochs": 3, "rounds": 1, "model": "linear", "model_params": None},
-    "patient": {"validation_fraction": 0.3, "keep": "best", "patience": 1, "smoothing": 1, "epochs": 30},
+    "n_estimators": {"n_estimators": 2, "epochs": 3},
+    "refined": {"n_estimators": 2, "epochs": 3, "self_training_rounds": 1, "model": "linear", "model_params": None},
+    "patient": {"validation_fraction": 0.3, "early_stopping": True, "patience": 1, "smoothing": 1, "epochs": 30},
     "lbfgs": {
         "optimizer": torch.optim.LBFGS,
         "optimizer_params": {"max_iter": 3},
@@ -46,7 +46,7 @@ def rows():
 def fitted(changes, **more):
     X, sets, labels = rows()
     plain = {
-        "epochs": 4, "batch_size": 100, "random_state": 1, "members": 1, "validation_fraction": 0.0, "keep": "last",
+        "epochs": 4, "batch_size": 100, "random_state": 1, "n_estimators": 1, "validation_fraction": 0.0, "early_stopping": False,
         "calibrated": False, "model_params": {"hidden": (16, 16)}, "distributed": "auto", "precision": "float32",
         "loss": "sigmoid", "lr": 1e-3, "patience": None,
     }  # fmt: skip

@@ -15,8 +15,9 @@ from torch import nn
 
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier
-from uulearn.estimator import fitting
-from uulearn.estimator.resolving import SETTLED
+from uulearn.estimator import learners
+from uulearn.estimator.learners import FoldScores, NetworkLearner
+from uulearn.estimator.resolving import AUTO_PARAMETERS
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError, UUWarning
 from uulearn.metrics import uu_accuracy
 from uulearn.selection import UUClassifierCV, trials
@@ -24,7 +25,6 @@ from uulearn.selection import search as module
 from uulearn.selection.search import SLOPES, default_grid
 from uulearn.training import History
 from uulearn.training.checkpoint import SEED_NAME
-from uulearn.training.out_of_fold import FoldFit
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def data():
 
 
 def base(**changes):
-    settings = {"model_params": {"hidden": (12,)}, "epochs": 8, "batch_size": 90, "ema": 0.8, "members": 3}
-    settings |= {"keep": "best", "random_state": 0, "progress": False, "precision": "float32"}
+    settings = {"model_params": {"hidden": (12,)}, "epochs": 8, "batch_size": 90, "ema": 0.8, "n_estimators": 3}
+    settings |= {"early_stopping": True, "random_state": 0, "progress": False, "precision": "float32"}
     return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
@@ -78,8 +78,10 @@ def test_the_best_estimator_is_the_one_that_fitting_that_setting_gives(data):
     alone = clone(base(calibrated=True)).set_params(**search.best_params_).fit_sets(X0, X1)
     np.testing.assert_allclose(search.decision_function(X), alone.decision_function(X), rtol=5e-3, atol=5e-3)
     found = search.best_estimator_
-    assert found.cross_fitted_.accuracy.value == pytest.approx(alone.cross_fitted_.accuracy.value, abs=1e-6)
-    assert found.get_params()["members"] == 3
+    assert found.out_of_fold_evaluation_.accuracy.value == pytest.approx(
+        alone.out_of_fold_evaluation_.accuracy.value, abs=1e-6
+    )
+    assert found.get_params()["n_estimators"] == 3
 
 
 def test_one_table_or_two(data):
@@ -96,13 +98,13 @@ def test_one_table_or_two(data):
 def test_a_path_of_slopes_is_one_stack_a_fold_on_the_cpu(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
-    original = trials.fit_folds_batched
+    original = learners.fit_folds_batched
 
-    def spy(chosen, model, params, sets, folds, variants, options):
+    def spy(chosen, model, params, sets, folds, variants, options, **others):
         seen.append((len(variants), {variant.lr for variant in variants}))
-        return original(chosen, model, params, sets, folds, variants, options)
+        return original(chosen, model, params, sets, folds, variants, options, **others)
 
-    monkeypatch.setattr(trials, "fit_folds_batched", spy)
+    monkeypatch.setattr(learners, "fit_folds_batched", spy)
     UUClassifierCV(base(epochs=1), {"slope": [0.0, -0.1, -1.0], "lr": [0.01, 0.02]}).fit_sets(X0, X1)
     assert seen == [(6, {0.01, 0.02})]
     seen.clear()
@@ -150,7 +152,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     with pytest.warns(FailedSettingWarning) as heard:
         search = UUClassifierCV(wild(model), {"lr": [rate, 1e-7, 0.1]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.1}
-    assert all("not finite" not in one.stop_reason for one in search.best_estimator_.history_.members)
+    assert all("not finite" not in one.stop_reason for one in search.best_estimator_.history_.models)
     failed, slow, good = search.candidates_
     assert [one.rank for one in search.candidates_] == [3, 2, 1]
     assert "finite in epoch 2" in failed.failure
@@ -163,9 +165,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     assert math.isnan(failed.gap.value)
     assert good.gap.value == 0 < slow.gap.value
     (warning,) = heard
-    assert str(warning.message) == (
-        f"1 of 3 settings could not be used and will not be chosen: lr={rate!r} ({failed.failure})."
-    )
+    assert str(warning.message) == (f"1 of 3 settings failed and will not be chosen: lr={rate!r} ({failed.failure}).")
     assert warning.filename == __file__
     assert issubclass(warning.category, UUWarning)
     lines = search.summary().splitlines()
@@ -193,8 +193,8 @@ def test_where_every_setting_diverges_it_is_an_error(data, model):
 def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
     """The risk was finite before it, and there is none after it."""
     X0, X1, *_ = data
-    with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of rows .* are not finite\)\."):
-        search = UUClassifierCV(wild(model, epochs=1, keep="last"), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
+    with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of held-out rows are not finite\)\."):
+        search = UUClassifierCV(wild(model, epochs=1, early_stopping=False), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.5}
 
 
@@ -210,8 +210,8 @@ def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
 )
 def test_what_is_taken_as_diverged(scores, reason, finite):
     pair = (torch.ones(3), torch.tensor(scores))
-    fitted = FoldFit(nn.Identity(), History(stop_reason=reason), pair, torch.float32)
-    assert (trials._if_finite(fitted) is fitted) == finite
+    fitted = FoldScores(None, History(stop_reason=reason), pair)
+    assert (trials._check_finite(fitted) is fitted) == finite
 
 
 class Silent(Own):
@@ -263,16 +263,16 @@ def uneven():
 @both_ways
 def test_settings_are_judged_by_the_decisions_of_the_classifier(uneven, model):
     settings = {"model": model, "model_params": None, "loss": "logistic", "epochs": 15, "batch_size": 1200, "lr": 0.05}
-    own = base(**settings, keep="last")
+    own = base(**settings, early_stopping=False)
     grid = {"calibrated": [True, False], "method": ["biased", "abs"]}
     search = UUClassifierCV(own, grid).fit_sets(*uneven)
     best = next(one for one in search.candidates_ if one.rank == 1)
-    assert best.evaluation == search.best_estimator_.cross_fitted_
+    assert best.evaluation == search.best_estimator_.out_of_fold_evaluation_
     assert search.best_estimator_.calibrated
     assert f"{best.evaluation.accuracy}" in search.summary()
     for one in search.candidates_:
         alone = clone(own).set_params(**one.params).fit_sets(*uneven)
-        assert one.evaluation.accuracy.value == pytest.approx(alone.cross_fitted_.accuracy.value, abs=2e-3)
+        assert one.evaluation.accuracy.value == pytest.approx(alone.out_of_fold_evaluation_.accuracy.value, abs=2e-3)
         assert one.gap.value == pytest.approx(best.evaluation.accuracy.value - one.evaluation.accuracy.value)
     scaled, _, raw, _ = (one.evaluation for one in search.candidates_)  # of method "biased"
     assert scaled.accuracy.value > raw.accuracy.value + 0.15
@@ -283,7 +283,7 @@ def test_a_setting_that_is_not_calibrated_is_judged_by_its_scores(data):
     search = UUClassifierCV(base(), GRID).fit_sets(*data[:2])
     best = next(one for one in search.candidates_ if one.rank == 1)
     assert search.best_estimator_.scaling_ is None
-    assert best.evaluation == search.best_estimator_.cross_fitted_
+    assert best.evaluation == search.best_estimator_.out_of_fold_evaluation_
 
 
 # --------------------------------------------------------------------------------------------------------- scikit-learn
@@ -310,7 +310,7 @@ def test_tags_are_those_of_the_estimator():
 )
 def test_checks_of_scikit_learn(check):
     """With set_priors = (0, 1) the checks' labels serve as sets."""
-    own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, members=2, random_state=0, progress=False)
+    own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, n_estimators=2, random_state=0, progress=False)
     check("UUClassifierCV", UUClassifierCV(own, {"lr": [0.2, 1e-6]}))
 
 
@@ -331,17 +331,17 @@ def test_columns_are_those_of_the_best_estimator(data):
     assert search.n_features_in_ == 4
 
 
-@pytest.mark.parametrize("step", ["_fit_members", "_warn_if_degenerate"])
+@pytest.mark.parametrize("step", ["run_plan", "warn_if_degenerate"])
 def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, step):
     X0, X1, *_ = data
     search = UUClassifierCV(base(epochs=2), {"lr": [0.01]}).fit_sets(X0, X1)
     before = dict(vars(search))
     search.set_params(param_grid={"lr": [0.02, 0.03]})
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(UUClassifier, step, interrupt)
+    monkeypatch.setattr(module, step, interrupt)
     with pytest.raises(KeyboardInterrupt):
         search.fit_sets(X0[:, :2], X1[:, :2])
     now = dict(vars(search))
@@ -357,31 +357,30 @@ def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, st
 def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
-    original = fitting.train_members
+    original = NetworkLearner.train_folds
 
-    def spy(*arguments, **others):
-        sets, risk, options = arguments[3], arguments[5], arguments[6]
-        seen.append((sum(sets.sizes), risk.method.name, options.lr))
-        return original(*arguments, **others)
+    def spy(self, task, chosen=None):
+        seen.append((sum(task.data.sizes), self.risk(task.set_priors, task.target_prior).method.name, self.options.lr))
+        return original(self, task, chosen)
 
-    monkeypatch.setattr(fitting, "train_members", spy)
-    search = UUClassifierCV(base(rounds=1), GRID).fit_sets(X0, X1)
+    monkeypatch.setattr(NetworkLearner, "train_folds", spy)
+    search = UUClassifierCV(base(self_training_rounds=1), GRID).fit_sets(X0, X1)
     best = search.best_estimator_
-    assert [done.number for done in best.refinement_] == [0, 1]
-    if not best.refinement_[1].better:
-        assert best.cross_fitted_ == next(one.evaluation for one in search.candidates_ if one.rank == 1)
+    assert [done.number for done in best.self_training_] == [0, 1]
+    if not best.self_training_[1].better:
+        assert best.out_of_fold_evaluation_ == next(one.evaluation for one in search.candidates_ if one.rank == 1)
     # Two rounds of each half; on all rows the first was trained by the search.
     sizes, methods, rates = zip(*seen, strict=True)
-    assert sizes == (270, 270, 270, 270, *[540] * best.refinement_[1].better)
+    assert sizes == (270, 270, 270, 270, *[540] * best.self_training_[1].better)
     assert set(rates) == {search.best_params_["lr"]} != {base().lr}
     assert len(set(methods)) == 1
 
 
 def test_defaults():
-    search = UUClassifierCV(base(members=1, epochs=1))
+    search = UUClassifierCV(base(n_estimators=1, epochs=1))
     assert len(search._settings(search._base())) == 18
-    assert search._base().members == UUClassifierCV(base(members="auto"))._base().members == 5
-    assert UUClassifierCV(base(members=3))._base().members == 3
+    assert search._base().n_estimators == UUClassifierCV(base(n_estimators="auto"))._base().n_estimators == 5
+    assert UUClassifierCV(base(n_estimators=3))._base().n_estimators == 3
     assert clone(search).get_params()["estimator"].epochs == 1
     assert isinstance(search.estimator, UUClassifier)
     assert torch.is_grad_enabled()
@@ -402,11 +401,11 @@ def test_what_is_auto_is_settled_for_every_setting(data):
     search = UUClassifierCV(bare).fit_sets(X0, X1)
     assert [one.params["lr"] for one in search.candidates_] == [0.001, 0.003, 0.01] * 6
     best = search.best_estimator_
-    assert "auto" not in [best.get_params()[name] for name in SETTLED]
-    assert (best.method, best.members, best.keep, best.calibrated) == ("leaky_relu", 5, "best", True)
+    assert "auto" not in [best.get_params()[name] for name in AUTO_PARAMETERS]
+    assert (best.method, best.n_estimators, best.early_stopping, best.calibrated) == ("leaky_relu", 5, True, True)
     assert best.scaling_ is not None
     losses = UUClassifierCV(bare, {"loss": ["sigmoid", "logistic"], "lr": ["auto", 0.02]}).fit_sets(X0, X1)
-    again = UUClassifier(**bare.get_params() | losses.best_params_).fit_sets(X0, X1)
+    again = UUClassifier(**bare.get_params(deep=False) | losses.best_params_).fit_sets(X0, X1)
     assert losses.best_estimator_.get_params() == bare.get_params() | losses.best_params_ | again.resolved_params_
     np.testing.assert_allclose(losses.decision_function(X), again.decision_function(X), rtol=1e-3, atol=1e-3)
 
@@ -414,25 +413,25 @@ def test_what_is_auto_is_settled_for_every_setting(data):
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        ({"rate": [1]}, "param_grid cannot search 'rate'; it may hold .*batch_size"),
-        ({"members": [2, 3]}, "param_grid cannot search 'members'"),
+        ({"rate": [1]}, "param_grid cannot search 'rate'; it may contain .*batch_size"),
+        ({"n_estimators": [2, 3]}, "param_grid cannot search 'n_estimators'"),
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
-        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope matters to method 'leaky_relu' alone"),
+        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope is only used by method 'leaky_relu'"),
         ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
-        ({"batch_size": [0]}, "batch_size must be a whole number of rows, both sets together, of at least 2, got 0"),
+        ({"batch_size": [0]}, "batch_size must be an integer of at least 2, rows of both sets together, got 0"),
     ],
 )
 def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch):
-    monkeypatch.setattr(module, "cross_fit_all", lambda *_, **__: pytest.fail("work was done"))
+    monkeypatch.setattr(module, "train_all", lambda *_, **__: pytest.fail("work was done"))
     for estimator in base(), UUClassifier((0.8, 0.3)):
         with pytest.raises(ValueError, match=message):
             UUClassifierCV(estimator, grid).fit_sets(*data[:2])
 
 
 def test_priors_are_needed():
-    with pytest.raises(ValueError, match="a search compares accuracies, which take set_priors; got None"):
+    with pytest.raises(ValueError, match="a search compares accuracies, which need set_priors; got None"):
         UUClassifierCV(UUClassifier(None, method="biased")).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
 
 

@@ -1,5 +1,6 @@
 """What wrong priors do to the classifier and to the estimate: one stack, equal to training one by one."""
 
+import dataclasses
 import math
 import warnings
 
@@ -15,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from helpers.plain import plain_classifier
-from uulearn import UUClassifier
 from uulearn.data import DenseRows, TwoSets, hold_out
+from uulearn.estimator import run_plan
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
@@ -29,6 +30,7 @@ from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.selection import Sensitivity, SensitivityRow, prior_sensitivity, sensitivity
 from uulearn.selection.sensitivity import Assumption, Skipped, alter_priors, check_errors
 from uulearn.theory import prior_error_effect
+from uulearn.training import History
 
 GUESS = Assumption("baseline", 0.0, (0.8, 0.2), 0.5)
 
@@ -69,14 +71,14 @@ def data():
 def scored(monkeypatch):
     """The scores of every run of the latest call, by assumption."""
     seen = {}
-    evaluated = sensitivity._is_evaluated
+    evaluated = sensitivity._evaluate
 
     def spy(results, study):
         seen.clear()
         seen.update(results)
         return evaluated(results, study)
 
-    monkeypatch.setattr(sensitivity, "_is_evaluated", spy)
+    monkeypatch.setattr(sensitivity, "_evaluate", spy)
     return seen
 
 
@@ -95,7 +97,7 @@ def held_out_of(X, sets, fraction, seed=0):
         linear(),
         linear(calibrated=True, loss="sigmoid", validation_fraction=0.3),
         mlp(method="abs"),
-        mlp(keep="best", smoothing=2, patience=3, ema=0.8, l2=1e-3),
+        mlp(early_stopping=True, smoothing=2, patience=3, ema=0.8, l2=1e-3),
     ],
     ids=["linear", "calibrated", "mlp", "best epoch"],
 )
@@ -104,9 +106,9 @@ def test_the_stack_is_what_training_one_by_one_gives(classifier, data, scored, m
     arguments = {"errors": (-0.1, 0.1), "test_data": (X[::3], y[::3])}
     together = prior_sensitivity(classifier, X, sets, **arguments)
     stacked = dict(scored)
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
     apart = prior_sensitivity(classifier, X, sets, **arguments)
-    assert (together.stacked, apart.stacked) == (True, False)
+    assert (together.batched, apart.batched) == (True, False)
     assert list(stacked) == list(scored)
     for assumption, one in scored.items():
         assert one.rows.dtype == stacked[assumption].rows.dtype == np.float32
@@ -121,14 +123,14 @@ def test_the_stack_is_what_training_one_by_one_gives(classifier, data, scored, m
     assert len({round(float(s.rows.sum()), 3) for s in stacked.values()}) == len(stacked)  # no two runs are the same
 
 
-@pytest.mark.parametrize("changes", [{"calibrated": True}, {"keep": "best", "patience": 2}, {"method": "relu"}])
+@pytest.mark.parametrize("changes", [{"calibrated": True}, {"early_stopping": True, "patience": 2}, {"method": "relu"}])
 def test_the_baseline_is_the_classifier_itself(changes, data, scored):
     X, sets, y = data
     classifier = linear(validation_fraction=0.25, **changes)
     found = prior_sensitivity(classifier, X, sets, errors=[0.05], test_data=(X[:50], y[:50]))
     fitted = linear(validation_fraction=0.25, **changes).fit(X, sets)
     held_out = held_out_of(X, sets, 0.25)
-    assert found.stacked
+    assert found.batched
     assert found.held_out_sizes == fitted.held_out_sizes_ == (45, 55)
     np.testing.assert_allclose(scored[GUESS].rows, fitted.decision_function(X), rtol=1e-3, atol=1e-3)
     expected = fitted.evaluate(X[held_out], sets=sets[held_out]).accuracy
@@ -166,8 +168,8 @@ def test_what_a_stack_cannot_hold_is_trained_one_by_one(data):
         linear(), sparse.csr_matrix(X), sets, errors=[0.1], test_data=(sparse.csr_matrix(X), y)
     )
     own = prior_sensitivity(linear(model=Plain), torch.from_numpy(X), sets, errors=[0.1])
-    members = prior_sensitivity(linear(members=2), X, sets, errors=[0.1])
-    assert [found.stacked for found in (usual, as_sparse, own, members)] == [True, False, False, False]
+    members = prior_sensitivity(linear(n_estimators=2), X, sets, errors=[0.1])
+    assert [found.batched for found in (usual, as_sparse, own, members)] == [True, False, False, False]
     assert {found.held_out_sizes for found in (usual, as_sparse, own, members)} == {(36, 44)}
     assert [row.true.value for row in as_sparse.rows] == pytest.approx([row.true.value for row in usual.rows], abs=0.01)
     assert all(row.if_guess_right.value > 0.7 for found in (own, members) for row in found.rows)
@@ -175,18 +177,18 @@ def test_what_a_stack_cannot_hold_is_trained_one_by_one(data):
 
 def test_several_members_are_judged_on_rows_that_none_has_seen(data, scored):
     X, sets, _ = data
-    prior_sensitivity(linear(members=3, validation_fraction=0.25), X, sets, errors=[0.1])
+    prior_sensitivity(linear(n_estimators=3, validation_fraction=0.25), X, sets, errors=[0.1])
     held_out = held_out_of(X, sets, 0.25)
     kept = np.setdiff1d(np.arange(len(X)), held_out)
     by_set = np.concatenate([kept[sets[kept] == which] for which in (0, 1)])
-    fitted = linear(members=3).fit(X[by_set], sets[by_set])
+    fitted = linear(n_estimators=3).fit(X[by_set], sets[by_set])
     np.testing.assert_allclose(scored[GUESS].rows, fitted.decision_function(X), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("stacked", [True, False])
 def test_the_held_out_rows_are_trained_on_by_no_run(stacked, data, scored, monkeypatch):
     X, sets, _ = data
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: stacked)
+    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: stacked)
     prior_sensitivity(linear(), X, sets, errors=[0.1])
     before = {assumption: one.rows for assumption, one in scored.items()}
     held_out = held_out_of(X, sets, 0.2)
@@ -279,8 +281,8 @@ def test_what_is_skipped_is_named_with_its_reason(data):
     names = ["θ + 0.05", "θ′ − 0.16", "θ′ + 0.05", "θ′ + 0.1", "π − 0.16", "π + 0.05"]
     assert [row.assumption.name for row in found.rows[1:]] == names
     assert found.along("theta")[-1].assumption.set_priors == (1.0, 0.8)
-    assert "skipped: θ − 0.16, as set 1 would no longer be the poorer one" in text
-    assert "skipped: θ + 0.1, as 1.05 is no share of positives" in text
+    assert "skipped: θ − 0.16, as set 0 would no longer have the higher prior" in text
+    assert "skipped: θ + 0.1, as 1.05 is not a fraction" in text
     assert "skipped: π + 0.1, as π = 1 is not strictly between 0 and 1" in text
     assert text.count("skipped:") == len(found.skipped) == 3
 
@@ -289,9 +291,9 @@ def test_skips_when_set_1_is_the_richer():
     assumed, skipped = alter_priors(Assumption("baseline", 0.0, (0.1, 0.15), 0.5), (-0.12, 0.05))
     assert [altered.name for altered in assumed[1:]] == ["θ′ + 0.05", "π − 0.12", "π + 0.05"]
     assert [reason for _, reason in skipped] == [
-        "-0.02 is no share of positives",
-        "set 1 would no longer be the richer one",
-        "set 1 would no longer be the richer one",
+        "-0.02 is not a fraction",
+        "set 1 would no longer have the higher prior",
+        "set 1 would no longer have the higher prior",
     ]
 
 
@@ -310,11 +312,9 @@ def test_more_refusals(data):
     with pytest.raises(ValueError, match="got 'much'"):
         check_errors("much")
     assert check_errors(np.array([0.1, -0.1])) == [-0.1, 0.1]
-    with pytest.raises(
-        ValueError, match=r"errors=\(0.95,\) leave nothing that could be true \(θ \+ 0.95: 1.75 is no sh"
-    ):
+    with pytest.raises(ValueError, match=r"errors=\(0.95,\) leave no possible priors \(θ \+ 0.95: 1.75 is not a fr"):
         prior_sensitivity(linear(), X, sets, errors=(0.95,))
-    with pytest.raises(TypeError, match="must be a UUClassifier, got Pipeline; of a pipeline pass the last step"):
+    with pytest.raises(TypeError, match="must be a UUClassifier, got Pipeline; for a pipeline, pass its last step"):
         prior_sensitivity(make_pipeline(StandardScaler(), linear()), X, sets)
     with pytest.raises(ValueError, match="all rows of test_data are positive"):
         prior_sensitivity(linear(), X, sets, test_data=(X[y == 1], y[y == 1]))
@@ -323,7 +323,7 @@ def test_more_refusals(data):
     with pytest.raises(ValueError, match="epochs must be"):
         prior_sensitivity(linear(epochs=0), X, sets)
     with pytest.raises(ValueError, match="rounds=1 of refinement"):
-        prior_sensitivity(linear(rounds=1), X, sets)
+        prior_sensitivity(linear(self_training_rounds=1), X, sets)
     with pytest.raises(ValueError, match="set 0 is empty"):
         prior_sensitivity(linear(), X[sets == 1], sets[sets == 1])
     with pytest.raises(ValueError, match="parameter must be one of 'theta', 'theta_prime', 'pi', got 'θ'"):
@@ -444,13 +444,12 @@ def test_a_risk_that_overflows_under_the_guess_is_an_error(data, monkeypatch):
     X, sets, _ = data
     classifier = linear(loss=lambda z: torch.exp(-z), lr=1e4, epochs=5)
     with pytest.raises(
-        NonFiniteRiskError, match=r"under the guess itself, the risk was not finite in epoch \d; lower lr"
+        NonFiniteRiskError, match=r"with the guessed priors, the risk was not finite in epoch \d; lower lr"
     ):
         prior_sensitivity(classifier, X, sets)
     fits = []
-    fit = UUClassifier.fit
-    monkeypatch.setattr(UUClassifier, "fit", lambda self, *args, **kw: fits.append(self) or fit(self, *args, **kw))
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(sensitivity, "run_plan", lambda plan: fits.append(plan) or run_plan(plan))
+    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
     with pytest.raises(NonFiniteRiskError, match=r"stopped being finite in epoch \d"):
         prior_sensitivity(classifier, X, sets)
     assert len(fits) == 1  # nothing else is trained then
@@ -470,17 +469,16 @@ def test_a_run_that_overflows_is_skipped(stacked, data, monkeypatch):
 
         monkeypatch.setattr(sensitivity._Study, "together", together)
     else:
-        fit = UUClassifier.fit
 
-        def diverging(self, *args, **kwargs):
-            fit(self, *args, **kwargs)
-            if self.target_prior == 0.6:
-                self.history_.stop_reason = "the risk was not finite in epoch 3"
-                raise NonFiniteRiskError
-            return self
+        def diverging(plan):
+            result = run_plan(plan)
+            if plan.parameters.target_prior != 0.6:
+                return result
+            history = History(stop_reason="the risk was not finite in epoch 3")
+            return dataclasses.replace(result, history=history, error=NonFiniteRiskError())
 
-        monkeypatch.setattr(UUClassifier, "fit", diverging)
-        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(sensitivity, "run_plan", diverging)
+        monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
     found = prior_sensitivity(linear(), X, sets, errors=[-0.1, 0.1])
     assert found.skipped == (Skipped(bad, "the risk was not finite in epoch 3"),)
     assert [row.assumption.error for row in found.along("pi")] == [-0.1, 0.0]
@@ -491,7 +489,7 @@ def test_a_run_that_overflows_is_skipped(stacked, data, monkeypatch):
 def test_warnings_are_given_once_and_for_the_guess(stacked, data, monkeypatch):
     X, sets, _ = data
     if not stacked:
-        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
 
     def told(*args, **arguments):
         with warnings.catch_warnings(record=True) as given:
@@ -534,7 +532,7 @@ def made(true=False, gain_error=0.01):
 
     rows = [("baseline", 0.0, 0.9, 0.0), ("theta", -0.1, 0.97, 0.0), ("theta", 0.1, 0.85, -0.02)]
     rows += [("theta_prime", 0.1, 0.86, 0.001), ("pi", -0.1, 0.905, -0.06), ("pi", 0.1, 0.9, 0.03)]
-    skipped = (Skipped(Assumption("theta_prime", -0.1, (0.8, -0.1), 0.5), "-0.1 is no share of positives"),)
+    skipped = (Skipped(Assumption("theta_prime", -0.1, (0.8, -0.1), 0.5), "-0.1 is not a fraction"),)
     return Sensitivity(
         tuple(row(*each) for each in rows), skipped, (40, 60), 200 * true, 0.4 if true else None, True, 0
     )
@@ -571,7 +569,7 @@ def test_the_table_is_aligned_and_ends_with_the_conclusion():
             assert line[start:].startswith(cell)
     assert [line.split("  ")[0] for line in lines[1:3]] == ["your guess", "θ − 0.1"]
     assert "estimated without labels from 40 + 60 held-out rows" in text
-    assert "skipped: θ′ − 0.1, as -0.1 is no share of positives" in text
+    assert "skipped: θ′ − 0.1, as -0.1 is not a fraction" in text
     assert lines[-1] == made(true=True).conclusion
 
 

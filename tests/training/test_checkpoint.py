@@ -131,12 +131,18 @@ def stopped_in_member(number, epochs):
 
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_without_a_seed_several_members_go_on_with_the_one_they_began_with(tmp_path, gaussians, rounds):
-    several = {"members": 3, "rounds": rounds, "random_state": None, "checkpoint_every": 1, "model": "linear"}
+    several = {
+        "n_estimators": 3,
+        "self_training_rounds": rounds,
+        "random_state": None,
+        "checkpoint_every": 1,
+        "model": "linear",
+    }
     several |= {"model_params": None}
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "a", gaussians, callback=stopped_in_member(1, 6), **several)
     resumed = fit(tmp_path / "a", gaussians, **several)
-    assert [history.resumed_at for history in resumed.history_.members][:1] == ([[6]] if not rounds else [[]])
+    assert [history.resumed_at for history in resumed.history_.models][:1] == ([[6]] if not rounds else [[]])
     unbroken = fit(tmp_path / "b", gaussians, **several | {"random_state": resumed.seed_})
     np.testing.assert_array_equal(resumed.decision_function(gaussians["X"]), unbroken.decision_function(gaussians["X"]))
     other = fit(tmp_path / "c", gaussians, **several)
@@ -144,7 +150,7 @@ def test_without_a_seed_several_members_go_on_with_the_one_they_began_with(tmp_p
 
 
 def test_the_seed_of_members_belongs_to_their_checkpoints(tmp_path, gaussians):
-    several = {"members": 2, "model": "linear", "model_params": None}
+    several = {"n_estimators": 2, "model": "linear", "model_params": None}
     first = fit(tmp_path, gaussians, **several | {"random_state": None})
     with pytest.raises(CheckpointError, match="different: .*seed"):
         fit(tmp_path, gaussians, **several | {"random_state": first.seed_ + 1})
@@ -159,14 +165,14 @@ def test_the_seed_of_members_belongs_to_their_checkpoints(tmp_path, gaussians):
 
 
 def test_one_model_needs_no_note_of_its_seed(tmp_path, gaussians):
-    fit(tmp_path, gaussians, members=1)
+    fit(tmp_path, gaussians, n_estimators=1)
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
 def test_a_folder_that_cannot_be_written_is_found_out_before_members_are_trained(tmp_path, gaussians):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"seed.json cannot be written .*choose another checkpoint_dir"):
-        fit(tmp_path / "file", gaussians, members=2)
+        fit(tmp_path / "file", gaussians, n_estimators=2)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from uulearn.data.augmentation import get_augmentation
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, ResNet32
 from uulearn.risk import LOSSES
-from uulearn.training import Trainer, TrainingOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run, layers
 from uulearn.training.cuda_graphs import Captured
 
@@ -28,7 +28,7 @@ def train(X, sets, **options):
     torch.manual_seed(0)
     data = TwoSets.from_membership(DenseRows(X), sets)
     settings = {"epochs": 3, "batch_size": 100, "device": "cuda", "precision": "float32"} | options
-    run = Trainer(MLP(X.shape[1], hidden=(32,)), data, UURisk((0.8, 0.2), 0.5), TrainingOptions(**settings))
+    run = Trainer(MLP(X.shape[1], hidden=(32,)), data, UURisk((0.8, 0.2), 0.5), RunOptions(**settings))
     run.run()
     return run
 
@@ -166,7 +166,7 @@ def stack_of_runs(X, sets, **changes):
     ]
     model = {"model": "mlp", "model_params": {"hidden": (24, 40), "momentum": 0.01}} | changes.pop("model", {})
     settings = {"epochs": 4, "batch_size": 130, "lr": 0.003, "l2": 1e-3, "ema": None, "precision": "float32"}
-    options = TrainingOptions(**settings | {"device": "cuda", "progress": False} | changes)
+    options = RunOptions(**settings | {"device": "cuda", "progress": False} | changes)
     stack = BatchedTrainer(X, runs, options=options, test=(X, sets), **model)
     return stack, stack.run()
 
@@ -230,7 +230,7 @@ def test_resnet_trains_the_same_on_packed_pixels_as_on_the_cpu():
     for device in ("cuda", "cpu"):
         torch.manual_seed(0)
         data = TwoSets.from_membership(DenseRows(images), torch.arange(48) % 2)
-        options = TrainingOptions(epochs=2, batch_size=24, device=device, precision="float32", input_scale=1 / 255)
+        options = RunOptions(epochs=2, batch_size=24, device=device, precision="float32", input_scale=1 / 255)
         run = Trainer(ResNet32(), data, UURisk((0.8, 0.2), 0.5), options)
         outcomes.append(run.run().column("objective"))
     assert outcomes[0] == pytest.approx(outcomes[1], rel=0.02)
@@ -240,7 +240,7 @@ def test_a_run_that_dies_on_the_device_disturbs_nobody(table):
     """Of two runs in one stack one has a learning rate that overflows: it is left with finite weights and says so."""
     X, sets = table
     rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
-    options = TrainingOptions(epochs=3, batch_size=130, device="cuda", precision="float32", ema=None, progress=False)
+    options = RunOptions(epochs=3, batch_size=130, device="cuda", precision="float32", ema=None, progress=False)
     params = {"model_params": {"hidden": (24, 40)}}
     both = BatchedTrainer(X, [Run(rows, (0.8, 0.2), 0.5, lr=lr) for lr in (0.003, 1e38)], options=options, **params)
     good, bad = both.run()
@@ -253,7 +253,7 @@ def test_a_run_that_dies_on_the_device_disturbs_nobody(table):
 def test_dropout_is_drawn_anew_at_every_replay(table):
     X, sets = table
     rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
-    options = TrainingOptions(epochs=1, batch_size=512, lr=0.0, device="cuda", ema=None, progress=False)
+    options = RunOptions(epochs=1, batch_size=512, lr=0.0, device="cuda", ema=None, progress=False)
     runs = [Run(rows, (0.8, 0.2), 0.5, dropout=rate) for rate in (0.0, 0.5)]
     stack = BatchedTrainer(X, runs, model_params={"hidden": (64, 64)}, options=options)
     stack._load(stack._shuffle(1))
@@ -305,7 +305,7 @@ def train_images(**options):
     settings = {"epochs": 5, "batch_size": 30, "device": "cuda", "precision": "float32", "input_scale": 1 / 255}
     torch.manual_seed(0)
     data = TwoSets.from_membership(DenseRows(X), sets)
-    run = Trainer(Flattening(), data, UURisk((0.8, 0.2), 0.5), TrainingOptions(**settings | options))
+    run = Trainer(Flattening(), data, UURisk((0.8, 0.2), 0.5), RunOptions(**settings | options))
     run.run()
     return run
 
@@ -353,8 +353,8 @@ def test_images_are_augmented_without_waiting_for_the_device(memory_format, dtyp
 
 def test_members_are_trained_in_one_stack(gaussians, quick, monkeypatch):
     monkeypatch.setattr("uulearn.estimator.members.cross_fit", lambda *_, **__: pytest.fail("one by one"))
-    classifier = UUClassifier(**quick | {"members": 3, "keep": "best", "calibrated": True})
+    classifier = UUClassifier(**quick | {"n_estimators": 3, "early_stopping": True, "calibrated": True})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9
     assert next(classifier.model_.parameters()).device.type == "cuda"
-    assert len(classifier.history_.members) == 3
+    assert len(classifier.history_.models) == 3

@@ -9,7 +9,7 @@ from torch import nn
 
 from uulearn.data import DenseRows, TwoSets
 from uulearn.risk import UURisk
-from uulearn.training import Trainer, TrainingOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
 
@@ -71,7 +71,7 @@ def test_a_step_through_static_rows_is_the_same_step(gaussians):
         torch.manual_seed(0)
         rows = DenseRows(torch.from_numpy(gaussians["X"]).float())
         data = TwoSets.from_membership(rows, torch.from_numpy(gaussians["sets"]))
-        options = TrainingOptions(epochs=3, batch_size=130, lr=0.01, progress=False)
+        options = RunOptions(epochs=3, batch_size=130, lr=0.01, progress=False)
         trainer = Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
         if captured:
             trainer._captured = Captured(trainer._update_static, trainer.device, trainer._protect)
@@ -86,7 +86,7 @@ def test_a_step_through_static_rows_is_the_same_step(gaussians):
 def test_a_scheduler_is_refused():
     rows = DenseRows(torch.zeros(4, 3))
     data = TwoSets.from_membership(rows, torch.tensor([0, 0, 1, 1]))
-    options = TrainingOptions(graph=True, scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o), progress=False)
+    options = RunOptions(graph=True, scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o), progress=False)
     with pytest.raises(ValueError, match="graph=True keeps the learning rate"):
         Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
 
@@ -95,7 +95,7 @@ def test_a_stack_is_freed_without_a_collection_of_cycles(gaussians):
     """On a device its tensors are large, and the next stack may need their memory."""
     sets = torch.from_numpy(gaussians["sets"])
     run = Run(((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()), (0.8, 0.2), 0.5)
-    options = TrainingOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")
+    options = RunOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")
     gc.disable()
     try:
         stack = BatchedTrainer(gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"]))

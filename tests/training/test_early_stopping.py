@@ -139,7 +139,7 @@ def overfitting(method="unbiased", **others):
 @pytest.mark.parametrize(("smoothing", "patience"), [(1, None), (3, None), (3, 4)])
 def test_the_kept_weights_are_those_of_the_chosen_epoch(ema, smoothing, patience):
     run = overfitting(seed=2)
-    changes = {"ema": ema, "keep": "best", "smoothing": smoothing, "patience": patience}
+    changes = {"ema": ema, "early_stopping": True, "smoothing": smoothing, "patience": patience}
     kept = alone(run, options=options(epochs=25, lr=0.05, **changes))
     epoch = kept.history.best_epoch
     assert 1 < epoch < 25
@@ -154,7 +154,7 @@ def test_the_kept_weights_are_those_of_the_chosen_epoch(ema, smoothing, patience
 @pytest.mark.parametrize("patience", [None, 3])
 def test_a_stack_keeps_what_single_runs_keep(ema, patience):
     runs = [overfitting(seed=2), overfitting("abs", seed=1), overfitting("relu", seed=2, lr=0.02)]
-    chosen = options(epochs=25, lr=0.05, ema=ema, keep="best", smoothing=2, patience=patience)
+    chosen = options(epochs=25, lr=0.05, ema=ema, early_stopping=True, smoothing=2, patience=patience)
     stack = stacked(runs, options=chosen)
     ends = []
     for run, module, history in zip(runs, stack.models(), histories(stack), strict=True):
@@ -173,20 +173,20 @@ def test_a_stack_keeps_what_single_runs_keep(ema, patience):
 def test_choosing_needs_held_out_rows():
     run = run_of()
     with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
-        alone(run, options=options(keep="best"))
+        alone(run, options=options(early_stopping=True))
     with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
-        stacked([run], options=options(keep="best"))
+        stacked([run], options=options(early_stopping=True))
     with pytest.raises(ValueError, match=r"patience=3 waits .* set keep='best'"):
         alone(run, options=options(patience=3))
     with pytest.raises(ValueError, match="keep must be 'best' or 'last', got 'first'"):
-        alone(run, options=options(keep="first"))
+        alone(run, options=options(early_stopping="first"))
 
 
 # ------------------------------------------------------------------------------------------------ in the estimator
 
 
 def best(quick, **changes):
-    return UUClassifier(**quick | {"validation_fraction": 0.2, "keep": "best", "epochs": 30} | changes)
+    return UUClassifier(**quick | {"validation_fraction": 0.2, "early_stopping": True, "epochs": 30} | changes)
 
 
 def test_the_estimator_holds_out_and_keeps(gaussians, quick):
@@ -271,6 +271,6 @@ def test_an_interrupted_run_has_its_best_weights(gaussians, quick):
 
 
 def test_the_last_epoch_is_kept_when_asked(gaussians, quick):
-    classifier = best(quick, keep="last").fit(gaussians["X"], gaussians["sets"])
+    classifier = best(quick, early_stopping=False).fit(gaussians["X"], gaussians["sets"])
     assert classifier.history_.best_epoch is None
     assert "validation_zero_one" in classifier.history_[-1]

@@ -11,7 +11,7 @@ from uulearn import UURisk, uu_risk
 from uulearn.data import BatchPlan, DenseRows, TwoSets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, Linear
-from uulearn.training import History, Trainer, TrainingOptions
+from uulearn.training import History, RunOptions, Trainer
 from uulearn.training.options import build_optimizer, kernel_parameters
 
 PRIORS, PI = (0.8, 0.2), 0.4
@@ -38,7 +38,7 @@ def trainer(build=Linear, method="leaky_relu", data=None, *, loss="logistic", **
         build(X.shape[1]),
         TwoSets.from_membership(DenseRows(X), sets),
         UURisk(PRIORS, PI, method=method, loss=loss),
-        TrainingOptions(**options),
+        RunOptions(**options),
         **arguments,
     )
 
@@ -205,7 +205,7 @@ def test_moving_average_is_the_average():
     X, sets = table()
     torch.manual_seed(0)
     data = TwoSets.from_membership(DenseRows(X), sets)
-    run = Watched(Linear(3), data, UURisk(PRIORS, PI), TrainingOptions(epochs=8, batch_size=50, lr=0.05, ema=decay))
+    run = Watched(Linear(3), data, UURisk(PRIORS, PI), RunOptions(epochs=8, batch_size=50, lr=0.05, ema=decay))
     run.run()
     average = seen[0]
     for n, weight in enumerate(seen[1:], start=1):
@@ -247,7 +247,7 @@ def test_schedulers_by_epoch_batch_and_plateau():
 def test_weight_decay_is_what_was_asked_for():
     parameter = [nn.Parameter(torch.zeros(2))]
     for name, asked in (("adamw", 0.0), ("adam", 0.0), ("sgd", 0.3), (torch.optim.AdamW, 0.2)):
-        optimizer = build_optimizer(TrainingOptions(optimizer=name, weight_decay=asked), parameter)
+        optimizer = build_optimizer(RunOptions(optimizer=name, weight_decay=asked), parameter)
         assert optimizer.param_groups[0]["weight_decay"] == asked
 
 
@@ -300,7 +300,7 @@ def test_the_average_follows_buffers_that_are_replaced_and_copies_counters():
 )
 def test_bad_optimizers_are_refused(options, text):
     with pytest.raises((ValueError, TypeError), match=text):
-        build_optimizer(TrainingOptions(**options), [nn.Parameter(torch.zeros(2))])
+        build_optimizer(RunOptions(**options), [nn.Parameter(torch.zeros(2))])
 
 
 def test_callback_can_stop():

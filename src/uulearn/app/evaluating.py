@@ -1,9 +1,8 @@
-"""Training a classifier so that some rows, or every row once, are left to evaluate it by.
+"""Training a classifier so that rows remain to evaluate it: every row once out of fold, or some that are set aside.
 
-With many rows some of each set are held out: half of them choose the epoch and calibrate, half evaluate. With few, the
-rows are cut into folds, a member is trained without each, and every row is evaluated by the member that has not seen it
-(its fold has chosen that member's epoch, so that the estimate is a little too good, by about a point where priors are
-close, which is far inside its interval).
+An ensemble over folds scores every row with the model that was not trained on it. (The fold of a row did choose the
+epoch of that model, so the estimate is slightly optimistic: by about a point if priors are close, far inside its
+interval.) A single model, and an ensemble after self-training, are evaluated on rows that are set aside before the fit.
 """
 
 from __future__ import annotations
@@ -18,70 +17,121 @@ from numpy.typing import NDArray
 
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
-from uulearn.estimator import UUClassifier
-from uulearn.tabular.matrices import Matrix, Split, split_rows, take
+from uulearn.estimator import UUClassifier, resolve_defaults
+from uulearn.tabular.matrices import Matrix, split_rows, take
 
-Score = Callable[[Matrix], NDArray[np.float32]]
+Score = Callable[[Matrix, NDArray[np.int64]], NDArray[np.float32]]
+
+# Rows of both sets together that are scored again to measure the importance of columns.
+SAMPLED_ROWS = 20_000
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Rows that evaluate a classifier, and how it scores rows in their place."""
+    """Log-odds of the rows that evaluate a classifier, by models that were not trained on them."""
 
-    X: Matrix
+    scores: NDArray[np.float32]
     sets: NDArray[np.int64]
-    folds: NDArray[np.int64]
+    sample: Matrix
+    """Some of the rows."""
+    sample_sets: NDArray[np.int64]
+    sample_folds: NDArray[np.int64]
     """Rows of different folds are scored by different models."""
     score: Score
-    """From rows like X, one for one, to log-odds by models that have not seen them."""
+    """From rows and their folds to log-odds."""
     split: dict[str, list[int]]
     trained: tuple[Matrix, Matrix]
     note: str | None
 
 
+def evaluates_out_of_fold(classifier: UUClassifier, sizes: tuple[int, int], single_model: bool) -> bool:
+    """Whether every row gets an out-of-fold score: for an ensemble without self-training."""
+    parameters = classifier.get_params(deep=False)
+    n_estimators = (parameters | resolve_defaults(parameters, sizes, single_model=single_model))["n_estimators"]
+    return bool(n_estimators > 1 and not classifier.self_training_rounds)
+
+
 def evaluate_on_split(
-    classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path
+    classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path, single_model: bool
 ) -> Evaluated:
-    """Fit on most rows; some of each set choose, some evaluate. Several members choose by their own folds."""
-    splits, note = split_rows(X, fraction, seed)
-    alone = classifier.members == 1
-    if not alone:
-        splits = (_without_choosing(splits[0]), _without_choosing(splits[1]))
+    """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
+
+    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well.
+    """
+    splits, note = split_rows(X, 2 * fraction, seed)
+    single_model = single_model and not classifier.self_training_rounds
     parts = {
         part: [take(rows, getattr(split, part), folder) for rows, split in zip(X, splits, strict=True)]
         for part in ("train", "choose", "evaluate")
     }
+    if not single_model:
+        joined = [np.sort(np.concatenate([split.train, split.choose])) for split in splits]
+        parts["train"] = [take(rows, positions, folder) for rows, positions in zip(X, joined, strict=True)]
+        parts["choose"] = [rows[:0] for rows in parts["choose"]]
     first, second = parts["train"]
-    classifier.fit_sets(first, second, validation_data=both(parts["choose"]) if alone else None)
+    resolve_parameters(classifier, (len(first), len(second)), has_validation_data=single_model)
+    classifier.fit_sets(first, second, validation_data=both(parts["choose"]) if single_model else None)
     evaluating, sets = both(parts["evaluate"])
-    split = {part: [len(rows) for rows in own] for part, own in parts.items()}
-    none = np.zeros(len(evaluating), dtype=np.int64)
-    return Evaluated(evaluating, sets, none, classifier.decision_function, split, (first, second), note)
+    sizes = {
+        "train": list(classifier.set_sizes_),
+        "choose": list(classifier.held_out_sizes_),
+        "evaluate": [len(rows) for rows in parts["evaluate"]],
+    }
+    place = _sample(len(sets), seed)
+    folds = np.zeros(len(place), dtype=np.int64)
+
+    def score(rows: Matrix, folds: NDArray[np.int64]) -> NDArray[np.float32]:
+        return classifier.decision_function(rows)
+
+    return Evaluated(
+        classifier.decision_function(evaluating), sets, evaluating[place], sets[place], folds, score, sizes,
+        (first, second), note,
+    )  # fmt: skip
 
 
-def evaluate_out_of_fold(
-    classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path
-) -> Evaluated:
-    """Fit members to all rows but one fold each, and evaluate each by its fold."""
+def evaluate_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int) -> Evaluated:
+    """Fit an ensemble on all rows, and score every row with the model that was not trained on it."""
+    sizes = (len(X[0]), len(X[1]))
+    resolve_parameters(classifier, sizes)
     classifier.fit_sets(*X)
     data = TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
-    members = classifier._trained_with()["members"]
-    folds = np.concatenate(assign_folds(data.joined(), members, classifier.seed_))
-    rows, sets = both(X)
-    sizes = [len(own) for own in X]
+    models = [classifier.submodel(number) for number in range(int(classifier.n_estimators))]
+    folds = assign_folds(data.joined(), len(models), classifier.seed_)
 
-    def score(like: Matrix) -> NDArray[np.float32]:
-        out = np.empty(len(like), dtype=np.float32)
-        for fold in range(members):
-            out[folds == fold] = classifier.member(fold).decision_function(like[folds == fold])
+    def score(rows: Matrix, folds: NDArray[np.int64]) -> NDArray[np.float32]:
+        out = np.empty(len(rows), dtype=np.float32)
+        for fold, model in enumerate(models):
+            if (own := folds == fold).any():
+                out[own] = model.decision_function(rows[own])
         return out
 
-    split = {"train": sizes, "choose": sizes, "evaluate": sizes}
-    return Evaluated(rows, sets, folds, score, split, X, None)
+    sets = np.repeat([0, 1], sizes)
+    place = _sample(sum(sizes), seed)
+    first, second = place[place < sizes[0]], place[place >= sizes[0]] - sizes[0]
+    return Evaluated(
+        np.concatenate([score(rows, own) for rows, own in zip(X, folds, strict=True)]),
+        sets,
+        np.concatenate([X[0][first], X[1][second]]),
+        sets[place],
+        np.concatenate(folds)[place],
+        score,
+        {"train": list(sizes), "choose": list(sizes), "evaluate": list(sizes)},
+        X,
+        None,
+    )
 
 
-def _without_choosing(split: Split) -> Split:
-    return split._replace(train=np.sort(np.concatenate([split.train, split.choose])), choose=split.choose[:0])
+def resolve_parameters(classifier: UUClassifier, sizes: tuple[int, int], has_validation_data: bool = False) -> None:
+    """Replace the parameters that are "auto" by their values, so that the configuration of the fit shows them."""
+    parameters = classifier.get_params(deep=False)
+    classifier.set_params(**resolve_defaults(parameters, sizes, has_validation_data=has_validation_data))
+
+
+def _sample(n_rows: int, seed: int) -> NDArray[np.int64]:
+    """Positions of at most `SAMPLED_ROWS` rows, sorted."""
+    if n_rows <= SAMPLED_ROWS:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:SAMPLED_ROWS])
 
 
 def both(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from uulearn import defaults
 from uulearn.estimator import UUClassifier
 from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
@@ -23,8 +24,6 @@ from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
 TARGETS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 BINS = 40
 SHUFFLED_COLUMNS = 200
-ERRORS = (-0.1, -0.05, 0.05, 0.1)
-HELD_OUT = 0.2
 
 Floats = NDArray[np.floating[Any]]
 
@@ -69,7 +68,7 @@ def _histogram(scores: Floats, sets: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def importance_facts(
-    score: Callable[[Any], Floats],
+    score: Callable[[Any, Any], Floats],
     X: NDArray[np.float32],
     sets: NDArray[np.int64],
     folds: NDArray[np.int64],
@@ -83,7 +82,7 @@ def importance_facts(
     Within a fold, since rows of different folds are scored by different models.
     """
     rng = np.random.default_rng([seed, 6])
-    plain = score(X)
+    plain = score(X, folds)
     found = []
     for column in list(groups)[:SHUFFLED_COLUMNS]:
         own = np.array(groups[column], dtype=np.int64)
@@ -93,17 +92,22 @@ def importance_facts(
         for fold in np.unique(folds):
             rows = np.flatnonzero(folds == fold)
             shuffled[np.ix_(rows, own)] = X[np.ix_(rng.permutation(rows), own)]
-        lost = uu_accuracy_difference(plain, score(shuffled), sets, set_priors, target_prior)
+        lost = uu_accuracy_difference(plain, score(shuffled, folds), sets, set_priors, target_prior)
         found.append({"column": column, "drop": lost.value, "standard_error": lost.standard_error})
     return sorted(found, key=lambda entry: -entry["drop"])
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> dict[str, Any]:
     """How the estimated accuracy moves when a prior is wrong: the classifier, of one member, trained again for each."""
-    classifier = clone(classifier).set_params(members=1, rounds=0, validation_fraction=HELD_OUT, checkpoint_dir=None)
+    classifier = clone(classifier).set_params(
+        n_estimators=1,
+        self_training_rounds=0,
+        validation_fraction=defaults.SENSITIVITY_FRACTION,
+        training__checkpoint_dir=None,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # given before, when the classifier itself was trained
-        found = prior_sensitivity(classifier, X, sets, errors=ERRORS)
+        found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS)
     rows = [
         {
             "parameter": LETTERS.get(row.assumption.parameter, row.assumption.name),
@@ -127,7 +131,7 @@ def sensitivity_models(classifier: UUClassifier) -> int:
     """
     assert classifier.set_priors is not None
     guess = Assumption(BASELINE, 0.0, (classifier.set_priors[0], classifier.set_priors[1]), classifier.target_prior)
-    return len(alter_priors(guess, ERRORS)[0])
+    return len(alter_priors(guess, defaults.SENSITIVITY_ERRORS)[0])
 
 
 def finite(data: Any) -> Any:

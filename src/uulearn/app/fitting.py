@@ -16,17 +16,19 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.evaluating import both, evaluate_on_split, evaluate_out_of_fold
+from uulearn.app.evaluating import both, evaluate_on_split, evaluate_out_of_fold, evaluates_out_of_fold
 from uulearn.app.facts import evaluation_facts, finite, importance_facts, sensitivity_facts, sensitivity_models
 from uulearn.app.model import TableModel
-from uulearn.app.settings import AUTO, SET_HERE, FitSettings
+from uulearn.app.settings import SET_HERE, FitSettings
 from uulearn.app.sharing import read_once
 from uulearn.data import DenseRows, TwoSets
+from uulearn.defaults import AUTO
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.resolving import has_few_unique_rows, is_auto
-from uulearn.estimator.self_training import trainings_at_most
+from uulearn.estimator.resolving import has_few_unique_rows
+from uulearn.estimator.self_training import max_trainings
 from uulearn.exceptions import BeyondPriorsWarning, TableError
 from uulearn.io.reading import is_table_folder
 from uulearn.models import IMAGE_MODELS
@@ -43,16 +45,13 @@ PRIOR_ROWS = 20_000
 """Of each file at most so many rows estimate the priors."""
 QUICK_SECONDS = 10.0
 """A training that took less is done again with altered priors without being asked to."""
-DEFAULTS: dict[str, Any] = {"keep": "best", "calibrated": True}
-"""How `fit` sets the classifier where nothing else is said."""
+FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
+"""`uulearn predict` writes probabilities, so `uulearn fit` asks for calibration; all else is as in Python."""
 REMEDY = "Check the shares, and leave out columns that have to do with where rows come from (--drop)."
-FEW_ROWS = 5000
-"""A file of fewer rows has none to spare for evaluating alone."""
-FOLDS = 5
 SMALL_CELLS = 500_000
 ROWS = "rows"
 """Below the checkpoint, the folder of what several workers share."""
-FOR_IMAGES: dict[str, Any] = {"model": "resnet32", "input_scale": 1 / 255}
+FOR_IMAGES: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 
 
 class Tell(Protocol):
@@ -170,13 +169,18 @@ def _fit_rows(
         tell("estimating the shares of positives")
         estimate = _estimate_priors(X, settings.seed)
         known = estimate.set_priors
-    copies = _of_few_kinds(X, settings.hold_out, settings.seed)
-    classifier = _unfitted(settings, prepared, copies, known, checkpoint).set_params(distributed=workers is not None)
-    tell("training", classifier.members * trainings_at_most(classifier.rounds))
+    copies = _of_few_kinds(X, 2 * settings.hold_out, settings.seed)
+    classifier = _unfitted(settings, prepared, known, checkpoint)
+    classifier.set_params(training__distributed=workers is not None)
+    crossed = evaluates_out_of_fold(classifier, prepared.sizes, copies)
+    models = classifier.n_estimators if isinstance(classifier.n_estimators, int) else defaults.N_ESTIMATORS
+    single = not crossed and not classifier.self_training_rounds
+    tell("training", 1 if single else models * max_trainings(classifier.self_training_rounds))
     began = time.perf_counter()
-    crossed = classifier.members > 1 and not classifier.rounds  # refined, a row has been seen by way of its sorting
-    evaluate = evaluate_out_of_fold if crossed else evaluate_on_split
-    evaluated = evaluate(classifier, X, settings.hold_out, settings.seed, folder)
+    if crossed:
+        evaluated = evaluate_out_of_fold(classifier, X, settings.seed)
+    else:
+        evaluated = evaluate_on_split(classifier, X, settings.hold_out, settings.seed, folder, copies)
     seconds = time.perf_counter() - began
     if workers is not None:
         seconds = workers.agree(seconds)  # on which it depends what is done next
@@ -184,7 +188,7 @@ def _fit_rows(
     if evaluated.note:
         prepared.notes.append(evaluated.note)
     priors, target = _pair(known), settings.target_prior
-    scores = evaluated.score(evaluated.X)
+    scores = evaluated.scores
     comparison = compare_sets_beyond_priors(scores, evaluated.sets, priors)
     if comparison.reason is not None:
         warnings.warn(f"{comparison.reason} {REMEDY}", BeyondPriorsWarning, stacklevel=2)
@@ -193,7 +197,14 @@ def _fit_rows(
     if isinstance(prepared.schema, Schema):
         groups = feature_groups(prepared.pipeline, prepared.schema)
         facts["importance"] = importance_facts(
-            evaluated.score, evaluated.X, evaluated.sets, evaluated.folds, groups, priors, target, settings.seed
+            evaluated.score,
+            evaluated.sample,
+            evaluated.sample_sets,
+            evaluated.sample_folds,
+            groups,
+            priors,
+            target,
+            settings.seed,
         )
     facts["sensitivity"] = _sensitivity(settings, classifier, evaluated.trained, copies, seconds, tell)
     facts |= {
@@ -210,7 +221,7 @@ def _fit_rows(
         "cross_fitted": crossed,
         "device": str(next(classifier.model_.parameters()).device),
     }
-    return classifier.set_params(distributed=False), facts
+    return classifier.set_params(training__distributed=False), facts
 
 
 @contextlib.contextmanager
@@ -236,22 +247,15 @@ def _of_few_kinds(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> bool:
 
 
 def _unfitted(
-    settings: FitSettings, prepared: Prepared, copies: bool, priors: Sequence[float], checkpoint: Path | None
+    settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
 ) -> UUClassifier:
-    """The classifier as the settings have it; of few rows several members, so that all rows train and all evaluate.
-
-    Not so where rows are copies of a few kinds: a fold would be a kind or two that its member has never seen.
-    """
+    """The classifier with the parameters of the settings; "auto" is resolved as in Python once the rows are known."""
     images = isinstance(prepared.schema, ImageSchema)
-    parameters = DEFAULTS | (FOR_IMAGES if images else {})
-    convolved = isinstance(prepared.schema, ImageSchema) and not prepared.schema.flat
-    parameters["members"] = FOLDS if not convolved and min(prepared.sizes) < FEW_ROWS else 1
-    parameters |= {"random_state": settings.seed, "checkpoint_dir": checkpoint, **settings.classifier}
-    if copies and not parameters.get("rounds") and is_auto(settings.classifier.get("members", AUTO)):
-        parameters["members"] = 1
-    classifier = UUClassifier(priors, settings.target_prior, **parameters)
+    parameters = FILE_DEFAULTS | (FOR_IMAGES if images else {}) | dict(settings.classifier)
+    classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
+    classifier.set_params(**parameters, training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
-    return classifier._settled(prepared.sizes, held_out=parameters["members"] == 1)
+    return classifier
 
 
 def _sensitivity(
@@ -313,7 +317,7 @@ def _written(classifier: UUClassifier) -> dict[str, Any]:
     plain = (bool, int, float, str, tuple, list, dict)
     return {
         name: value
-        for name, value in classifier.get_params(deep=False).items()
+        for name, value in classifier.get_params(deep=True).items()
         if name not in own and isinstance(value, plain)
     }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from uulearn.estimator import UUClassifier, persistence
+from uulearn.estimator import UUClassifier, model_directory, persistence
 from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import as_numbers
@@ -79,7 +79,7 @@ class TableModel:
     @classmethod
     def load(cls, folder: Path) -> TableModel:
         """Read a directory; nothing in it is run."""
-        attached = persistence.read_attached(folder)
+        attached = model_directory.read_attached(folder)
         if lacking := sorted(set(ATTACHED) - attached.keys()):
             raise ModelFormatError(
                 f"{folder} holds a model without {', '.join(lacking)}, so it takes numbers, not tables: load it with "

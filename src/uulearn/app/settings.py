@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import tomllib
 from collections.abc import Mapping
@@ -11,14 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from uulearn.defaults import AUTO, EVALUATION_FRACTION
 from uulearn.estimator import UUClassifier
 
-AUTO = "auto"
 OWN_TABLE = "classifier"
-HELD_OUT = 0.2
 RESULTS = ("score", "probability", "class")
 """Columns that predict writes."""
-SET_HERE = ("set_priors", "target_prior", "random_state", "checkpoint_dir", "distributed")
+SET_HERE = (
+    "set_priors", "target_prior", "random_state", "training", "training__checkpoint_dir", "training__distributed",
+)  # fmt: skip
 """Parameters of the classifier that the fit sets itself."""
 
 
@@ -26,7 +26,8 @@ SET_HERE = ("set_priors", "target_prior", "random_state", "checkpoint_dir", "dis
 class FitSettings:
     """Files, priors, columns, and what the classifier is told.
 
-    ``classifier`` holds parameters of `uulearn.UUClassifier` by name; those that are not there have their defaults.
+    ``classifier`` holds parameters of `uulearn.UUClassifier` by name, training options as ``training__ema``; others have
+    their defaults.
     """
 
     first: str
@@ -39,7 +40,8 @@ class FitSettings:
     images: str | None = None
     """The column of image paths, where the files are tables of such."""
     image_size: int | None = None
-    hold_out: float = HELD_OUT
+    hold_out: float = EVALUATION_FRACTION
+    """Fraction of the rows that evaluates the model; all rows do if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
     """Train again with priors altered, to see what they matter; None where that is quick."""
@@ -49,13 +51,13 @@ class FitSettings:
     def __post_init__(self) -> None:
         if isinstance(self.set_priors, str) and self.set_priors != AUTO:
             raise ValueError(f"set_priors must be two shares or 'auto', got {self.set_priors!r}.")
-        if not 0 < self.hold_out < 1:
-            raise ValueError(f"hold_out must be above 0 and below 1, got {self.hold_out!r}; 0.2 holds a fifth out.")
+        if not 0 < self.hold_out < 0.5:
+            raise ValueError(f"hold_out must be above 0 and below 0.5, got {self.hold_out!r}; 0.1 holds a tenth out.")
         for name in (*self.ids, self.images):
             if name in RESULTS:
                 raise ValueError(f"the column {name!r} has the name of one that predict writes; call it otherwise.")
         for name in self.classifier:
-            if name in SET_HERE or name not in inspect.signature(UUClassifier).parameters:
+            if name in SET_HERE or name not in UUClassifier(None).get_params(deep=True):
                 raise ValueError(f"[{OWN_TABLE}] {name} is no parameter to be set there; remove or correct it.")
 
     def to_toml(self) -> str:

@@ -190,7 +190,14 @@ def fit(
     """Train a classifier from two files of unlabeled rows whose shares of positives differ."""
     from uulearn.cli.fit import run_fit
 
-    chosen = {"model": model, "method": method, "loss": loss, "epochs": epochs, "members": members, "device": device}
+    chosen = {
+        "model": model,
+        "method": method,
+        "loss": loss,
+        "epochs": epochs,
+        "n_estimators": members,
+        "device": device,
+    }
     given = {
         "first": first,
         "second": second,

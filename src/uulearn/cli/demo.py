@@ -22,12 +22,12 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from uulearn import defaults
 from uulearn.datasets import UnlabeledSets, make_sets
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.resolving import PLAIN
 from uulearn.risk.corrections import METHODS
 from uulearn.storage import write_atomically
-from uulearn.training import History
+from uulearn.training import History, TrainingOptions
 
 SET_PRIORS = (0.7, 0.3)
 MODEL = {"hidden": (100, 100, 100)}
@@ -100,10 +100,10 @@ def train_task(task: Task, method: str, epochs: int, seed: int) -> UUClassifier:
         method=method,
         model_params=MODEL,
         epochs=epochs,
-        input_scale=task.input_scale,
+        training=TrainingOptions(input_scale=task.input_scale),
         random_state=seed,
         progress=False,
-        **PLAIN,  # what the estimator does by default would hide the fall
+        **defaults.SINGLE_RUN,  # the defaults of the estimator would hide the overfitting
     )
     return classifier.fit_sets(drawn.X0, drawn.X1, test_data=(task.X_test, task.y_test))
 

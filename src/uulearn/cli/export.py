@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.persistence import read_attached
+from uulearn.estimator.model_directory import read_attached
 from uulearn.io.writing import explained
 
 if TYPE_CHECKING:

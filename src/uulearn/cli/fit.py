@@ -24,7 +24,7 @@ from uulearn.app.settings import FitSettings, read_settings
 from uulearn.cli.fit_progress import Silent, fit_progress
 from uulearn.cli.several import asks_for_ray, ended_together
 from uulearn.engines.ray_training import train_on_ray
-from uulearn.estimator.persistence import MANIFEST, could_be_model
+from uulearn.estimator.model_directory import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError
 from uulearn.io.writing import cannot_be_written, explained
 from uulearn.training.progress import watch_training

@@ -20,7 +20,7 @@ from uulearn.app.model import Scored, TableModel
 from uulearn.cli.score_table import as_frame, predict_table, say_scored
 from uulearn.cli.several import asks_for_ray
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.persistence import MANIFEST, read_attached
+from uulearn.estimator.model_directory import MANIFEST, read_attached
 from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, check_installed, check_not_read_again, settle_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table

@@ -1,40 +1,53 @@
-"""The models of a search on a Ray cluster, one task a job; the store is written by the process that asks."""
+"""Trains the models of a search on a Ray cluster, one task per job; the process that searches writes the store."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
-from uulearn.selection.trials import Job, Place, Result, Trials, train_job
+from uulearn.selection.trials import Place, Result, TrainingJob, Trials, train_job
 from uulearn.training.progress import ProgressBar
 
+# Name of the tasks in the dashboard of Ray.
 TASK = "uulearn-search"
 
 
-def train_on_ray(
-    trials: Trials, jobs: Sequence[Job], *, address: str | None = None, workers: int | None = None
-) -> Generator[dict[Place, Result]]:
-    """Train jobs on a cluster; yields the results of each as it is finished.
+@dataclass(frozen=True)
+class RayExecutor:
+    """Trains the models of `uulearn.selection.UUClassifierCV` in parallel on a Ray cluster.
 
-    The rows travel to the cluster and the models back, so that its machines need to share no files, but for checkpoints
-    where these are asked for. A job whose process dies is done again.
+    Rows travel to the cluster and models back, so its machines share no files, except for checkpoints if these are
+    requested. A job whose process dies is run again.
 
     Parameters
     ----------
-    trials : Trials
-    jobs : sequence of Job
-    address, workers
-        As for `ray_cluster`; at most so many jobs are trained at once.
+    address : str, optional
+        ``"auto"`` for the cluster that this machine is part of, or host and port of its head. By default a cluster of
+        this machine alone is started, and stopped after the search.
+    workers : int, optional
+        Number of jobs that are trained at once, by default one per core (or GPU).
     """
-    if not jobs:
-        return
-    first = trials.tried[0]
-    with ray_cluster(address, workers) as ray, ProgressBar(len(jobs), first.progress, unit="stacks of models") as bar:
-        # "cuda" is refused before where this process has none; the cluster may have some nevertheless.
-        gpus = int(first.device != "cpu" and bool(ray.cluster_resources().get("GPU")))
-        shared = ray.put(trials)
-        calls = [(shared, job) for job in jobs]
-        found = finished_tasks(ray, train_job, calls, at_once=workers, gpus=gpus, what=TASK)
-        for done, (_, results) in enumerate(found, 1):
-            yield results
-            bar.update(done, {})
+
+    address: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and not (isinstance(self.workers, int) and self.workers > 0):
+            raise ValueError(f"workers must be an integer above 0, got {self.workers!r}.")
+
+    def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
+        """Train the jobs; yields the results of each as soon as it is finished."""
+        if not jobs:
+            return
+        first = trials.plans[0].parameters
+        bar = ProgressBar(len(jobs), first.progress, unit="groups of models")
+        with ray_cluster(self.address, self.workers) as ray, bar:
+            # "cuda" is refused earlier if this process has none; with "auto" the cluster may have some.
+            gpus = int(first.device != "cpu" and bool(ray.cluster_resources().get("GPU")))
+            shared = ray.put(trials)
+            calls = [(shared, job) for job in jobs]
+            found = finished_tasks(ray, train_job, calls, at_once=self.workers, gpus=gpus, what=TASK)
+            for done, (_, results) in enumerate(found, 1):
+                yield results
+                bar.update(done, {})

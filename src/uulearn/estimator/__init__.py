@@ -1,5 +1,32 @@
-"""`UUClassifier`: the scikit-learn estimator."""
+"""`UUClassifier`, and the steps of a fit.
+
+A fit goes one way, and each step can be called on its own:
+
+1. `check_parameters` and `uulearn.data.inputs` check the parameters and read the data (`FitData`);
+2. `make_plan` resolves "auto", chooses folds or held-out rows and the `Learner`: a `FitPlan`;
+3. `run_plan` trains, calibrates and evaluates: a `FitResult`;
+4. `UUClassifier.set_fitted` sets the fitted attributes from the result.
+"""
 
 from uulearn.estimator.classifier import UUClassifier
+from uulearn.estimator.fitting import run_plan
+from uulearn.estimator.learners import Learner, NetworkLearner, TrainedModel
+from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.plan import FitData, FitPlan, make_plan
+from uulearn.estimator.resolving import ResolvedParameters, resolve_defaults
+from uulearn.estimator.result import FitResult
 
-__all__ = ["UUClassifier"]
+__all__ = [
+    "FitData",
+    "FitPlan",
+    "FitResult",
+    "Learner",
+    "NetworkLearner",
+    "ResolvedParameters",
+    "TrainedModel",
+    "UUClassifier",
+    "check_parameters",
+    "make_plan",
+    "resolve_defaults",
+    "run_plan",
+]

@@ -1,9 +1,9 @@
-"""What each parameter of `UUClassifier` may be: one table, from which the tests of bad values are made."""
+"""Allowed values of each parameter of `UUClassifier`: one table, from which the tests of bad values are generated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,35 +12,46 @@ import numpy as np
 import torch
 
 from uulearn.data.augmentation import AUGMENTATIONS, is_augmentation
-from uulearn.estimator.resolving import is_auto
+from uulearn.defaults import AUTO
 from uulearn.risk import LOSSES, get_loss
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import check_slope, get_method
-from uulearn.training.options import OPTIMIZERS
+from uulearn.training.options import OPTIMIZERS, TrainingOptions
 from uulearn.training.precision import PRECISIONS
 
 
 class Rule(NamedTuple):
-    """A test of a value, the words for what is allowed, and a value that is not."""
+    """A test of a value, a description of the allowed values, and a value that is not allowed."""
 
     allows: Callable[[Any], bool]
-    words: str
+    description: str
     bad: Any
 
 
-def _whole(value: Any) -> bool:
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is ``"auto"``; arrays and other objects are compared by type first.
+
+    Examples
+    --------
+    >>> is_auto("auto"), is_auto(5)
+    (True, False)
+    """
+    return isinstance(value, str) and value == AUTO
+
+
+def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _number(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
 
 
-def _mapping(value: Any) -> bool:
+def _is_mapping(value: Any) -> bool:
     return value is None or (hasattr(value, "keys") and all(isinstance(key, str) for key in value))
 
 
-def _flag(value: Any) -> bool:
+def _is_bool(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
@@ -48,71 +59,83 @@ def _or_auto(allows: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: is_auto(value) or allows(value)
 
 
-def _device(value: Any) -> bool:
+def _is_device(value: Any) -> bool:
     try:
-        return torch.device("cpu" if value == "auto" else value).type in ("cpu", "cuda")
+        return torch.device("cpu" if value == AUTO else value).type in ("cpu", "cuda")
     except (RuntimeError, TypeError):
         return False
 
 
 RULES: dict[str, Rule] = {
-    "model": Rule(lambda v: isinstance(v, str) or callable(v), "a name, an nn.Module, its class or a factory", 7),
-    "model_params": Rule(_mapping, "None or a dict of arguments for the model", "wide"),
-    "epochs": Rule(lambda v: _whole(v) and v >= 1, "a whole number of at least 1", 0),
-    "batch_size": Rule(lambda v: _whole(v) and v >= 2, "a whole number of rows, both sets together, of at least 2", 1),
-    "lr": Rule(_or_auto(lambda v: _number(v) and v > 0), "'auto' or a number above 0", 0.0),
+    "model": Rule(
+        lambda v: isinstance(v, str) or callable(v) or hasattr(v, "train_folds"),
+        "a name, an nn.Module, its class, a factory or a Learner",
+        7,
+    ),
+    "model_params": Rule(_is_mapping, "None or a dict of arguments for the model", "wide"),
+    "epochs": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
+    "batch_size": Rule(lambda v: _is_integer(v) and v >= 2, "an integer of at least 2, rows of both sets together", 1),
+    "lr": Rule(_or_auto(lambda v: _is_finite(v) and v > 0), "'auto' or a number above 0", 0.0),
+    "l2": Rule(_or_auto(lambda v: _is_finite(v) and v >= 0), "'auto' or a number of at least 0", -1.0),
+    "n_estimators": Rule(_or_auto(lambda v: _is_integer(v) and v >= 1), "'auto' or an integer of at least 1", 0),
+    "validation_fraction": Rule(
+        _or_auto(lambda v: _is_finite(v) and 0 <= v < 1), "'auto' or a number of at least 0 and below 1", 1.0
+    ),
+    "early_stopping": Rule(_or_auto(_is_bool), "'auto', True or False", "best"),
+    "patience": Rule(
+        _or_auto(lambda v: v is None or (_is_integer(v) and v >= 1)), "'auto', None or an integer of at least 1", 0
+    ),
+    "self_training_rounds": Rule(lambda v: _is_integer(v) and v >= 0, "an integer of at least 0", -1),
+    "calibrated": Rule(_or_auto(_is_bool), "'auto', True or False", "isotonic"),
+    "device": Rule(_is_device, "'auto', 'cpu' or a CUDA device such as 'cuda' or 'cuda:1'", "gpu"),
+    "training": Rule(
+        lambda v: v is None or isinstance(v, TrainingOptions),
+        "None or a uulearn.training.TrainingOptions",
+        {"ema": 0.9},
+    ),
+    "progress": Rule(_is_bool, "True or False", "bar"),
+    "random_state": Rule(
+        lambda v: v is None or isinstance(v, np.random.RandomState) or (_is_integer(v) and 0 <= v < 2**63),
+        "None, an integer of at least 0 or a numpy RandomState",
+        -1,
+    ),
+}
+
+TRAINING_RULES: dict[str, Rule] = {
     "optimizer": Rule(
         lambda v: v in OPTIMIZERS if isinstance(v, str) else callable(v),
         f"one of {', '.join(map(repr, OPTIMIZERS))}, a torch optimizer class or a factory",
         "adagradd",
     ),
-    "optimizer_params": Rule(_mapping, "None or a dict of arguments for the optimizer", 3),
+    "optimizer_params": Rule(_is_mapping, "None or a dict of arguments for the optimizer", 3),
     "scheduler": Rule(lambda v: v is None or callable(v), "None or a function from optimizer to scheduler", "cosine"),
     "scheduler_interval": Rule(lambda v: v in ("epoch", "batch"), "'epoch' or 'batch'", "step"),
-    "weight_decay": Rule(lambda v: _number(v) and v >= 0, "a number of at least 0", -1.0),
-    "l2": Rule(_or_auto(lambda v: _number(v) and v >= 0), "'auto' or a number of at least 0", -1.0),
-    "clip_norm": Rule(lambda v: v is None or (_number(v) and v > 0), "None or a number above 0", 0.0),
-    "ema": Rule(lambda v: v is None or (_number(v) and 0 < v < 1), "None or a number between 0 and 1", 1.0),
+    "weight_decay": Rule(lambda v: _is_finite(v) and v >= 0, "a number of at least 0", -1.0),
+    "clip_norm": Rule(lambda v: v is None or (_is_finite(v) and v > 0), "None or a number above 0", 0.0),
+    "ema": Rule(lambda v: v is None or (_is_finite(v) and 0 < v < 1), "None or a number between 0 and 1", 1.0),
     "precision": Rule(lambda v: v in PRECISIONS, f"one of {', '.join(map(repr, PRECISIONS))}", "float16"),
-    "compile": Rule(_flag, "True or False", "yes"),
-    "device": Rule(_device, "'auto', 'cpu' or a CUDA device such as 'cuda' or 'cuda:1'", "gpu"),
-    "input_scale": Rule(lambda v: _number(v) and v != 0, "a finite number other than 0", 0.0),
+    "compile": Rule(_is_bool, "True or False", "yes"),
+    "input_scale": Rule(lambda v: _is_finite(v) and v != 0, "a finite number other than 0", 0.0),
     "augment": Rule(
         lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
         f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several joined by '+' or a function from batch to batch",
         "rotate",
     ),
-    "validation_fraction": Rule(
-        _or_auto(lambda v: _number(v) and 0 <= v < 1), "'auto' or a number of at least 0 and below 1", 1.0
-    ),
-    "keep": Rule(lambda v: v in ("auto", "best", "last"), "'auto', 'best' or 'last'", "first"),
-    "smoothing": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
-    "patience": Rule(
-        _or_auto(lambda v: v is None or (_whole(v) and v >= 1)), "'auto', None or a whole number of at least 1", 0
-    ),
-    "members": Rule(_or_auto(lambda v: _whole(v) and v >= 1), "'auto' or a whole number of at least 1", 0),
-    "rounds": Rule(lambda v: _whole(v) and v >= 0, "a whole number of at least 0", -1),
-    "calibrated": Rule(_or_auto(_flag), "'auto', True or False", "isotonic"),
+    "smoothing": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
     "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
-    "checkpoint_every": Rule(lambda v: _whole(v) and v >= 1, "a whole number of epochs of at least 1", 0),
-    "distributed": Rule(_or_auto(_flag), "'auto', True or False", "ddp"),
-    "progress": Rule(_flag, "True or False", "bar"),
-    "random_state": Rule(
-        lambda v: v is None or isinstance(v, np.random.RandomState) or (_whole(v) and 0 <= v < 2**63),
-        "None, a whole number of at least 0 or a numpy RandomState",
-        -1,
-    ),
+    "checkpoint_every": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
+    "distributed": Rule(_or_auto(_is_bool), "'auto', True or False", "ddp"),
 }
 
 
-def check_parameters(parameters: dict[str, Any]) -> None:
+def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
     if parameters["set_priors"] is not None:
         check_set_priors(parameters["set_priors"])
     elif parameters["method"] != "biased":
         raise ValueError(
-            f"set_priors=None serves method='biased' alone, got method={parameters['method']!r}; without priors only "
-            "the sets can be told apart, which ranks rows by how positive they look."
+            f"set_priors=None needs method='biased', got method={parameters['method']!r}; without priors a model can "
+            "only separate the sets, which ranks rows by how positive they look."
         )
     check_target_prior(parameters["target_prior"])
     check_slope(parameters["slope"])
@@ -123,5 +146,11 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             f"loss={parameters['loss']!r} has no gradient and is for evaluation only; train with one of {trainable}."
         )
     for name, rule in RULES.items():
-        if not rule.allows(parameters[name]):
-            raise ValueError(f"{name} must be {rule.words}, got {parameters[name]!r}.")
+        _check(name, rule, parameters[name])
+    for name, rule in TRAINING_RULES.items():
+        _check(f"TrainingOptions.{name}", rule, getattr(parameters["training"] or TrainingOptions(), name))
+
+
+def _check(name: str, rule: Rule, value: Any) -> None:
+    if not rule.allows(value):
+        raise ValueError(f"{name} must be {rule.description}, got {value!r}.")

@@ -1,59 +1,103 @@
-"""What ``"auto"`` stands for: parameters that follow from the model, the number of rows and each other.
+"""Values of ``"auto"`` parameters, derived from the model, the number of rows and each other.
 
-How each was chosen is told in ``docs/defaults.md``.
+The numbers are in `uulearn.defaults`; ``docs/defaults.md`` describes how each was chosen. `uulearn.UUClassifier` and
+``uulearn fit`` both resolve their parameters here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from uulearn import defaults
 from uulearn.data.batches import BatchPlan
 from uulearn.data.holdout import row_digests
 from uulearn.data.rows import TwoSets
+from uulearn.estimator.parameters import is_auto
+from uulearn.models import ModelLike
+from uulearn.risk.corrections import MethodLike
+from uulearn.risk.losses import LossFunction
+from uulearn.training.options import TrainingOptions
 
-AUTO = "auto"
-SETTLED = ("loss", "lr", "l2", "members", "validation_fraction", "keep", "patience", "calibrated")
-"""Parameters that may be ``"auto"``, in the order in which they are settled: each may depend on those before it."""
-PLAIN: dict[str, Any] = {
-    "loss": "logistic", "lr": 1e-3, "l2": 0.0, "members": 1, "validation_fraction": 0.0, "keep": "last",
-    "patience": None, "calibrated": False,
-}  # fmt: skip
-"""The same for one model that is trained on all rows to the last epoch and used as it is, as in the paper."""
-MEMBERS = 5
-STACKABLE = ("linear", "mlp")
-"""Models that are quick to train several times; others take their time."""
-LEARNING_RATE = 1e-3
-LINEAR_LEARNING_RATE = 1e-2
-PENALTY = 5e-3
-"""For the MLP with the sigmoid loss; with the logistic loss, and with ResNet-32, it does harm."""
-HELD_OUT = 0.1
-HELD_OUT_ROWS = 500
-"""Rows of a set without which the choice of an epoch is too noisy to be worth training on fewer."""
-DIFFERENT_ROWS = 100
-"""Of a set in which every row has copies, which stay together: with so many, no fold is left without any."""
-PATIENCE = 20
-PATIENT_STEPS = 400
+# Parameters that may be "auto", in the order in which they are resolved: each may depend on those before it.
+AUTO_PARAMETERS = (
+    "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
+)  # fmt: skip
+# Priors for set_priors=None: with them, separating the sets is separating the classes.
+PURE_PRIORS = (1.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ResolvedParameters:
+    """Parameters of `uulearn.UUClassifier` in which nothing is ``"auto"``."""
+
+    set_priors: tuple[float, float] | None
+    target_prior: float
+    method: MethodLike
+    slope: float
+    loss: str | LossFunction
+    model: ModelLike
+    model_params: Mapping[str, Any] | None
+    epochs: int
+    batch_size: int
+    lr: float
+    l2: float
+    n_estimators: int
+    validation_fraction: float
+    early_stopping: bool
+    patience: int | None
+    self_training_rounds: int
+    calibrated: bool
+    device: str
+    training: TrainingOptions
+    progress: bool
+    random_state: int | np.random.RandomState | None
+
+    @property
+    def training_priors(self) -> tuple[float, float]:
+        """(θ, θ′) of the training risk; `PURE_PRIORS` if the priors are unknown."""
+        return PURE_PRIORS if self.set_priors is None else self.set_priors
+
+
+def resolve(
+    parameters: Mapping[str, Any],
+    sizes: tuple[int, int],
+    *,
+    has_validation_data: bool = False,
+    single_model: bool = False,
+) -> ResolvedParameters:
+    """All parameters with the values that "auto" stands for; the arguments are those of `resolve_defaults`."""
+    found = resolve_defaults(parameters, sizes, has_validation_data=has_validation_data, single_model=single_model)
+    known = {**parameters, **found}
+    priors = known["set_priors"]
+    known["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
+    known["training"] = known["training"] or TrainingOptions()
+    return ResolvedParameters(**known)
 
 
 def resolve_defaults(
-    parameters: Mapping[str, Any], sizes: tuple[int, int], *, held_out: bool = False, copies: bool = False
+    parameters: Mapping[str, Any],
+    sizes: tuple[int, int],
+    *,
+    has_validation_data: bool = False,
+    single_model: bool = False,
 ) -> dict[str, Any]:
-    """The parameters that are ``"auto"``, as they will be for sets of these sizes.
+    """Values of the parameters that are ``"auto"`` for sets of these sizes.
 
     Parameters
     ----------
     parameters : dict
         All parameters of `uulearn.UUClassifier`.
     sizes : (int, int)
-        Rows of set 0 and of set 1.
-    held_out : bool
-        Whether rows of both sets are given that are not trained on (``validation_data``).
-    copies : bool
-        Whether the rows are `has_few_unique_rows` of a few, so that none can be left out.
+        Number of rows of set 0 and of set 1.
+    has_validation_data : bool
+        Whether held-out rows of both sets are passed to `fit` as ``validation_data``.
+    single_model : bool
+        Whether the rows cannot be split into folds or held out: they are streamed, or `has_few_unique_rows`.
 
     Examples
     --------
@@ -63,57 +107,44 @@ def resolve_defaults(
     {'loss': 'sigmoid',
      'lr': 0.001,
      'l2': 0.005,
-     'members': 5,
+     'n_estimators': 5,
      'validation_fraction': 0.0,
-     'keep': 'best',
+     'early_stopping': True,
      'patience': 400,
      'calibrated': True}
     >>> pp(resolve_defaults(UUClassifier((0.8, 0.2), model="resnet32").get_params(), (30_000, 30_000)), width=60)
     {'loss': 'sigmoid',
      'lr': 0.001,
      'l2': 0.0,
-     'members': 1,
+     'n_estimators': 1,
      'validation_fraction': 0.1,
-     'keep': 'best',
+     'early_stopping': True,
      'patience': 20,
      'calibrated': True}
     """
     known = dict(parameters)
+    linear = _is_named(known, "model", "linear")
     rules: dict[str, Callable[[], Any]] = {
-        "loss": lambda: "logistic" if _is(known, "model", "linear") else "sigmoid",
-        "lr": lambda: LINEAR_LEARNING_RATE if _is(known, "model", "linear") else LEARNING_RATE,
-        "l2": lambda: PENALTY if _is(known, "loss", "sigmoid") and _is(known, "model", "mlp") else 0.0,
-        "members": lambda: _members(known, sizes, held_out, copies),
-        "validation_fraction": lambda: _fraction(known, sizes, held_out, copies),
-        "keep": lambda: "best" if _is_evaluated(known, held_out) else "last",
-        "patience": lambda: _patience(known, sizes) if known["keep"] == "best" else None,
-        "calibrated": lambda: known["set_priors"] is not None and _is_evaluated(known, held_out),
+        "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
+        "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else defaults.LEARNING_RATE,
+        "l2": lambda: (
+            defaults.MLP_L2 if _is_named(known, "loss", "sigmoid") and _is_named(known, "model", "mlp") else 0.0
+        ),
+        "n_estimators": lambda: _n_estimators(known, sizes, has_validation_data, single_model),
+        "validation_fraction": lambda: _validation_fraction(known, sizes, has_validation_data, single_model),
+        "early_stopping": lambda: _has_held_out_rows(known, has_validation_data),
+        "patience": lambda: _patience(known, sizes) if known["early_stopping"] else None,
+        "calibrated": lambda: known["set_priors"] is not None and _has_held_out_rows(known, has_validation_data),
     }
-    settled: dict[str, Any] = {}
-    for name in SETTLED:
+    resolved: dict[str, Any] = {}
+    for name in AUTO_PARAMETERS:
         if is_auto(known[name]):
-            known[name] = settled[name] = rules[name]()
-    return settled
-
-
-def is_auto(value: Any) -> bool:
-    """Whether a parameter is left to be settled.
-
-    Examples
-    --------
-    >>> is_auto("auto"), is_auto(5)
-    (True, False)
-    """
-    return isinstance(value, str) and value == AUTO
-
-
-def _is(known: Mapping[str, Any], name: str, *values: str) -> bool:
-    """Whether a parameter, which may be an object of the user's, is one of these names."""
-    return isinstance(known[name], str) and known[name] in values
+            known[name] = resolved[name] = rules[name]()
+    return resolved
 
 
 def has_few_unique_rows(data: TwoSets) -> bool:
-    """Whether so few rows of a set differ that some folds could be without any, since copies stay together.
+    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold.
 
     Examples
     --------
@@ -126,33 +157,40 @@ def has_few_unique_rows(data: TwoSets) -> bool:
     digests = row_digests(data)
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     return any(
-        np.count_nonzero(counts[own] == 1) < MEMBERS and len(np.unique(own)) < DIFFERENT_ROWS
+        np.count_nonzero(counts[own] == 1) < defaults.N_ESTIMATORS and len(np.unique(own)) < defaults.MIN_UNIQUE_ROWS
         for own in np.split(number, [len(digests[0])])
     )
 
 
-def _members(known: Mapping[str, Any], sizes: tuple[int, int], held_out: bool, copies: bool) -> int:
-    if known["rounds"]:
-        return MEMBERS
-    asked_for_one = held_out or not is_auto(known["validation_fraction"])
-    several = _is(known, "model", *STACKABLE) and min(sizes) >= 2 * MEMBERS and not copies
-    return MEMBERS if several and not asked_for_one else 1
+def _is_named(known: Mapping[str, Any], name: str, *values: str) -> bool:
+    """Whether a parameter, which may also be an object, is one of these names."""
+    return isinstance(known[name], str) and known[name] in values
 
 
-def _fraction(known: Mapping[str, Any], sizes: tuple[int, int], held_out: bool, copies: bool) -> float:
-    if known["members"] > 1 or held_out:
+def _n_estimators(known: Mapping[str, Any], sizes: tuple[int, int], has_validation_data: bool, single: bool) -> int:
+    if known["self_training_rounds"]:
+        return defaults.N_ESTIMATORS
+    holds_out = has_validation_data or not is_auto(known["validation_fraction"])
+    quick = _is_named(known, "model", *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
+    enough = min(sizes) >= 2 * defaults.N_ESTIMATORS and not single
+    return defaults.N_ESTIMATORS if quick and enough and not holds_out else 1
+
+
+def _validation_fraction(
+    known: Mapping[str, Any], sizes: tuple[int, int], has_validation_data: bool, single: bool
+) -> float:
+    if known["n_estimators"] > 1 or has_validation_data:
         return 0.0
-    calibrated = bool(known["calibrated"]) and not is_auto(known["calibrated"])
-    needed = known["keep"] == "best" or calibrated or isinstance(known["patience"], Integral)
-    plenty = min(sizes) * HELD_OUT >= HELD_OUT_ROWS and not copies
-    return HELD_OUT if needed or plenty else 0.0
+    asked_for = [known[name] for name in ("early_stopping", "calibrated") if not is_auto(known[name])]
+    needed = any(asked_for) or isinstance(known["patience"], Integral)
+    enough = min(sizes) * defaults.VALIDATION_FRACTION >= defaults.MIN_VALIDATION_ROWS and not single
+    return defaults.VALIDATION_FRACTION if needed or enough else 0.0
 
 
-def _is_evaluated(known: Mapping[str, Any], held_out: bool) -> bool:
-    """Whether there will be rows of both sets that a model has not seen."""
-    return bool(held_out or known["members"] > 1 or known["validation_fraction"])
+def _has_held_out_rows(known: Mapping[str, Any], has_validation_data: bool) -> bool:
+    return bool(has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"])
 
 
 def _patience(known: Mapping[str, Any], sizes: tuple[int, int]) -> int:
-    """Epochs; where an epoch is a few steps, as many as make `PATIENT_STEPS`."""
-    return max(PATIENCE, -(-PATIENT_STEPS // BatchPlan(sizes, known["batch_size"]).n_batches))
+    steps_per_epoch = BatchPlan(sizes, known["batch_size"]).n_batches
+    return max(defaults.PATIENCE, -(-defaults.PATIENCE_STEPS // steps_per_epoch))

@@ -1,4 +1,4 @@
-"""What was trained, in words."""
+"""A fitted classifier described in a few lines."""
 
 from __future__ import annotations
 
@@ -10,75 +10,86 @@ from uulearn.risk.corrections import get_method
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
     from uulearn.estimator.self_training import Round
+    from uulearn.training import History
 
 
 def summarize(classifier: UUClassifier) -> str:
-    """The lines that `UUClassifier.summary` gives."""
-    history = classifier.history_
-    lines = _assumed(classifier)
+    """The lines of `UUClassifier.summary`."""
+    lines = _assumptions(classifier)
     if classifier.scaling_ is not None:
-        lines.append("calibrated without labels: scores are log-odds, probabilities mean what they say")
-    if classifier.cross_fitted_ is not None:
-        rounds = classifier.refinement_ or []
-        kept = max((done.number for done in rounds if done.better), default=0)
-        how = (
-            "refined; accuracy of such models of half of the rows, on the other half,"
-            if kept
-            else "evaluated on it; accuracy"
-        )
-        members = classifier._trained_with()["members"]
-        lines.append(
-            f"{members} models, each trained without one fold and {how} estimated without labels: "
-            f"{classifier.cross_fitted_.accuracy}"
-        )
-        lines += [_refined(done, kept) for done in rounds[1:]]
-    elif any(classifier.held_out_sizes_):
-        held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
-        lines.append(f"held out of training to evaluate the epochs, without labels: {held_out} rows")
-    if len(history):
-        last = history[-1]
-        lines.append(
-            f"stopped: {history.stop_reason}; last epoch: positive bracket {last['positive']:+.4f}, negative bracket "
-            f"{last['negative']:+.4f}, risk {last['unbiased']:+.4f} (unbiased), {last['corrected']:+.4f} (corrected)"
-        )
-        if history.best_epoch is not None:
-            error = history[history.best_epoch - 1]["validation_zero_one"]
-            lines.append(f"kept: the weights of epoch {history.best_epoch}, error on the held-out rows {error:.1%}")
-        negative = history.first_negative_epoch
-        lines.append(
-            "the empirical risk never went negative"
-            if negative is None
-            else f"the empirical risk first went negative in epoch {negative}"
-        )
-    else:
-        lines.append(f"stopped: {history.stop_reason}; no epoch was finished")
-    lines.append(
-        "labels were passed for evaluation; training did not use them" if history.labels_used else "no label was used"
-    )
+        lines.append("calibrated without labels: scores are log-odds, and probabilities can be taken at face value")
+    lines += _validation(classifier)
+    lines += _training(classifier.history_)
+    used = classifier.history_.labels_used
+    lines.append("labels were passed for evaluation; training did not use them" if used else "no label was used")
     return "\n".join(lines)
 
 
-def _refined(done: Round, kept: int) -> str:
+def _validation(classifier: UUClassifier) -> list[str]:
+    """How the model was validated, and with what accuracy."""
+    if classifier.out_of_fold_evaluation_ is None:
+        if not any(classifier.held_out_sizes_):
+            return []
+        held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
+        return [f"held out of training for validation without labels: {held_out} rows"]
+    rounds = classifier.self_training_ or []
+    best = max((done.number for done in rounds if done.better), default=0)
+    how = (
+        "then self-trained; accuracy of such models of half of the rows, on the other half,"
+        if best
+        else "evaluated on it; accuracy"
+    )
+    models = classifier.fitted_params()["n_estimators"]
+    accuracy = classifier.out_of_fold_evaluation_.accuracy
+    return [
+        f"{models} models, each trained without one fold and {how} estimated without labels: {accuracy}",
+        *(_describe_round(done, best) for done in rounds[1:]),
+    ]
+
+
+def _training(history: History) -> list[str]:
+    """How training ended."""
+    if not len(history):
+        return [f"stopped: {history.stop_reason}; no epoch was finished"]
+    last = history[-1]
+    lines = [
+        f"stopped: {history.stop_reason}; last epoch: positive risk term {last['positive']:+.4f}, negative risk term "
+        f"{last['negative']:+.4f}, risk {last['unbiased']:+.4f} (unbiased), {last['corrected']:+.4f} (corrected)"
+    ]
+    if history.best_epoch is not None:
+        error = history[history.best_epoch - 1]["validation_zero_one"]
+        lines.append(f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows")
+    negative = history.first_negative_epoch
+    lines.append(
+        "the empirical risk never went negative"
+        if negative is None
+        else f"the empirical risk first went negative in epoch {negative}"
+    )
+    return lines
+
+
+def _describe_round(done: Round, best: int) -> str:
     assert done.gain is not None
     low, high = (100 * end for end in done.gain.interval)
-    verdict = "kept" if done.number == kept else "better" if done.better else "no better"
+    verdict = "used" if done.number == best else "better" if done.better else "no better"
     return (
-        f"refinement, round {done.number}: sets with {done.set_priors[0]:.1%} and {done.set_priors[1]:.1%} positives; "
-        f"gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) on the best before it, {verdict}"
+        f"self-training round {done.number}: sets with class priors {done.set_priors[0]:.1%} and "
+        f"{done.set_priors[1]:.1%}; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) over the best "
+        f"round before it, {verdict}"
     )
 
 
-def _assumed(classifier: UUClassifier) -> list[str]:
-    """What the sets were taken for, and what that costs."""
+def _assumptions(classifier: UUClassifier) -> list[str]:
+    """The assumed priors, and how many labeled rows the unlabeled rows are worth."""
     n, n_prime = classifier.set_sizes_
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
-    loss = get_loss(classifier._trained_with()["loss"])
+    loss = get_loss(classifier.fitted_params()["loss"])
     how = f"method {method.name}{slope}, loss {loss.name}, products in {classifier.precision_}"
     if classifier.set_priors is None:
         return [
-            f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their shares of positives are unknown",
-            "set 0 was taken as the richer in positives; the rows alone cannot tell, so check that it is",
+            f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown",
+            "assumed: set 0 has the higher class prior; the rows alone cannot tell, so check that it is so",
             how,
         ]
     theta, theta_prime = classifier.set_priors
@@ -86,9 +97,9 @@ def _assumed(classifier: UUClassifier) -> list[str]:
     cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
     return [
         f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive",
-        f"set {int(theta < theta_prime)} was taken as the richer in positives; the rows alone cannot tell, so check "
-        "that it is",
+        f"assumed: set {int(theta < theta_prime)} has the higher class prior; the rows alone cannot tell, so check "
+        "that it is so",
         f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
-        f"d = {d:.4g}; the rows are worth {round(cost.effective_rows):,} labelled ones for estimating the error",
+        f"d = {d:.4g}; for estimating the error the rows are worth {round(cost.effective_rows):,} labeled ones",
         how,
     ]

@@ -1,4 +1,4 @@
-"""What a fitted classifier does: predict, give probabilities, move to another prior, be evaluated."""
+"""What a fitted classifier does: predict, calibrate, adapt to other priors, evaluate."""
 
 from __future__ import annotations
 
@@ -14,49 +14,64 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from uulearn.data import Rows
-from uulearn.estimator import guards, inputs
+from uulearn.data import Rows, inputs
+from uulearn.data.inputs import Columns
+from uulearn.estimator import guards
+from uulearn.estimator.fitting import scaled
+from uulearn.estimator.learners import Learner, TrainedModel
+from uulearn.estimator.plan import takes_any_shape
+from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
 from uulearn.metrics.calibration import PlattScaling, fit_platt_scaling, shift_log_odds
-from uulearn.models import IMAGE_MODELS, Ensemble, ModelLike
+from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction
-from uulearn.training import score_rows
-from uulearn.training.precision import multiplies_bfloat16
-from uulearn.training.scoring import module_device
+from uulearn.training import History
 
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The half of `uulearn.UUClassifier` that uses a trained model; the other half trains it."""
+    """The part of `uulearn.UUClassifier` that uses a trained model."""
 
     set_priors: Sequence[float] | None
     target_prior: float
-    cross_fitted_: Evaluation | None
     method: MethodLike
     slope: float
     loss: str | LossFunction
-    model: ModelLike
-    precision: str
-    input_scale: float
-    model_: Any
-    scaling_: PlattScaling | None
-    resolved_params_: dict[str, Any]
-    precision_: str
+    model: ModelLike | Learner
 
-    def _trained_with(self) -> dict[str, Any]:
-        """The parameters of the last fit, with what "auto" became."""
+    classes_: NDArray[np.int64]
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    row_shape_: tuple[int, ...]
+    learner_: Learner
+    trained_: TrainedModel
+    history_: History
+    set_sizes_: tuple[int, int]
+    held_out_sizes_: tuple[int, int]
+    scaling_: PlattScaling | None
+    out_of_fold_evaluation_: Evaluation | None
+    self_training_: list[Round] | None
+    precision_: str
+    resolved_params_: dict[str, Any]
+    seed_: int
+
+    @property
+    def model_(self) -> Any:
+        """The trained nn.Module, or the model of a learner other than a network."""
+        return getattr(self.trained_, "module", self.trained_)
+
+    def fitted_params(self) -> dict[str, Any]:
+        """The parameters of the last fit, with the values that "auto" stood for."""
+        check_is_fitted(self, "trained_")
         used: dict[str, Any] = self.get_params(deep=False) | self.resolved_params_
         return used
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Scores of shape (n,), above zero for positive: log-odds where calibrated, else the model's g(x)."""
-        check_is_fitted(self, "model_")
-        return self._decisions(self._scores(self._read(X, "X")).numpy())
-
-    def _decisions(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        return scores if self.scaling_ is None else self.scaling_.log_odds(scores).astype(np.float32)
+        """Scores of shape (n,), above zero for positive: log-odds if calibrated, else the model's g(x)."""
+        check_is_fitted(self, "trained_")
+        return scaled(self._scores(X).numpy(), self.scaling_)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
@@ -66,58 +81,55 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
-        Where calibrated, they are estimates of P(y | x). Where not, they are so for the proper losses, ``"logistic"``
-        and ``"squared"``; for the others, and for method ``"biased"``, they only rank the rows and cross ½ where
-        `predict` changes.
+        If the classifier is calibrated, they estimate P(y | x). Otherwise they do so for the proper losses,
+        ``"logistic"`` and ``"squared"``; for other losses, and for method ``"biased"``, they only rank the rows, and ½
+        is where `predict` changes.
         """
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "trained_")
         self._known_priors()
-        scores = self._scores(self._read(X, "X")).double()
+        scores = self._scores(X).double()
         if self.scaling_ is None:
-            positive = get_loss(self._trained_with()["loss"]).probability(scores).numpy()
+            positive = get_loss(self.fitted_params()["loss"]).probability(scores).numpy()
         else:
             positive = expit(self.scaling_.log_odds(scores.numpy()))
         return np.stack([1 - positive, positive], axis=1)
 
-    def member(self, number: int) -> Self:
-        """The same classifier with one of its several members alone, as a copy; this one stays as it is."""
-        check_is_fitted(self, "model_")
-        if not isinstance(self.model_, Ensemble):
-            raise ValueError("this classifier has one model, not several members; train it with members=5, say.")
-        members = self.model_.members
-        if not 0 <= number < len(members):
-            raise ValueError(f"there is no member {number}; they are counted from 0 to {len(members) - 1}.")
+    def submodel(self, number: int) -> Self:
+        """A copy of this classifier that uses only one model of its ensemble, counted from 0."""
+        check_is_fitted(self, "trained_")
+        n_models = self.trained_.n_models
+        if n_models is None:
+            raise ValueError("this classifier has a single model; train an ensemble with n_estimators=5, for example.")
+        if not 0 <= number < n_models:
+            raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
-        scale = self.model_.scales[number].item()
-        alone.model_ = Ensemble([members[number]], [scale]).to(self.model_.scales.device).eval()
+        alone.trained_ = self.trained_.submodel(number)
         return alone
 
-    # ------------------------------------------------------------------------------ probabilities, and other priors
+    # ---------------------------------------------------------------------------------- calibration and other priors
 
     def calibrate(self, X: Any, sets: Any) -> Self:
-        """Turn scores into log-odds by rows of both sets that were not trained on; no label is needed.
+        """Turn scores into log-odds with rows of both sets that were not used for training; no label is needed.
 
-        See `uulearn.metrics.calibration.fit_platt_scaling`. Afterwards `decision_function` gives log-odds, and `predict`,
-        `predict_proba` and `with_target_prior` follow them.
+        See `uulearn.metrics.calibration.fit_platt_scaling`. Afterwards `decision_function` returns log-odds, which
+        `predict`, `predict_proba` and `with_target_prior` use.
         """
-        check_is_fitted(self, "model_")
-        rows = self._read(X, "X")
+        check_is_fitted(self, "trained_")
+        rows = self._read(X)
         membership = inputs.read_sets(sets, rows.n_rows)
         inputs.check_both_sets(membership)
-        self.scaling_ = self._scaled(self._scores(rows), membership.numpy())
-        self.cross_fitted_ = None  # which was of other decisions
+        scores = self.trained_.score(rows).double().numpy()
+        self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
+        self.out_of_fold_evaluation_ = None  # it was for other decisions
         return self
 
-    def _scaled(self, scores: Tensor, sets: NDArray[np.int64]) -> PlattScaling:
-        return fit_platt_scaling(scores.double().numpy(), sets, self._known_priors(), self.target_prior)
-
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
-        """The same classifier for other shares of positives in the sets, without training again.
+        """A copy of this classifier for other class priors of the sets, without training again.
 
-        A copy, calibrated with these priors by rows of both sets that were not trained on. It is what a classifier
-        trained without priors (``set_priors=None``) needs before it can predict; this one stays as it is.
+        It is calibrated for these priors with rows of both sets that were not used for training. A classifier trained
+        without priors (``set_priors=None``) needs this before it can predict.
         """
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "trained_")
         known = copy.copy(self)
         known.set_priors = check_set_priors(set_priors)
         known.target_prior = check_target_prior(target_prior)
@@ -126,41 +138,41 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _known_priors(self) -> Sequence[float]:
         if self.set_priors is None:
             raise ValueError(
-                "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which of "
-                "them are positive depends on the sets' shares of positives; call with_priors(set_priors, "
-                "target_prior, X, sets) once they are known."
+                "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which rows are "
+                "positive depends on the class priors of the sets; call with_priors(set_priors, target_prior, X, sets) "
+                "once they are known."
             )
         return self.set_priors
 
     def with_target_prior(self, target_prior: float) -> Self:
-        """The same classifier for where another share is positive, without training again.
+        """A copy of this classifier for a population with another class prior, without training again.
 
-        A copy with the new ``target_prior`` whose log-odds are shifted by the change of the prior odds; this one stays
-        as it is. It takes probabilities: those of a calibrated classifier, or of the logistic loss.
+        Its log-odds are shifted by the change of the prior odds. This needs probabilities: those of a calibrated
+        classifier, or of the logistic loss.
         """
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "trained_")
         self._known_priors()
         scaling = self.scaling_
         if scaling is None:
-            loss = get_loss(self._trained_with()["loss"]).name
+            loss = get_loss(self.fitted_params()["loss"]).name
             if loss != "logistic" or get_method(self.method, self.slope).name == "biased":
                 raise ValueError(
                     f"the scores of loss {loss!r} and method "
-                    f"{get_method(self.method, self.slope).name!r} are no log-odds, so that they cannot be moved to "
-                    "another prior; call calibrate(X, sets) first, with rows that were not trained on."
+                    f"{get_method(self.method, self.slope).name!r} are not log-odds, so they cannot be shifted to "
+                    "another prior; call calibrate(X, sets) first, with rows that were not used for training."
                 )
             scaling = PlattScaling(1.0, 0.0, self.target_prior)
         moved = copy.copy(self)
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
-        moved.cross_fitted_ = None  # which was for where another share is positive
+        moved.out_of_fold_evaluation_ = None  # it was for the other target prior
         return moved
 
-    # ------------------------------------------------------------------------------------------------------- evaluating
+    # ------------------------------------------------------------------------------------------------------ evaluation
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
-        """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not trained on.
+        """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not used for training.
 
         Pass either ``sets``, the set that each row came from (everything is then estimated without labels, at class
         prior π), or ``labels``, 1 for positive and 0 for negative (plain metrics; the result says that labels were
@@ -181,7 +193,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if (sets is None) == (labels is None):
             raise ValueError(
-                "evaluate needs either sets (no label is used) or labels (plain metrics): pass one of them."
+                "evaluate needs either sets (no label is used) or labels (plain metrics); pass one of them."
             )
         scores = self.decision_function(X)
         if labels is not None:
@@ -195,9 +207,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy at class prior π estimated without labels, from rows of both sets.
 
-        One minus the unbiased zero-one risk. It is unbiased for rows not used in training, but noisy: on few rows, or
-        with close priors, it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset:
-        scorers such as ``"accuracy"`` would compare predicted classes with sets.
+        One minus the unbiased zero-one risk. It is unbiased for rows not used for training, but noisy: with few rows
+        or close priors it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset: a scorer such
+        as ``"accuracy"`` would compare predicted classes with sets.
         """
         priors = self._known_priors()
         scores = self.decision_function(X)
@@ -218,14 +230,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return accuracy
 
-    def _read(self, X: Any, name: str, reset: bool = False) -> Rows:
-        return inputs.read_rows(X, self, reset=reset, any_shape=self._takes_any_shape(), name=name)
+    def _read(self, X: Any) -> Rows:
+        columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None))
+        return inputs.read_same_columns(
+            X, columns, any_shape=takes_any_shape(self.model), estimator=type(self).__name__
+        )
 
-    def _takes_any_shape(self) -> bool:
-        return not isinstance(self.model, str) or self.model in IMAGE_MODELS
-
-    def _scores(self, rows: Rows) -> Tensor:
-        device = module_device(self.model_)
-        fast = self.precision_ == "bfloat16" and (self.precision == "bfloat16" or multiplies_bfloat16(device))
-        dtype = torch.bfloat16 if fast else torch.float32
-        return score_rows(self.model_, rows, device=device, dtype=dtype, scale=self.input_scale)
+    def _scores(self, X: Any) -> Tensor:
+        return self.trained_.score(self._read(X))

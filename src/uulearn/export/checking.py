@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +35,9 @@ class PythonPath:
 
     def __init__(self, classifier: UUClassifier, pipeline: Any) -> None:
         self.classifier = copy.copy(classifier)
-        self.classifier.model_ = plain_model(classifier.model_)
-        self.classifier.precision = self.classifier.precision_ = "float32"
+        self.classifier.trained_ = dataclasses.replace(
+            classifier.trained_, module=plain_model(classifier.model_), precision="float32"
+        )
         self.pipeline = pipeline
         self.names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
 

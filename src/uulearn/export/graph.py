@@ -29,11 +29,11 @@ class _Mean(nn.Module):
 
     def __init__(self, ensemble: Ensemble) -> None:
         super().__init__()
-        self.members = ensemble.members
+        self.models = ensemble.models
         self.register_buffer("scales", ensemble.scales)
 
     def forward(self, x: Tensor) -> Tensor:
-        scores = [member(x).reshape(-1).float() for member in self.members]
+        scores = [model(x).reshape(-1).float() for model in self.models]
         return (torch.stack(scores) / self.scales[:, None]).mean(0)
 
 
@@ -59,12 +59,12 @@ class ClassifierGraph(nn.Module):
         scorer: nn.Module = plain if fold is None else fold(torch.float32)
         self.model = _Mean(scorer) if isinstance(scorer, Ensemble) else scorer
         self.pipeline = pipeline
-        self.input_scale = float(classifier.input_scale)
+        self.input_scale = float(classifier.trained_.input_scale)
         scaling = classifier.scaling_
         # A buffer: the exporter rounds numbers that stand in the code to float32.
         line = None if scaling is None else torch.tensor([scaling.slope, scaling.intercept], dtype=torch.float64)
         self.register_buffer("line", line)
-        self.link = get_loss(classifier._trained_with()["loss"]).probability if scaling is None else torch.sigmoid
+        self.link = get_loss(classifier.fitted_params()["loss"]).probability if scaling is None else torch.sigmoid
         self.output_names = ["score"] if classifier.set_priors is None else ["score", "probability", "class"]
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:

@@ -171,7 +171,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
             f"export_onnx takes a fitted UUClassifier, or a Pipeline that ends in one, got "
             f"{type(classifier).__name__}; of a search pass best_estimator_."
         )
-    check_is_fitted(classifier, "model_")
+    check_is_fitted(classifier, "trained_")
     if pipeline is not None:
         check_is_fitted(pipeline)
         if not hasattr(pipeline, "n_features_in_"):

@@ -13,51 +13,53 @@ class Ensemble(nn.Module):
 
     Parameters
     ----------
-    members : sequence of nn.Module
+    models : sequence of nn.Module
         Each maps rows to scores of shape (n,) or (n, 1).
     scales : sequence of float
-        What each member's scores are divided by, so that none outshouts the others.
+        What the scores of each model are divided by, so that all have the same weight.
 
     Examples
     --------
-    >>> members = [nn.Linear(2, 1), nn.Linear(2, 1)]
-    >>> Ensemble(members, [1.0, 2.0])(torch.zeros(5, 2)).shape
+    >>> models = [nn.Linear(2, 1), nn.Linear(2, 1)]
+    >>> Ensemble(models, [1.0, 2.0])(torch.zeros(5, 2)).shape
     torch.Size([5])
     """
 
     scales: Tensor
 
-    def __init__(self, members: Sequence[nn.Module], scales: Sequence[float]) -> None:
+    def __init__(self, models: Sequence[nn.Module], scales: Sequence[float]) -> None:
         super().__init__()
-        if not members or len(members) != len(scales):
-            raise ValueError(f"an ensemble needs one scale a member, got {len(members)} members, {len(scales)} scales.")
-        self.members = nn.ModuleList(members)
+        if not models or len(models) != len(scales):
+            raise ValueError(
+                f"an ensemble needs one scale per model, got {len(models)} models and {len(scales)} scales."
+            )
+        self.models = nn.ModuleList(models)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
-        self.accepts_bfloat16_rows = all(getattr(member, "accepts_bfloat16_rows", False) for member in members)
+        self.accepts_bfloat16_rows = all(getattr(model, "accepts_bfloat16_rows", False) for model in models)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of shape (n,)."""
-        scores = [member(x).reshape(len(x)).float() for member in self.members]
+        scores = [model(x).reshape(len(x)).float() for model in self.models]
         return (torch.stack(scores) / self.scales[:, None]).mean(0)
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """A copy for scoring, of the members' own copies for scoring where they have such."""
-        return Ensemble([_folded(m, dtype) for m in self.members], self.scales.tolist()).to(self.scales.device).eval()
+        """A copy for scoring, made of the models' own copies for scoring if they have some."""
+        return Ensemble([_folded(m, dtype) for m in self.models], self.scales.tolist()).to(self.scales.device).eval()
 
 
-def _folded(member: nn.Module, dtype: torch.dtype) -> nn.Module:
-    fold: Callable[[torch.dtype], nn.Module] | None = getattr(member, "for_inference", None)
-    return _Cast(member, dtype) if fold is None else fold(dtype)
+def _folded(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    fold: Callable[[torch.dtype], nn.Module] | None = getattr(model, "for_inference", None)
+    return _Cast(model, dtype) if fold is None else fold(dtype)
 
 
 class _Cast(nn.Module):
-    """A member without a copy of its own: rows come in the type of the others, and are widened for it."""
+    """A model without its own copy for scoring: rows come in the type of the other models and are cast to float32."""
 
-    def __init__(self, member: nn.Module, dtype: torch.dtype) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
-        self.member, self.dtype = member, dtype
+        self.model, self.dtype = model, dtype
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            scores: Tensor = self.member(x.float())
+            scores: Tensor = self.model(x.float())
         return scores

@@ -75,5 +75,5 @@ def read_course(history: History) -> Course:
         stop_reason=end.text("stop_reason"),
         kept=kept if kept in epochs else None,
         labels_used=bool(history.labels_used),
-        kept_by_members=tuple(member.best_epoch for member in history.members),
+        kept_by_members=tuple(model.best_epoch for model in history.models),
     )

@@ -27,7 +27,7 @@ SETTINGS = {
     "model": "Model",
     "method": "Method",
     "loss": "Loss",
-    "members": "Models averaged",
+    "n_estimators": "Models averaged",
     "random_state": "Seed",
     "seed": "Seed",
 }

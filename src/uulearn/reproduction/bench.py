@@ -24,7 +24,7 @@ from uulearn.reproduction.jobs import Job, Record, Reporter
 from uulearn.reproduction.sampling import Indices, hold_out, shortened_sets
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import DEFAULT_SLOPE
-from uulearn.training import History, Trainer, TrainingOptions
+from uulearn.training import History, RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.randomness import own_randomness
 
@@ -138,11 +138,11 @@ class Bench:
             trainer.run()
         return [trainer.history], trainer.dtype
 
-    def _options(self, configuration: Configuration) -> TrainingOptions:
+    def _options(self, configuration: Configuration) -> RunOptions:
         alone = configuration["model"] in CONVOLUTIONAL
         adam = configuration["optimizer"] == "adam"
         decay = configuration["lr_decay"] if alone else 0.0  # in a stack each run has its own
-        return TrainingOptions(
+        return RunOptions(
             epochs=configuration["epochs"],
             batch_size=configuration["batch_size"],
             lr=configuration["lr"],

@@ -1,69 +1,66 @@
-"""Models of one fold on disk, each in a file of its own, under a name made of everything that it depends on."""
+"""Models of single folds on disk, each in a file named by a digest of everything that the model depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
+from uulearn.estimator.learners import FoldScores, Learner, ModelState
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.history import History
-from uulearn.training.out_of_fold import FoldFit
 
-FORMAT = 1
+STORE_FORMAT = 2
 SUFFIX = ".safetensors"
+# Seconds after which a temporary file is a leftover; a newer one may belong to another search.
+LEFTOVER_SECONDS = 3600
 
 
 class FoldStore:
-    """The finished models of a search in a folder, which is made where it is not there.
+    """The finished models of a search in a folder, which is created if necessary.
 
-    Any number of searches may share a folder: a file appears complete or not at all, and what has the same name is
-    the same. Nothing is unpickled.
+    Any number of searches may share a folder: a file appears complete or not at all, and files of the same name have
+    the same content. Nothing is unpickled.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another.")
-        remove_temporary_files(self.folder, f"*{SUFFIX}", older_than=3600)  # what is newer may be another search's
+            raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another path.")
+        remove_temporary_files(self.folder, f"*{SUFFIX}", older_than=LEFTOVER_SECONDS)
 
-    def get(self, name: str, build: Callable[[], nn.Module]) -> FoldFit | NonFiniteRiskError | None:
-        """What is kept under a name, its weights in a module that ``build`` makes; None where there is nothing."""
+    def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
+        """The model of this name, restored by the learner, or why it failed; None if it is not stored."""
         path = self.folder / f"{name}{SUFFIX}"
         if not path.exists():
             return None
         try:
-            kept = load_tree(path)
-            if kept["format"] != FORMAT:
-                raise ValueError(f"{path} has format {kept['format']!r}, and this version reads {FORMAT}.")
-            if "failure" in kept:
-                return NonFiniteRiskError(kept["failure"])
-            model = build()
-            model.load_state_dict(kept["weights"])
-            history, dtype = History.from_dict(kept["history"]), getattr(torch, kept["dtype"])
-            return FoldFit(model.eval(), history, kept["scores"], dtype)
+            stored = load_tree(path)
+            if stored["format"] != STORE_FORMAT:
+                raise ValueError(f"{path} has format {stored['format']!r}, and this version reads {STORE_FORMAT}.")
+            if "failure" in stored:
+                return NonFiniteRiskError(stored["failure"])
+            model = learner.restore(ModelState(stored["tensors"], stored["config"]), row_shape)
+            return FoldScores(model, History.from_dict(stored["history"]), stored["scores"])
         except (ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
             reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
             raise CheckpointError(f"{reason} Delete it to train that model again.") from error
 
-    def put(self, name: str, result: FoldFit | NonFiniteRiskError) -> None:
-        """Keep what was trained, or that it failed."""
+    def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
+        """Store a model, or that its training failed."""
         path = self.folder / f"{name}{SUFFIX}"
         if isinstance(result, NonFiniteRiskError):
             about: dict[str, Any] = {"failure": str(result)}
         else:
+            state = result.model.state()
             about = {
-                "weights": dict(result.model.state_dict()),
+                "tensors": state.tensors,
+                "config": state.config,
                 "history": result.history.to_dict(),
                 "scores": result.scores,
-                "dtype": str(result.dtype).removeprefix("torch."),
             }
         try:
-            save_tree(path, {"format": FORMAT, **about})
+            save_tree(path, {"format": STORE_FORMAT, **about})
         except OSError as error:
             raise CheckpointError(
                 f"{path} cannot be written ({error.strerror or error}); choose another store, or make this one "

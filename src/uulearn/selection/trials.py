@@ -1,195 +1,222 @@
-"""The models of a search: one a setting and fold, trained in jobs, here or elsewhere, and kept where that is asked."""
+"""The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from uulearn._version import __version__
-from uulearn.data import TwoSets
-from uulearn.data.holdout import Positions
 from uulearn.data.identity import describe, digest
-from uulearn.estimator import UUClassifier
+from uulearn.data.rows import TwoSets
+from uulearn.estimator.learners import Folds, FoldScores, FoldsTask, Learner, NetworkLearner, make_learner
+from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
+from uulearn.estimator.plan import FitPlan
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.selection.store import FoldStore
-from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
-from uulearn.training.options import TrainingOptions
-from uulearn.training.out_of_fold import CrossFit, FoldFit, count_folds, fit_fold, put_together
+from uulearn.training.batched.out_of_fold import Variant
 
-PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
-"""What the runs of one stack may differ in."""
-UNTRAINED = {"checkpoint_dir", "checkpoint_every", "progress", "device", "distributed", "calibrated", "rounds"}
-"""What a model of one fold does not depend on, but for rounding."""
+# Parameters in which networks that are trained together may differ.
+BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
+# Parameters that a model of one fold does not depend on, except for rounding.
+IRRELEVANT_PARAMETERS = (
+    "training__checkpoint_dir", "training__checkpoint_every", "training__distributed", "progress", "device",
+    "calibrated", "self_training_rounds",
+)  # fmt: skip
 
-Result = FoldFit | NonFiniteRiskError
+Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
-"""The number of a setting, and a fold."""
-TrainJobs = Callable[["Trials", Sequence["Job"]], Generator[dict[Place, Result]]]
+"""Number of a setting, and a fold."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Settings to try on the same rows and folds, with the same seed."""
+    """The plans of all settings; they share rows, folds and seed."""
 
-    tried: Sequence[UUClassifier]
-    data: TwoSets
-    folds: tuple[Positions, Positions]
-    seed: int
+    plans: Sequence[FitPlan]
 
-    def options(self, setting: int) -> TrainingOptions:
-        """Those of a setting; checkpoints of settings that have some lie in folders of their own."""
-        options = self.tried[setting]._options(self.seed)
-        if options.checkpoint_dir is None:
-            return options
-        return dataclasses.replace(options, checkpoint_dir=Path(options.checkpoint_dir) / f"setting-{setting}")
+    @property
+    def data(self) -> TwoSets:
+        """The rows of both sets."""
+        data = self.plans[0].data
+        assert isinstance(data, TwoSets)
+        return data
 
-    def stacked(self, setting: int) -> bool:
-        """Are the models of the setting trained as a stack?"""
-        one = self.tried[setting]
-        return isinstance(one.model, str) and can_be_batched(one.model, self.data, one._options(self.seed))
+    @property
+    def folds(self) -> Folds:
+        """The fold of every row."""
+        folds = self.plans[0].folds
+        assert folds is not None
+        return folds
+
+    def task(self, setting: int) -> FoldsTask:
+        """What the models of a setting are trained on; each setting has its own checkpoint folder."""
+        plan = self.plans[setting]
+        priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
+        return FoldsTask(self.data, self.folds, priors, target_prior, plan.seed, (f"setting-{setting}",))
+
+    def learner(self, setting: int) -> Learner:
+        """The learner of a setting, for the devices of this process: that of the plan may be for another machine."""
+        return make_learner(self.plans[setting].parameters)
+
+    def parameters(self, setting: int) -> dict[str, Any]:
+        """The parameters of a setting, training options included."""
+        found = dict(vars(self.plans[setting].parameters))
+        training = found.pop("training")
+        return found | {f"training__{name}": value for name, value in vars(training).items()}
+
+    def is_batched(self, setting: int) -> bool:
+        """Whether the models of the setting are trained together with those of similar settings."""
+        learner = self.learner(setting)
+        return isinstance(learner, NetworkLearner) and learner.can_be_batched(self.data)
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is trained in one go: some folds of settings that make a stack, or of one setting."""
+class TrainingJob:
+    """What is trained in one go: some folds of one setting, or of several that are trained together."""
 
     settings: tuple[int, ...]
     folds: tuple[int, ...]
 
 
-def cross_fit_all(
-    trials: Trials, *, store: FoldStore | None = None, train: TrainJobs | None = None
-) -> list[CrossFit | NonFiniteRiskError]:
-    """Every setting cross-fitted; those that differ only in what the runs of a stack may differ in, together.
+class Executor(Protocol):
+    """Where the models of a search are trained; `uulearn.engines.ray_search.RayExecutor` is one."""
+
+    def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
+        """Run `train_job` for every job, in any order, and yield the results of each as soon as it is finished."""
+
+
+class LocalExecutor:
+    """Trains in this process, one job after another."""
+
+    def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
+        """Run the jobs."""
+        return (train_job(trials, job) for job in jobs)
+
+
+def train_all(
+    trials: Trials, *, store: FoldStore | None = None, executor: Executor | None = None
+) -> list[OutOfFold | NonFiniteRiskError]:
+    """Out-of-fold models of every setting, or why training failed.
 
     Parameters
     ----------
     trials : Trials
     store : FoldStore, optional
-        What it holds is not trained again; what is trained is added, job by job.
-    train : callable, optional
-        Trains jobs, and yields the results of each as it is finished. By default they are trained here, one after
-        another.
+        Models that it contains are not trained again; new ones are added after each job.
+    executor : Executor, optional
+        Trains the jobs; by default this process, one after another.
     """
-    if store is None:
-        jobs = plan_jobs(trials, (), by_fold=train is not None)
-        with contextlib.closing((train or _here)(trials, jobs)) as finished:
-            found = {place: result for results in finished for place, result in results.items()}
-    else:
-        found = _found_or_trained(trials, store, train or _here)
-    return [_whole(trials, found, setting) for setting in range(len(trials.tried))]
-
-
-def _found_or_trained(trials: Trials, store: FoldStore, train: TrainJobs) -> dict[Place, Result]:
-    names = names_of(trials)
     found: dict[Place, Result] = {}
-    for place, name in names.items():
-        fresh = functools.partial(trials.tried[place[0]]._build, trials.data.row_shape, trials.seed)
-        if (kept := store.get(name, fresh)) is not None:
-            found[place] = kept
-    with contextlib.closing(train(trials, plan_jobs(trials, found, by_fold=True))) as finished:
+    names: dict[Place, str] = {}
+    if store is not None:
+        names = model_names(trials)
+        row_shape = trials.data.row_shape
+        for place, name in names.items():
+            if (stored := store.get(name, trials.learner(place[0]), row_shape)) is not None:
+                found[place] = stored
+    jobs = plan_jobs(trials, found, by_fold=store is not None or executor is not None)
+    with contextlib.closing((executor or LocalExecutor()).train(trials, jobs)) as finished:
         for results in finished:
-            for place, result in results.items():
+            for place, result in results.items() if store is not None else ():
                 store.put(names[place], result)
             found |= results
-    return found
+    return [_merge(trials, found, setting) for setting in range(len(trials.plans))]
 
 
-def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> list[Job]:
-    """The jobs that are left to do; each of one fold where they are kept one by one, or trained side by side."""
-    alike: dict[str, list[int]] = {}
-    for setting, one in enumerate(trials.tried):
-        shared = {name: value for name, value in one.get_params(deep=False).items() if name not in PER_RUN}
-        group = describe(shared) if trials.stacked(setting) else f"setting {setting}"
-        alike.setdefault(group, []).append(setting)
-    n_folds = count_folds(trials.folds)
-    every = [(fold,) for fold in range(n_folds)] if by_fold else [tuple(range(n_folds))]
+def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> list[TrainingJob]:
+    """The jobs that remain; each of one fold if models are stored one by one or trained in parallel."""
+    groups: dict[str, list[int]] = {}
+    for setting in range(len(trials.plans)):
+        shared = {name: v for name, v in trials.parameters(setting).items() if name not in BATCHED_PARAMETERS}
+        group = describe(shared) if trials.is_batched(setting) else f"setting {setting}"
+        groups.setdefault(group, []).append(setting)
+    n_folds = trials.task(0).n_folds
+    fold_groups = [(fold,) for fold in range(n_folds)] if by_fold else [tuple(range(n_folds))]
     jobs = []
-    for settings in alike.values():
-        for folds in every:
-            if left := tuple(setting for setting in settings if any((setting, fold) not in found for fold in folds)):
-                jobs.append(Job(left, folds))
+    for settings in groups.values():
+        for folds in fold_groups:
+            if left := tuple(s for s in settings if any((s, fold) not in found for fold in folds)):
+                jobs.append(TrainingJob(left, folds))
     return jobs
 
 
-def train_job(trials: Trials, job: Job) -> dict[Place, Result]:
-    """What comes of a job; of a single setting that fails in one fold, no further fold is trained."""
+def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
+    """The results of a job; if a single setting fails in one fold, its other folds are not trained."""
     first = job.settings[0]
-    one, options = trials.tried[first], trials.options(first)
-    if trials.stacked(first):
+    learner, task = trials.learner(first), trials.task(first)
+    if isinstance(learner, NetworkLearner) and trials.is_batched(first):
+        chosen = [trials.plans[setting].parameters for setting in job.settings]
         variants = [
-            Variant(one._risk(one._priors), lr=one.lr, l2=one.l2, weight_decay=one.weight_decay)
-            for one in (trials.tried[setting] for setting in job.settings)
+            Variant(
+                dataclasses.replace(learner, method=one.method, slope=one.slope).risk(
+                    task.set_priors, task.target_prior
+                ),
+                lr=one.lr,
+                l2=one.l2,
+                weight_decay=one.training.weight_decay,
+            )
+            for one in chosen
         ]
-        assert isinstance(one.model, str)
-        stacked = fit_folds_batched(
-            job.folds, one.model, one.model_params, trials.data, trials.folds, variants, options
-        )
+        batched = learner.train_variants(task, variants, job.folds)
         return {
-            (setting, fold): _if_finite(part)
-            for setting, parts in zip(job.settings, stacked, strict=True)
+            (setting, fold): _check_finite(part)
+            for setting, parts in zip(job.settings, batched, strict=True)
             for fold, part in zip(job.folds, parts, strict=True)
         }
     results: dict[Place, Result] = {}
     for fold in job.folds:
         try:
-            part = fit_fold(
-                fold,
-                lambda seed: one._build(trials.data.row_shape, seed),
-                trials.data,
-                trials.folds,
-                one._risk(one._priors),
-                options,
-            )
+            (part,) = learner.train_folds(task, [fold])
         except NonFiniteRiskError as error:
-            return results | {(first, fold): NonFiniteRiskError(str(error).partition(":")[0])}  # without advice
-        results[first, fold] = _if_finite(part)
+            return results | {(first, fold): NonFiniteRiskError(str(error).partition(":")[0])}  # without the advice
+        results[first, fold] = _check_finite(part)
     return results
 
 
-def _here(trials: Trials, jobs: Iterable[Job]) -> Generator[dict[Place, Result]]:
-    return (train_job(trials, job) for job in jobs)
-
-
-def _if_finite(fitted: FoldFit) -> Result:
-    """What was trained, or the error that a stack does not raise: the other runs go on, and the history says why."""
+def _check_finite(fitted: FoldScores) -> Result:
+    """The fit, or an error that batched training does not raise, since the other runs go on."""
     reason = fitted.history.stop_reason
     if reason is not None and "not finite" in reason:
         return NonFiniteRiskError(reason)
-    # The last step may have gone so far that no risk was taken after it. A mean overflows earlier than its parts.
+    # The last step may diverge, and no risk is computed after it. A mean overflows earlier than its parts.
     if not torch.cat(fitted.scores).abs().mean().isfinite():
-        return NonFiniteRiskError("scores of rows that were not trained on are not finite")
+        return NonFiniteRiskError("scores of held-out rows are not finite")
     return fitted
 
 
-def names_of(trials: Trials) -> dict[Place, str]:
-    """What each model is known by in any process: everything that it depends on."""
+def model_names(trials: Trials) -> dict[Place, str]:
+    """A name of each model that is the same in every process: a digest of everything that the model depends on."""
     rows = digest(trials.data.identity())
     folds = digest(map(torch.from_numpy, trials.folds))
     names: dict[Place, str] = {}
-    for setting, one in enumerate(trials.tried):
-        model = one._build(trials.data.row_shape, trials.seed)
-        weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
-        own = {name: value for name, value in sorted(one.get_params(deep=False).items()) if name not in UNTRAINED}
-        own["random_state"] = trials.seed
-        about: list[str | Tensor] = [__version__, describe(own), repr(model), *weights, rows, folds]
-        for fold in range(count_folds(trials.folds)):
-            names[setting, fold] = digest([*about, str(fold)])
+    for setting, plan in enumerate(trials.plans):
+        learner = trials.learner(setting)
+        own = {
+            name: value
+            for name, value in sorted(trials.parameters(setting).items())
+            if name not in IRRELEVANT_PARAMETERS
+        }
+        own["random_state"] = plan.seed
+        about: list[str | Tensor] = [__version__, learner.kind, describe(own)]
+        if isinstance(learner, NetworkLearner):
+            module = learner.build(trials.data.row_shape, plan.seed)
+            about += [repr(module), *(v for v in module.state_dict().values() if isinstance(v, Tensor))]
+        for fold in range(trials.task(setting).n_folds):
+            names[setting, fold] = digest([*about, rows, folds, str(fold)])
     return names
 
 
-def _whole(trials: Trials, found: Mapping[Place, Result], setting: int) -> CrossFit | NonFiniteRiskError:
-    parts: list[FoldFit] = []
-    for fold in range(count_folds(trials.folds)):
-        part = found[setting, fold]  # of a setting that failed, the later folds may be missing
+def _merge(trials: Trials, found: Mapping[Place, Result], setting: int) -> OutOfFold | NonFiniteRiskError:
+    parts: list[FoldScores] = []
+    for fold in range(trials.task(setting).n_folds):
+        part = found[setting, fold]  # the later folds of a setting that failed may be missing
         if isinstance(part, NonFiniteRiskError):
             return part
         parts.append(part)
-    return put_together(parts, trials.folds)
+    return merge_folds(parts, trials.folds)

@@ -40,7 +40,7 @@ class FittedClassifier(Protocol):
     """A fitted `uulearn.UUClassifier`."""
 
     model_: Any
-    input_scale: float
+    trained_: Any
 
 
 class AffineLayer(NamedTuple):
@@ -153,10 +153,10 @@ def _network_of(classifier: FittedClassifier) -> tuple[nn.Module, float]:
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 is about one network, and this classifier is an ensemble of {len(module.members)}; pass one "
-            "of its networks, or fit a single model."
+            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; look at one of them, "
+            "classifier.submodel(0).model_.models[0], or fit with n_estimators=1."
         )
-    return module, float(classifier.input_scale)
+    return module, float(classifier.trained_.input_scale)
 
 
 def _flatten(module: nn.Module) -> Iterator[nn.Module]:

@@ -16,7 +16,7 @@ from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
 from uulearn.storage import load_tree, remove_temporary_files, save_tree, write_atomically
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import RunOptions
 
 FILE_NAME = "checkpoint.safetensors"
 SEED_NAME = "seed.json"
@@ -121,9 +121,7 @@ def _cannot_be_written(path: Path, error: OSError) -> CheckpointError:
     )
 
 
-def fingerprint(
-    options: TrainingOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk
-) -> dict[str, str]:
+def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
     """What must agree for a run to be continued; the number of epochs may grow."""
     free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
     described = {

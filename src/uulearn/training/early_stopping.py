@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import RunOptions
 
 CRITERION = "validation_zero_one"
 """The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
@@ -55,17 +55,15 @@ class BestEpoch:
         return f"no better epoch in {self.patience} (the best is epoch {self.epoch})"
 
 
-def follow_epochs(options: TrainingOptions, has_held_out: bool) -> BestEpoch | None:
-    """What follows the epochs of one run, None where the last epoch is kept."""
-    if options.keep == "last":
+def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
+    """The tracker of the best epoch of one run; None without early stopping."""
+    if not options.early_stopping:
         if options.patience is not None:
-            raise ValueError(f"patience={options.patience} waits for a better epoch to keep; set keep='best' with it.")
+            raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True with it.")
         return None
-    if options.keep != "best":
-        raise ValueError(f"keep must be 'best' or 'last', got {options.keep!r}.")
     if not has_held_out:
         raise ValueError(
-            "keep='best' evaluates the epochs on held-out rows of both sets, and there are none; hold some out, or set "
-            "keep='last'."
+            "early_stopping=True needs held-out rows of both sets, and there are none; hold some out, or set "
+            "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)

@@ -38,8 +38,8 @@ class History:
     resumed_at: list[int] = field(default_factory=list)
     best_epoch: int | None = None
     """The epoch whose weights were kept, chosen on held-out rows; None where the last were."""
-    members: list[History] = field(default_factory=list)
-    """Where several models were trained, the history of each; the records here are their means."""
+    models: list[History] = field(default_factory=list)
+    """The history of each model of an ensemble; the records here are their means."""
 
     @property
     def first_negative_epoch(self) -> int | None:
@@ -60,24 +60,24 @@ class History:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> History:
         """The inverse of `to_dict`."""
-        return cls(**data | {"members": [cls.from_dict(member) for member in data.get("members", [])]})
+        return cls(**data | {"models": [cls.from_dict(model) for model in data.get("models", [])]})
 
     @classmethod
-    def mean(cls, members: Sequence[History]) -> History:
-        """One history of several: in each record the means over the members that got that far."""
-        longest = max(members, key=len)
+    def mean(cls, histories: Sequence[History]) -> History:
+        """One history of several: each record has the means over the models that were trained that long."""
+        longest = max(histories, key=len)
         epochs = []
         for position, record in enumerate(longest):
-            running = [member[position] for member in members if len(member) > position]
+            running = [history[position] for history in histories if len(history) > position]
             names = dict.fromkeys(name for other in running for name in other if name != "epoch")
             means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
             epochs.append({"epoch": record["epoch"], **means})
-        reasons = list(dict.fromkeys(member.stop_reason for member in members if member.stop_reason))
+        reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
         return cls(
             epochs,
             stop_reason="; ".join(reasons),
-            labels_used=any(member.labels_used for member in members),
-            members=list(members),
+            labels_used=any(history.labels_used for history in histories),
+            models=list(histories),
         )
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
 from uulearn.training.early_stopping import CRITERION, follow_epochs
 from uulearn.training.history import History
-from uulearn.training.options import TrainingOptions, build_optimizer, build_scheduler, kernel_parameters
+from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import own_randomness, seed_generators
@@ -42,7 +42,7 @@ Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 class Trainer:
     """Trains a module on two unlabeled sets.
 
-    After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with ``keep="best"``
+    After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with ``early_stopping=True``
     those of the best epoch) and ``history`` the record. When the risk stops being finite, the last good weights take
     the place of the last ones.
 
@@ -54,7 +54,7 @@ class Trainer:
         The rows of both sets, in memory or streamed.
     risk : UURisk
         What is minimised.
-    options : TrainingOptions
+    options : RunOptions
         Everything else.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets: their risk is recorded every epoch.
@@ -69,7 +69,7 @@ class Trainer:
         model: nn.Module,
         data: TwoSets | StreamedSets,
         risk: UURisk,
-        options: TrainingOptions,
+        options: RunOptions,
         *,
         validation: TwoSets | tuple[Rows, Tensor] | None = None,
         test: tuple[Rows, Tensor] | None = None,

@@ -1,4 +1,4 @@
-"""Everything that shapes a run except the data, the model and the risk."""
+"""Options of a training run: everything except the data, the model and the risk."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
@@ -27,40 +28,89 @@ FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Options of `Trainer`; `uulearn.UUClassifier` documents each, but for ``graph``.
+    """Rarely changed options of training, the parameter ``training`` of `uulearn.UUClassifier`.
 
-    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python: for models whose forward
-    pass asks nothing of the host, without a scheduler.
+    Parameters
+    ----------
+    optimizer, optimizer_params
+        ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a factory from parameters to optimizer; and its
+        arguments.
+    scheduler, scheduler_interval
+        A function from optimizer to learning-rate scheduler, stepped every ``"epoch"`` or ``"batch"``.
+    weight_decay : float
+        Passed to the optimizer.
+    clip_norm : float, optional
+        Maximum norm of the gradient.
+    ema : float, optional
+        Decay per batch of a moving average of the weights, which makes the predictions; None uses the weights
+        themselves.
+    precision : str
+        ``"auto"`` multiplies in bfloat16 if the device does so natively, the model is wide enough to gain from it and
+        the columns survive the rounding; ``"float32"`` and ``"bfloat16"`` force one.
+    compile : bool
+        Whether to ``torch.compile`` the model; worth it only for long runs of large models.
+    input_scale : float
+        Every value of X is multiplied by this before it enters the model (1/255 for images stored as uint8).
+    augment : str or callable, optional
+        Random changes of training images; validation and prediction use the original images. ``"flip"`` mirrors
+        left to right (wrong for digits and letters), ``"shift"`` moves by up to four pixels and fills with zeros,
+        ``"shift+flip"`` does both. A function maps a batch of shape (n, channels, height, width), already scaled, to
+        one of the same shape and type, with its rows in the same order.
+    smoothing : int
+        Number of epochs over which the validation error is averaged before epochs are compared.
+    checkpoint_dir, checkpoint_every
+        Folder for a checkpoint every ``checkpoint_every`` epochs. Calling `fit` again with the same arguments continues
+        from it and gives the result of an uninterrupted run.
+    distributed : bool or "auto"
+        "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group, and
+        alone if there is one: each process takes a part of every batch, and the result is that of one process with the
+        same batches. True requires several. Every process calls `fit` with the same rows and arguments.
+
+    Examples
+    --------
+    >>> TrainingOptions(ema=None).optimizer
+    'adam'
     """
 
-    epochs: int = 200
-    batch_size: int = 3000
-    lr: float = 1e-3
     optimizer: OptimizerLike = "adam"
     optimizer_params: Mapping[str, Any] | None = None
     scheduler: SchedulerLike | None = None
     scheduler_interval: str = "epoch"
     weight_decay: float = 0.0
-    l2: float = 0.0
     clip_norm: float | None = None
-    ema: float | None = 0.999
+    ema: float | None = defaults.EMA
     precision: str = "auto"
     compile: bool = False
-    graph: bool = False
-    device: str | torch.device = "cpu"
     input_scale: float = 1.0
     augment: AugmentationLike | None = None
-    seed: int = 0
-    keep: str = "last"
-    smoothing: int = 5
-    patience: int | None = None
+    smoothing: int = defaults.SMOOTHING
     checkpoint_dir: str | Path | None = None
-    checkpoint_every: int = 10
+    checkpoint_every: int = defaults.CHECKPOINT_EVERY
     distributed: bool | str = False
+
+
+@dataclass(frozen=True)
+class RunOptions(TrainingOptions):
+    """All options of one `Trainer` run: everything except the data, the model and the risk.
+
+    The fields that `TrainingOptions` does not have are described by `uulearn.UUClassifier`, except ``graph``: it
+    captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose forward pass
+    does not synchronize with the host, and no scheduler.
+    """
+
+    epochs: int = defaults.EPOCHS
+    batch_size: int = defaults.BATCH_SIZE
+    lr: float = defaults.LEARNING_RATE
+    l2: float = 0.0
+    early_stopping: bool = False
+    patience: int | None = None
+    seed: int = 0
+    device: str | torch.device = "cpu"
+    graph: bool = False
     progress: bool = True
 
 
-def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer asked for, by name, class or factory; the fused kernel of torch where there is one."""
     parameters = list(parameters)
     optimizer = options.optimizer
@@ -96,7 +146,7 @@ def build_optimizer(options: TrainingOptions, parameters: Iterable[nn.Parameter]
     return built
 
 
-def build_scheduler(options: TrainingOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
+def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
     """The scheduler that the factory makes, checked."""
     if options.scheduler is None:
         return None

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from uulearn.models import build_model
 from uulearn.training.batched.runs import Run
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import RunOptions
 from uulearn.training.randomness import own_randomness
 
 UNSUPPORTED = {
@@ -29,7 +29,7 @@ def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, 
         return build_model(name, (n_features,), params)
 
 
-def check_options(options: TrainingOptions) -> None:
+def check_options(options: RunOptions) -> None:
     """Refuse what only single runs can do."""
     for name, neutral in UNSUPPORTED.items():
         if getattr(options, name) != neutral:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from uulearn.training.early_stopping import CRITERION, follow_epochs
 from uulearn.training.history import History
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import RunOptions
 
 Weights = tuple[dict[str, Tensor], dict[str, Tensor]]
 
@@ -33,7 +33,7 @@ class KeptWeights:
         weights: Weights,
         per_run: Callable[[Tensor, str], Tensor],
         histories: Sequence[History],
-        options: TrainingOptions,
+        options: RunOptions,
     ) -> None:
         self.weights, self.per_run, self.histories = weights, per_run, histories
         self.best = [follow_epochs(options, True) for _ in histories]

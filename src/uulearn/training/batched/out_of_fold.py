@@ -1,4 +1,4 @@
-"""Cross-fitting with the models of all folds trained together."""
+"""Out-of-fold training of several models together."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from uulearn.risk import UURisk
 from uulearn.training.batched.checks import UNSUPPORTED
 from uulearn.training.batched.runs import Run
 from uulearn.training.batched.trainer import BatchedTrainer
-from uulearn.training.options import TrainingOptions
-from uulearn.training.out_of_fold import CrossFit, FoldFit, count_folds, member_options, put_together
+from uulearn.training.options import RunOptions
+from uulearn.training.out_of_fold import FoldFit, count_folds, fold_seed
 from uulearn.training.workers import join_workers
 
 MOST_RUNS = 150
 """Of a stack on CUDA."""
 
 
-def can_be_batched(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
+def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
     """Can a stack train these models on these rows? Several workers train one model at a time."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
@@ -35,33 +35,12 @@ def can_be_batched(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """What may differ between models that are cross-fitted together: the risk, and what is set in place of options."""
+    """What may differ between models that are trained together: the risk, and what is set in place of options."""
 
     risk: UURisk
     lr: float | None = None
     l2: float | None = None
     weight_decay: float | None = None
-
-
-def cross_fit_batched(
-    model: str,
-    model_params: Mapping[str, Any] | None,
-    data: TwoSets,
-    folds: tuple[Positions, Positions],
-    variants: Sequence[Variant],
-    options: TrainingOptions,
-    *,
-    test: tuple[Rows, Tensor] | None = None,
-) -> list[CrossFit]:
-    """As `uulearn.training.out_of_fold.cross_fit`, for a model that has a name and for several variants at once.
-
-    On CUDA all are trained together, as many as `MOST_RUNS` at a time; on the CPU those of one fold are, which share
-    their batches. Runs of a stack have sets of the same sizes, so that a few rows at random are left out of the larger
-    folds' training and evaluating; all rows are scored.
-    """
-    n_folds = count_folds(folds)
-    found = fit_folds_batched(range(n_folds), model, model_params, data, folds, variants, options, test=test)
-    return [put_together(parts, folds) for parts in found]
 
 
 def fit_folds_batched(
@@ -71,11 +50,16 @@ def fit_folds_batched(
     data: TwoSets,
     folds: tuple[Positions, Positions],
     variants: Sequence[Variant],
-    options: TrainingOptions,
+    options: RunOptions,
     *,
     test: tuple[Rows, Tensor] | None = None,
 ) -> list[list[FoldFit]]:
-    """The models of some folds, of those that `cross_fit_batched` trains; for every variant one for each."""
+    """As `uulearn.training.out_of_fold.fit_fold`, for several folds and variants of a named model at once.
+
+    Returns, for every variant, one fit per chosen fold. On CUDA all are trained together, up to `MOST_RUNS` at a time; on
+    the CPU the variants of one fold are, which share their batches. Runs that are trained together need sets of the same
+    sizes, so a few random rows of the larger folds are left out of training and validation; all rows are scored.
+    """
     joined = data.joined()
     table, index = _tensor(joined.rows[0]), [part for part in joined.index if part is not None]
     rng = np.random.default_rng([options.seed, 3])
@@ -90,7 +74,7 @@ def fit_folds_batched(
     found: dict[tuple[int, int], FoldFit] = {}
     for together in (tasks[start : start + step] for start in range(0, len(tasks), step)):
         runs = [
-            _run(variants[place], member_options(options, fold).seed, trained[fold], held_out[fold])
+            _run(variants[place], fold_seed(options.seed, fold), trained[fold], held_out[fold])
             for fold, place in together
         ]
         stack = BatchedTrainer(

@@ -27,7 +27,7 @@ from uulearn.training.batched.runs import Groups, Run
 from uulearn.training.cuda_graphs import Captured, protect_tensors
 from uulearn.training.early_stopping import follow_epochs
 from uulearn.training.history import History
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import RunOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import own_randomness
@@ -65,7 +65,7 @@ class BatchedTrainer:
         Arguments for the model, the same for all runs.
     loss : str or callable
         As in `uulearn.UURisk`; the same for all runs.
-    options : TrainingOptions
+    options : RunOptions
         The rest. A stack has no augmentation, scheduler, clipping or checkpoints; the optimizer is one of the three
         names.
     test : (rows, tensor of 0 and 1), optional
@@ -82,7 +82,7 @@ class BatchedTrainer:
     >>> X = torch.randn(600, 5, generator=torch.Generator().manual_seed(1)) + y[:, None]
     >>> rows = make_sets(X, y, (0.8, 0.2), (200, 200), random_state=0).indices
     >>> runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -1.0)]
-    >>> options = TrainingOptions(epochs=5, lr=0.01, progress=False)
+    >>> options = RunOptions(epochs=5, lr=0.01, progress=False)
     >>> stack = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options, test=(X, y))
     >>> [len(history) for history in stack.run()]
     [5, 5, 5]
@@ -98,11 +98,11 @@ class BatchedTrainer:
         model: str = "mlp",
         model_params: Mapping[str, Any] | None = None,
         loss: str | LossFunction = "logistic",
-        options: TrainingOptions | None = None,
+        options: RunOptions | None = None,
         test: tuple[Any, Any] | None = None,
         callback: StackCallback | None = None,
     ) -> None:
-        self.options = options or TrainingOptions()
+        self.options = options or RunOptions()
         check_options(self.options)
         self.groups = Groups.of(check_runs(runs))
         self.runs = [runs[position] for position in self.groups.order]

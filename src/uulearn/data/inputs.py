@@ -1,75 +1,133 @@
-"""From what users hold (NumPy, pandas, SciPy sparse, torch, lists) to rows, sets and labels; copied only if it must be.
+"""Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists.
 
-Errors name the offending value and what to do about it.
+Data is copied only if necessary. Every error names the offending value and the fix.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names, column_or_1d
+from sklearn.utils.validation import _check_feature_names, _get_feature_names, column_or_1d
 from torch import Tensor
 
-from uulearn.data import DenseRows, Rows, SparseRows
+from uulearn.data.rows import DenseRows, Rows, SparseRows, TwoSets
 from uulearn.data.streams import RowStream
 
+# Bytes of rows that are checked for NaN and infinity at a time, so that the check needs little memory.
 CHECKED_BYTES = 16 * 2**20
-DIRECT = {
+# Types that torch takes without a copy.
+TORCH_TYPES = {
     np.dtype(name) for name in ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
 }
 
 
-def read_rows(X: Any, estimator: Any, *, reset: bool, any_shape: bool, name: str = "X") -> Rows:
-    """Rows of X, finite and of the right shape.
+@dataclass(frozen=True)
+class Columns:
+    """Shape of a row and, if the columns have names, the names; all tables of one estimator agree in them."""
 
-    With ``reset`` the estimator learns the number and names of the columns, otherwise they must agree with what it
-    learned. ``any_shape`` admits rows that are images or sequences.
+    row_shape: tuple[int, ...]
+    names: NDArray[np.object_] | None = None
+
+
+def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
+    """Rows of X, all finite, and their columns.
+
+    ``any_shape`` admits rows that are images or sequences.
     """
+    rows = _read(X, any_shape, name)
+    names = None if isinstance(X, Tensor) else _get_feature_names(X)
+    return rows, Columns(rows.row_shape, names)
+
+
+def read_same_columns(
+    X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
+) -> Rows:
+    """Rows of X, all finite, with the same columns as another table.
+
+    ``estimator`` is the name that messages of scikit-learn mention.
+    """
+    if not isinstance(X, Tensor | RowStream):
+        known = type(estimator, (), {})()
+        if columns.names is not None:
+            known.feature_names_in_ = columns.names
+        _check_feature_names(known, X, reset=False)
+    rows = _read(X, any_shape, name)
+    _check_row_shape(rows.row_shape, columns.row_shape, name, estimator)
+    return rows
+
+
+def read_two_tables(X0: Any, X1: Any, *, any_shape: bool) -> tuple[TwoSets, Columns]:
+    """Both sets, passed as one table each."""
+    first, columns = read_table(X0, any_shape=any_shape, name="X0")
+    return TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1"))), columns
+
+
+def read_joint_table(X: Any, sets: Any, *, any_shape: bool) -> tuple[TwoSets, Columns]:
+    """Both sets, passed as one table and the set of each row."""
+    rows, columns = read_table(X, any_shape=any_shape)
+    return TwoSets.from_membership(rows, read_sets(sets, rows.n_rows)), columns
+
+
+def read_pair(
+    pair: tuple[Any, Any] | None,
+    columns: Columns,
+    read_values: Callable[[Any, int], Tensor],
+    *,
+    any_shape: bool,
+    name: str,
+) -> tuple[Rows, Tensor] | None:
+    """Rows and one value per row, such as ``validation_data`` or ``test_data``; None if there is none."""
+    if pair is None:
+        return None
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"{name} must be a pair of rows and one value per row, got {type(pair).__name__}.")
+    rows = read_same_columns(pair[0], columns, any_shape=any_shape, name=name)
+    return rows, read_values(pair[1], rows.n_rows)
+
+
+def _read(X: Any, any_shape: bool, name: str) -> Rows:
     if isinstance(X, RowStream):
         raise TypeError(
-            f"{name} is a {type(X).__name__}, a stream of rows, which UUClassifier.fit_sets alone takes, both sets as "
-            "streams; pass rows in memory here, such as those of a piece, which its read(piece) gives."
+            f"{name} is a {type(X).__name__}, a stream of rows, which only UUClassifier.fit_sets accepts, for both "
+            "sets; pass rows in memory here, for example those of one piece: stream.read(piece)."
         )
     if isinstance(X, Tensor):
         rows: Rows = _from_tensor(X, any_shape, name)
     else:
-        _check_feature_names(estimator, X, reset=reset)
         array = _as_numbers(X, any_shape, name)
         rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
     _check_finite(rows, name)
-    if reset:
-        estimator.n_features_in_ = rows.row_shape[0]
-        estimator.row_shape_ = rows.row_shape
-    elif rows.row_shape != estimator.row_shape_:
-        expected = estimator.row_shape_
-        kind = type(estimator).__name__
-        if name == "X1":
-            raise ValueError(
-                f"X0 has rows of shape {expected} and X1 of shape {rows.row_shape}; both sets need the same columns."
-            )
-        if len(rows.row_shape) == len(expected) == 1:
-            raise ValueError(
-                f"{name} has {rows.row_shape[0]} features, but {kind} is expecting {expected[0]} features as input; "
-                "pass the same columns as in fit."
-            )
-        raise ValueError(
-            f"{name} has rows of shape {rows.row_shape}, but {kind} was fitted on rows of shape {expected}."
-        )
     return rows
 
 
+def _check_row_shape(found: tuple[int, ...], expected: tuple[int, ...], name: str, estimator: str) -> None:
+    if found == expected:
+        return
+    if name == "X1":
+        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
+    if len(found) == len(expected) == 1:
+        raise ValueError(
+            f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
+            "same columns as in fit."
+        )
+    raise ValueError(f"{name} has rows of shape {found}, but {estimator} was fitted on rows of shape {expected}.")
+
+
 def read_sets(sets: Any, n_rows: int) -> Tensor:
-    """Set memberships as a tensor of 0 and 1, one per row."""
+    """The set of each row as a tensor of 0 and 1."""
     if sets is None:
         raise ValueError(
-            "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) that each row came from, "
-            "or use fit_sets(X0, X1)."
+            "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) of each row, or use "
+            "fit_sets(X0, X1)."
         )
     if np.ndim(sets) == 2 and np.shape(sets)[1] != 1:
         raise ValueError(
@@ -106,12 +164,11 @@ def read_labels(labels: Any, n_rows: int) -> Tensor:
 
 
 def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
-    """Both sets as streams of rows of one shape."""
+    """Both sets as streams whose rows have the same shape."""
     for name, given in (("X0", first), ("X1", second)):
         if not isinstance(given, RowStream):
             raise TypeError(
-                f"{name} is {type(given).__name__} while the other set is streamed; pass both as streams, or both as "
-                "arrays."
+                f"{name} is {type(given).__name__} and the other set is a stream; pass two streams or two arrays."
             )
     if first.row_shape != second.row_shape:
         raise ValueError(
@@ -122,25 +179,25 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
 
 
 def _check_same_columns(first: RowStream, second: RowStream) -> None:
-    """Where columns have names, and are used as they are, both sets must have them in the same order."""
+    """Both sets must have the same named columns in the same order, unless a transform reads them by name."""
     streams = first, second
     if any(getattr(stream, "transform", None) is not None for stream in streams):
         return
     pairs = zip(*(getattr(stream, "columns", None) or () for stream in streams), strict=False)
-    for number, (ours, theirs) in enumerate(pairs, 1):
-        if ours != theirs:
+    for number, (first_name, second_name) in enumerate(pairs, 1):
+        if first_name != second_name:
             raise ValueError(
-                f"column {number} is {ours!r} in the first set and {theirs!r} in the second; pass the same columns to "
-                "both, as in ParquetSet(path, columns=[…])."
+                f"column {number} is {first_name!r} in the first set and {second_name!r} in the second; pass the same "
+                "columns to both, as in ParquetSet(path, columns=[…])."
             )
 
 
 def check_set_sizes(sizes: tuple[int, int]) -> None:
-    """Each set needs two rows at least."""
+    """Raise if a set has fewer than two rows."""
     for which, size in enumerate(sizes):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty: all rows are of one set (one class of sets), but learning needs rows of both; "
+                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of both; "
                 "pass rows with sets == 0 and rows with sets == 1."
             )
         if size == 1:
@@ -148,7 +205,7 @@ def check_set_sizes(sizes: tuple[int, int]) -> None:
 
 
 def check_both_sets(sets: Tensor) -> None:
-    """An estimate from two sets needs a row of each."""
+    """Raise if one of the sets has no row, since an estimate without labels needs both."""
     for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
@@ -174,7 +231,7 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
 
 
 def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
-    """A NumPy array or CSR matrix of numbers; scikit-learn's checks, with one sentence where theirs are longer."""
+    """A NumPy array or CSR matrix of numbers, checked by scikit-learn; text gets a shorter message."""
     shape = np.shape(X) if not sparse.issparse(X) else X.shape
     if len(shape) < 2:
         raise ValueError(
@@ -196,7 +253,7 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
 
 
 def _first_text(X: Any) -> tuple[Any, Any] | None:
-    """Column and value of the first entry that is a string, None where there is none."""
+    """Column and value of the first entry that is a string; None if there is none."""
     names = getattr(X, "columns", None)
     for row in np.asarray(X, dtype=object):
         for column, value in enumerate(np.ravel(row)):
@@ -206,10 +263,10 @@ def _first_text(X: Any) -> tuple[Any, Any] | None:
 
 
 def _as_tensor(array: Any) -> Tensor:
-    if array.dtype not in DIRECT or not array.dtype.isnative:
+    if array.dtype not in TORCH_TYPES or not array.dtype.isnative:
         array = array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64)
     if not array.flags.c_contiguous:
-        # Column-major tables, such as most DataFrames, would be gathered one element at a time.
+        # Gathering rows of a column-major table, such as most DataFrames, reads one element at a time.
         array = np.ascontiguousarray(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -217,9 +274,9 @@ def _as_tensor(array: Any) -> Tensor:
 
 
 def _check_finite(rows: Rows, name: str) -> None:
-    """Refuse NaN, infinities and what overflows float32; dense rows are looked at a few megabytes at a time."""
+    """Raise for NaN, infinity and values that overflow float32; dense rows are checked a few megabytes at a time."""
     if isinstance(rows, SparseRows):
-        with np.errstate(over="ignore"):  # what overflows is reported below
+        with np.errstate(over="ignore"):  # reported below
             chunks = [torch.from_numpy(rows.matrix.data.astype(np.float32))]
     elif isinstance(rows, DenseRows):
         if not rows.dtype.is_floating_point:

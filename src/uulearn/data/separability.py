@@ -1,0 +1,176 @@
+"""Can the two sets be told apart at all? Checks of the data that run before training starts."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import mannwhitneyu
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from uulearn.data.rows import Rows, TwoSets
+from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarning
+
+# Rows per set that the comparison of means reads.
+MEANS_ROWS = 20_000
+# Values per chunk of that comparison, which fit into the processor's cache.
+CHUNK_VALUES = 2**17
+# Rows per set that the slower classifiers are trained on.
+SAMPLED_ROWS = 2_500
+# Values per set that they may hold: a check must not need memory that training does not need.
+SAMPLED_VALUES = 2**20
+# Standard errors of the AUC above ½ from which on the sets count as distinguishable.
+MIN_Z = 2.0
+# Largest p-value (Mann–Whitney, exact for few rows) at which labels are said to contradict the priors.
+CONTRADICTION_P_VALUE = 0.02
+
+Floats = NDArray[np.float64]
+Scorer = Callable[[Tensor], Floats]
+
+
+@dataclass(frozen=True)
+class Separability:
+    """How well a quick classifier separates the two sets on held-out rows."""
+
+    auc: float
+    z: float
+    """Distance of the AUC from ½ in standard errors under the hypothesis of equal sets (Mann–Whitney)."""
+    rows: int
+    toward_set1: Scorer
+    """Scores float32 rows of shape (n, columns); higher for rows that look like those of set 1."""
+
+    @property
+    def distinguishable(self) -> bool:
+        """Whether the sets differ beyond chance."""
+        return self.z >= MIN_Z
+
+
+def measure_separability(data: TwoSets, seed: int) -> Separability:
+    """Separate the sets with two-fold cross-validation.
+
+    The first attempt compares the means of all columns. Only if it fails, logistic regression and a small forest
+    follow.
+    """
+    best = _by_means(data)
+    if best.distinguishable:
+        return best
+    n_rows = max(200, min(SAMPLED_ROWS, SAMPLED_VALUES // max(1, math.prod(data.row_shape))))
+    samples = [data.sample(which, n_rows).flatten(1).numpy() for which in (0, 1)]
+    for classifier in (
+        make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=50)),
+        ExtraTreesClassifier(n_estimators=100, min_samples_leaf=5, random_state=seed % 2**32),
+    ):
+        best = max(best, _by_classifier(classifier, *samples), key=lambda attempt: attempt.z)
+        if best.distinguishable:
+            break
+    return best
+
+
+def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> None:
+    """Warn that there may be nothing to learn."""
+    if not separability.distinguishable:
+        warnings.warn(
+            f"the two sets look alike: on {separability.rows:,} held-out rows a quick classifier separates them with "
+            f"AUC {separability.auc:.3f}, no better than chance (0.5); if their class priors do differ, collect more "
+            "rows or columns that depend on the class.",
+            IndistinguishableSetsWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_if_swapped(
+    separability: Separability, set_priors: tuple[float, float], rows: Rows, labels: Tensor, stacklevel: int
+) -> None:
+    """Warn if labeled rows show that the set declared to have the higher prior has the lower one."""
+    if not separability.distinguishable or labels.min() == labels.max():
+        return
+    chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLED_ROWS), dtype=torch.float64).long()
+    toward_set1 = separability.toward_set1(TwoSets((rows, rows)).take(0, chosen))
+    higher = int(set_priors[1] > set_priors[0])
+    toward_higher = toward_set1 if higher == 1 else -toward_set1
+    y = labels[chosen].numpy()
+    positives, negatives = toward_higher[y == 1], toward_higher[y == 0]
+    if mannwhitneyu(positives, negatives, alternative="less").pvalue < CONTRADICTION_P_VALUE:
+        auc, _ = _auc(negatives, positives)
+        warnings.warn(
+            f"the labeled rows contradict set_priors={set_priors}: rows like those of set {higher}, declared to have "
+            f"the higher class prior, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "
+            f"swapped, try set_priors={set_priors[::-1]}.",
+            SwappedPriorsWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _by_means(data: TwoSets) -> Separability:
+    """Weight every column by the difference of its means over its variance; two passes in small chunks."""
+    n_columns = max(1, math.prod(data.row_shape))
+    positions = [torch.linspace(0, size - 1, min(size, MEANS_ROWS), dtype=torch.float64).long() for size in data.sizes]
+    step = max(2, CHUNK_VALUES // n_columns)
+
+    def chunks(which: int, fold: int) -> list[Tensor]:
+        return list(torch.split(positions[which][fold::2], step))
+
+    means = np.zeros((2, 2, n_columns))
+    squares = np.zeros((2, 2, n_columns))
+    for which in (0, 1):
+        for fold in (0, 1):
+            for chunk in chunks(which, fold):
+                x = data.take(which, chunk).flatten(1).double()
+                means[which, fold] += x.sum(0).numpy()
+                squares[which, fold] += x.square().sum(0).numpy()
+            n = len(positions[which][fold::2])
+            means[which, fold] /= n
+            squares[which, fold] /= n
+    variance = (squares - means**2).mean(0).clip(0)
+    direction = np.divide(means[1] - means[0], variance, out=np.zeros((2, n_columns)), where=variance > 1e-12)
+    center = means.mean((0, 1))
+
+    def scorer(weights: Floats) -> Scorer:
+        # Centered first: in float32 a column far from zero would hide the others.
+        return lambda x: np.asarray((x.flatten(1).double() - torch.from_numpy(center)) @ torch.from_numpy(weights))
+
+    folds = []
+    for held in (0, 1):
+        score = scorer(direction[1 - held])
+        folds.append([np.concatenate([score(data.take(which, c)) for c in chunks(which, held)]) for which in (0, 1)])
+    return _summarize(folds, scorer(direction.mean(0)))
+
+
+def _by_classifier(classifier: Any, sample0: NDArray[np.float32], sample1: NDArray[np.float32]) -> Separability:
+    X = np.concatenate([sample0, sample1])
+    sets = np.repeat([0, 1], [len(sample0), len(sample1)])
+    fold = np.concatenate([np.arange(len(sample)) % 2 for sample in (sample0, sample1)])
+    folds = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for held in (0, 1):
+            classifier.fit(X[fold != held], sets[fold != held])
+            scores = classifier.predict_proba(X[fold == held])[:, 1]
+            folds.append([scores[sets[fold == held] == which] for which in (0, 1)])
+    return _summarize(folds, lambda x: np.asarray(classifier.predict_proba(x.flatten(1).numpy())[:, 1]))
+
+
+def _summarize(folds: list[list[Floats]], toward_set1: Scorer) -> Separability:
+    aucs, variances = zip(*(_auc(*fold) for fold in folds), strict=True)
+    auc = float(np.mean(aucs))
+    rows = sum(len(scores) for fold in folds for scores in fold)
+    return Separability(auc, (auc - 0.5) / math.sqrt(sum(variances) / 4), rows, toward_set1)
+
+
+def _auc(scores0: Floats, scores1: Floats) -> tuple[float, float]:
+    """Fraction of pairs in which the second score is higher, and its variance if the sets are equal."""
+    n0, n1 = len(scores0), len(scores1)
+    auc = roc_auc_score(np.repeat([0, 1], [n0, n1]), np.concatenate([scores0, scores1]))
+    return float(auc), (n0 + n1 + 1) / (12 * n0 * n1)

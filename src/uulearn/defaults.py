@@ -1,0 +1,90 @@
+"""Every default of the package, in one place.
+
+The Python API, the command line and the documentation read these constants, so that the same data and settings give
+the same model everywhere. Parameters that default to ``"auto"`` are derived from the model, the number of rows and each
+other by `uulearn.estimator.resolving.resolve_defaults`; the numbers it uses are here. How they were chosen, without
+labels, is described in ``docs/defaults.md``.
+
+`uulearn.UURisk` and the functions of `uulearn.risk` share the defaults of `uulearn.UUClassifier`. What still differs:
+
+==========================  ==================  =======================================================================
+where                       default             why
+==========================  ==================  =======================================================================
+`UURisk`, `uu_risk`         loss "sigmoid"      a risk does not know the model; `UUClassifier` uses "logistic" for "linear"
+`pn_risk`                   loss "logistic"     the risk of labeled rows, an evaluation metric, not a training objective
+`RunOptions`                no early stopping   one training run has no held-out rows unless they are passed
+`prior_sensitivity`         one model, 20% of   twelve trainings are compared on the same held-out rows, and their
+                            rows held out       difference is small
+paper reproduction          all explicit        the experiments pass every setting of the paper
+==========================  ==================  =======================================================================
+"""
+
+from __future__ import annotations
+
+# Value of a parameter that is derived from the data and the other parameters.
+AUTO = "auto"
+
+# ---------------------------------------------------------------------------------------------------------------- risk
+
+# Class prior of the population that the classifier is used on.
+TARGET_PRIOR = 0.5
+# Correction of the two risk terms: the absolute value.
+METHOD = "abs"
+# Slope λ of "leaky_relu" below zero, the value of the paper's experiments.
+SLOPE = -0.1
+# Bounded, so that rows far on the wrong side do not dominate.
+LOSS = "sigmoid"
+# A linear model with the sigmoid loss may end up predicting one class for all rows.
+LINEAR_LOSS = "logistic"
+
+# ------------------------------------------------------------------------------------------------------------ training
+
+MODEL = "mlp"
+# Model for folders of images.
+IMAGE_MODEL = "resnet32"
+# Factor that maps the pixel values 0 to 255 to 0 to 1.
+PIXEL_SCALE = 1 / 255
+# Models that are quick to train several times: they are trained as an ensemble.
+ENSEMBLE_MODELS = ("linear", "mlp")
+# Maximum number of epochs; early stopping usually ends training before.
+EPOCHS = 200
+# Rows of both sets together. Corrections act on the risk terms of a batch, which are noisy in small batches.
+BATCH_SIZE = 3000
+LEARNING_RATE = 1e-3
+LINEAR_LEARNING_RATE = 1e-2
+# L2 penalty of an MLP with the sigmoid loss. It lowers the accuracy with the logistic loss and of ResNet-32.
+MLP_L2 = 5e-3
+# Decay per batch of the moving average of the weights.
+EMA = 0.999
+# Epochs over which the validation error is averaged before epochs are compared, because it is noisy.
+SMOOTHING = 5
+# Epochs without improvement after which training stops …
+PATIENCE = 20
+# … but at least this many optimizer steps, since an epoch of a small dataset is a single step.
+PATIENCE_STEPS = 400
+# Epochs between two checkpoints.
+CHECKPOINT_EVERY = 10
+
+# ----------------------------------------------------------------------------------------------- folds and held-out rows
+
+# Models of an ensemble, which is also the number of folds.
+N_ESTIMATORS = 5
+# Fraction of each set that a single model holds out for early stopping and calibration.
+VALIDATION_FRACTION = 0.1
+# Held-out rows per set below which early stopping is too noisy to be worth training on fewer rows.
+MIN_VALIDATION_ROWS = 500
+# Different rows per set that make sure that no fold is empty although copies of a row stay in one fold.
+MIN_UNIQUE_ROWS = 100
+# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: with one
+# model, or with self-training.
+EVALUATION_FRACTION = 0.1
+# Fraction of each set that evaluates the runs of `prior_sensitivity`.
+SENSITIVITY_FRACTION = 0.2
+# Errors of the priors that `prior_sensitivity` tries.
+SENSITIVITY_ERRORS = (-0.1, -0.05, 0.05, 0.1)
+
+# One model trained on all rows to the last epoch, without calibration: the setting of the paper.
+SINGLE_RUN = {
+    "loss": "logistic", "lr": LEARNING_RATE, "l2": 0.0, "n_estimators": 1, "validation_fraction": 0.0,
+    "early_stopping": False, "patience": None, "calibrated": False,
+}  # fmt: skip

@@ -1,0 +1,216 @@
+"""Model directories on disk: files that are written atomically and verified when they are read.
+
+``model.json`` is the manifest. It lists every other file with its size and SHA-256. The names of the other files contain
+a part of their hash, so a directory that is written again is complete at every moment: new files first, then the
+manifest in one step, then the old files are removed. A new directory is filled under a hidden name next to its place and
+renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from uulearn._version import __version__
+from uulearn.exceptions import ModelFormatError
+from uulearn.storage import sync_folder, write_atomically
+
+MANIFEST = "model.json"
+FORMAT = "uulearn-model"
+# 3: parameters with the names of scikit-learn, training options apart, and a learner kind. Earlier formats are refused.
+FORMAT_VERSION = 3
+FILE_NAME = re.compile(r"(weights|history|pipeline|schema|facts)-[0-9a-f]{16}\.(safetensors|json|skops)")
+# Temporary files that a killed process left in a model directory.
+LEFTOVER = re.compile(r"\..+\.(json|safetensors|skops|toml|md|html)\..*tmp")
+# Files of the estimator itself; all others were attached by an application.
+OWN_FILES = ("weights", "history")
+# Files for readers, which the commands write next to a model with facts; they describe that model and no other.
+DOCUMENTS = ("README.md", "config.toml", "report.html")
+# Bytes of the largest manifest that is read: no real one comes close.
+MAX_MANIFEST_BYTES = 16 * 2**20
+
+Contents = Mapping[str, tuple[str, bytes]]
+"""From a stem, such as "weights", to the suffix and the content of a file."""
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def write_directory(
+    folder: Path, about: Mapping[str, Any], contents: Contents, documents: Mapping[str, bytes] | None = None
+) -> None:
+    """Write a manifest and its files, replacing a model that is there; if anything fails, the old model stays.
+
+    Parameters
+    ----------
+    folder : Path
+    about : dict
+        Entries of the manifest besides those that this module writes.
+    contents : dict
+        The files that the manifest lists.
+    documents : dict, optional
+        Names and contents of files for readers, which are replaced together with the model and never read again.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
+    files = {stem: _entry(stem, suffix, content) for stem, (suffix, content) in contents.items()}
+    manifest = {
+        "format": FORMAT, "format_version": FORMAT_VERSION, "uulearn_version": __version__, **about, "files": files,
+    }  # fmt: skip
+    text = json.dumps(manifest | {"checksum": checksum(manifest)}, indent=1, ensure_ascii=False)
+    named = {files[stem]["name"]: content for stem, (_, content) in contents.items()}
+    _place(folder, named, text.encode(), documents or {})
+
+
+def could_be_model(folder: Path) -> bool:
+    """Whether a folder contains a model, the remains of one whose saving was killed, or nothing."""
+    names = [path.name for path in folder.iterdir()]
+    return MANIFEST in names or all(FILE_NAME.fullmatch(name) or LEFTOVER.fullmatch(name) for name in names)
+
+
+def _place(folder: Path, files: Mapping[str, bytes], manifest: bytes, documents: Mapping[str, bytes]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for killed in folder.parent.glob(f".{glob.escape(folder.name)}.{'?' * 8}.saving"):
+        shutil.rmtree(killed, ignore_errors=True)
+    if folder.is_dir():
+        _write_into(folder, files, manifest, documents)
+        return
+    complete = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.saving")
+    try:
+        complete.mkdir()
+        _write_into(complete, files, manifest, documents)
+        complete.rename(folder)
+        sync_folder(folder.parent)
+    except BaseException:
+        shutil.rmtree(complete, ignore_errors=True)
+        raise
+
+
+def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, documents: Mapping[str, bytes]) -> None:
+    for path in folder.iterdir():
+        if LEFTOVER.fullmatch(path.name):
+            path.unlink()
+    held_model = (folder / MANIFEST).exists()
+    fresh = [path for name in files if not (path := folder / name).exists()]
+    waiting = {name: folder / f".{name}.new.tmp" for name in (MANIFEST, *documents)}
+    try:
+        for name, content in files.items():
+            _write(folder / name, content)
+        for name, place in waiting.items():
+            _write(place, manifest if name == MANIFEST else documents[name])
+        for name in documents:  # nothing needs space from here on; and no document is better than that of another model
+            (folder / name).unlink(missing_ok=True)
+        waiting[MANIFEST].replace(folder / MANIFEST)
+    except BaseException:
+        if not _contains(folder / MANIFEST, manifest):
+            for path in (*fresh, *waiting.values()):
+                path.unlink(missing_ok=True)
+        raise
+    for name in documents:
+        waiting[name].replace(folder / name)
+    sync_folder(folder)
+    old = [path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name) and path.name not in files]
+    if held_model and any(path.name.startswith("facts-") for path in old):
+        # Before the facts, so that the next process can still see what the documents belong to if this one is killed.
+        for name in DOCUMENTS:
+            if name not in documents and ((folder / name).is_file() or (folder / name).is_symlink()):
+                (folder / name).unlink()
+    for path in old:
+        path.unlink()
+
+
+def _contains(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content
+
+
+def _entry(stem: str, suffix: str, content: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(content).hexdigest()
+    return {"name": f"{stem}-{digest[:16]}.{suffix}", "bytes": len(content), "sha256": digest}
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda temporary: write_bytes(temporary, content))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write one file; every file of a model directory is written by it."""
+    path.write_bytes(content)
+
+
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """The checksum of a manifest, which shows whether it was edited."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a model directory, verified."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        what = f"contains no {MANIFEST}" if folder.exists() else "does not exist"
+        raise ModelFormatError(f"{folder} {what}; pass a directory that uulearn fit or UUClassifier.save wrote.")
+    if path.is_symlink() or path.stat().st_size > MAX_MANIFEST_BYTES:
+        raise ModelFormatError(f"{path} is a link or too large to be a manifest; pass a directory written by save.")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ModelFormatError(f"{path} is truncated or damaged ({error}); save the model again.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFormatError(f"{path} does not describe a uulearn model; pass a directory written by save.")
+    _check_version(folder, manifest)
+    if manifest.pop("checksum", None) != checksum(manifest):
+        raise ModelFormatError(
+            f"{path} was altered after it was saved (its checksum does not match); save the model again."
+        )
+    return manifest
+
+
+def _check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
+    version = manifest.get("format_version")
+    if version == FORMAT_VERSION and type(version) is int:
+        return
+    written = f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}"
+    if type(version) is int and 1 <= version < FORMAT_VERSION:
+        raise ModelFormatError(f"{written}; this version reads format {FORMAT_VERSION} only, so fit the model again.")
+    raise ModelFormatError(f"{written}; this version reads format {FORMAT_VERSION}, so install a newer uulearn.")
+
+
+def read_file(folder: Path, entry: Mapping[str, Any]) -> bytes:
+    """The content of a file that the manifest lists, verified."""
+    name = entry["name"]
+    if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+        raise ModelFormatError(f"{folder / MANIFEST} lists {name!r}, which save does not write; save the model again.")
+    path = folder / name
+    if path.is_symlink() or not path.is_file():
+        raise ModelFormatError(f"{path} is missing or a link; save the model again.")
+    if path.stat().st_size != entry["bytes"]:
+        raise ModelFormatError(
+            f"{path} has {path.stat().st_size:,} bytes instead of {entry['bytes']}: it is truncated or was replaced; "
+            "save the model again."
+        )
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise ModelFormatError(
+            f"{path} was altered after it was saved (its SHA-256 does not match); save the model again."
+        )
+    return content
+
+
+def read_attached(folder: Path) -> dict[str, bytes]:
+    """The files that were attached to a classifier: stem to content."""
+    files = read_manifest(folder).get("files")
+    if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
+        raise ModelFormatError(f"{folder / MANIFEST} lists no files; save the model again.")
+    try:
+        return {stem: read_file(folder, entry) for stem, entry in files.items() if stem not in OWN_FILES}
+    except KeyError as error:
+        raise ModelFormatError(f"{folder / MANIFEST} lacks {error} of a file; save the model again.") from error

@@ -1,0 +1,237 @@
+"""The plan of a fit: which rows train, which validate, in which folds, by which learner.
+
+A plan is made after all inputs have been read and before anything is trained. Everything that can be refused or warned
+about is refused or warned about here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from uulearn import defaults
+from uulearn.data import Rows, TwoSets, hold_out, inputs, separability
+from uulearn.data.folds import assign_folds, check_fold_sizes
+from uulearn.data.inputs import Columns
+from uulearn.data.stream_holdout import hold_out_streams
+from uulearn.data.streams import StreamedSets
+from uulearn.estimator.learners import Folds, Learner, make_learner
+from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.resolving import AUTO_PARAMETERS, ResolvedParameters, has_few_unique_rows, resolve
+from uulearn.models import IMAGE_MODELS
+from uulearn.risk.coefficients import warn_if_close
+from uulearn.training.checkpoint import store_seed, stored_seed
+from uulearn.training.loop import Callback
+from uulearn.training.options import TrainingOptions
+from uulearn.training.workers import Workers, warn_on_rank_zero
+
+
+@dataclass(frozen=True)
+class FitData:
+    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows."""
+
+    data: TwoSets | StreamedSets
+    columns: Columns
+    validation: TwoSets | None = None
+    test: tuple[Rows, Tensor] | None = None
+    """Rows with labels, used for evaluation only."""
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """Everything that a fit depends on. The same plan gives the same result."""
+
+    parameters: ResolvedParameters
+    resolved: dict[str, Any]
+    """Values of the parameters that were "auto"."""
+    learner: Learner
+    data: TwoSets | StreamedSets
+    """The rows to train on."""
+    validation: TwoSets | None
+    """Held-out rows of a single model."""
+    folds: Folds | None
+    """The fold of every row of each set; None for a single model."""
+    seed: int
+    columns: Columns
+    test: tuple[Rows, Tensor] | None = None
+    callback: Callback | None = None
+
+
+def takes_any_shape(model: Any) -> bool:
+    """Whether rows may be images or sequences: for image models and models that are not known by name."""
+    return not isinstance(model, str) or model in IMAGE_MODELS
+
+
+def read_held_out(
+    data: TwoSets | StreamedSets,
+    columns: Columns,
+    validation_data: tuple[Any, Any] | None,
+    test_data: tuple[Any, Any] | None,
+    *,
+    any_shape: bool,
+) -> FitData:
+    """The rows of both sets together with ``validation_data`` and ``test_data``."""
+    inputs.check_set_sizes(data.sizes)
+    validation = inputs.read_pair(
+        validation_data, columns, inputs.read_sets, any_shape=any_shape, name="validation_data"
+    )
+    if validation is not None:
+        inputs.check_both_sets(validation[1])
+    test = inputs.read_pair(test_data, columns, inputs.read_labels, any_shape=any_shape, name="test_data")
+    return FitData(data, columns, None if validation is None else TwoSets.from_membership(*validation), test)
+
+
+def read_streams(
+    X0: Any, X1: Any, parameters: Mapping[str, Any], *, holds_out: bool, workers: Workers | None
+) -> tuple[StreamedSets, tuple[Any, Any] | None, Columns]:
+    """Both sets as streams, and rows of them that are held out and kept in memory, if ``holds_out``."""
+    streams = inputs.check_streams(X0, X1)
+    n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
+    if rounds or not (is_auto(n_estimators) or n_estimators == 1):
+        raise ValueError(
+            f"streamed sets train one model, got n_estimators={n_estimators!r} and self_training_rounds={rounds}; set "
+            "n_estimators=1 and self_training_rounds=0."
+        )
+    fraction = parameters["validation_fraction"]
+    fraction = defaults.VALIDATION_FRACTION if is_auto(fraction) else fraction
+    data, numbers, validation_data = StreamedSets(streams), None, None
+    if holds_out and fraction:
+        state = parameters["random_state"]
+        held_out = hold_out_streams(streams, fraction, int(state) if _is_seed(state) else 0, workers)
+        numbers = held_out.numbers
+        data = StreamedSets(streams, held_out.left_out, held_out.rows)
+        sets = np.repeat([0, 1], [len(rows) for rows in held_out.rows])
+        validation_data = (torch.cat(held_out.rows), sets)
+    with warn_on_rank_zero(workers):
+        data.warn_if_poorly_mixed(numbers)
+    _, columns = inputs.read_table(data.sample(0, 2), any_shape=takes_any_shape(parameters["model"]), name="X0")
+    return data, validation_data, columns
+
+
+def make_plan(
+    parameters: Mapping[str, Any],
+    given: FitData,
+    *,
+    callback: Callback | None = None,
+    workers: Workers | None = None,
+    stacklevel: int = 2,
+) -> FitPlan:
+    """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
+
+    Parameters
+    ----------
+    parameters : dict
+        Parameters of `uulearn.UUClassifier`, checked by `uulearn.estimator.parameters.check_parameters`.
+    given : FitData
+    callback : callable, optional
+        As for `uulearn.UUClassifier.fit`.
+    workers : Workers, optional
+        The processes that train together: they agree on the seed.
+    stacklevel : int
+        Of the warnings, 1 for the caller.
+    """
+    resolved = resolve_for(parameters, given)
+    _check_consistency(resolved, given)
+    seed = choose_seed(parameters, workers)
+    data, validation, folds = _split(resolved, given, seed)
+    learner = make_learner(resolved)
+    learner.check(data, seed)
+    warn_about_data(data, resolved.training_priors, resolved.target_prior, given.test, seed, stacklevel + 1)
+    folder = resolved.training.checkpoint_dir
+    if folder is not None and folds is not None and (workers is None or workers.first):
+        store_seed(folder, seed)  # the seeds of the models are derived from it
+    autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
+    return FitPlan(resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback)
+
+
+def resolve_for(parameters: Mapping[str, Any], given: FitData) -> ResolvedParameters:
+    """The parameters with the values of "auto" for these rows."""
+    validated = given.validation is not None
+    undecided = not validated and any(is_auto(parameters[name]) for name in ("n_estimators", "validation_fraction"))
+    single = isinstance(given.data, StreamedSets) or (undecided and has_few_unique_rows(given.data))
+    return resolve(parameters, given.data.sizes, has_validation_data=validated, single_model=single)
+
+
+def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:
+    """The seed of a fit; a run without a fixed seed that was interrupted continues with the seed it started with."""
+    state = parameters["random_state"]
+    folder = (parameters["training"] or TrainingOptions()).checkpoint_dir
+    if _is_seed(state):
+        seed = int(state)
+    else:
+        stored = None if folder is None else stored_seed(folder)
+        seed = int(check_random_state(state).randint(2**31 - 1)) if stored is None else stored
+    return seed if workers is None else int(workers.agree(seed))
+
+
+def warn_about_data(
+    data: TwoSets | StreamedSets,
+    set_priors: tuple[float, float],
+    target_prior: float,
+    test: tuple[Rows, Tensor] | None,
+    seed: int,
+    stacklevel: int = 2,
+) -> None:
+    """Warn if the priors are close, the sets look alike, or labeled rows contradict the order of the priors."""
+    warn_if_close(set_priors, target_prior, data.sizes, stacklevel=stacklevel + 2)
+    found = separability.measure_separability(data.some(), seed)
+    separability.warn_if_indistinguishable(found, stacklevel + 1)
+    if test is not None:
+        separability.warn_if_swapped(found, set_priors, *test, stacklevel + 1)
+
+
+def _is_seed(random_state: Any) -> bool:
+    return isinstance(random_state, int | np.integer)
+
+
+def _check_consistency(parameters: ResolvedParameters, given: FitData) -> None:
+    """Refuse parameters that contradict each other or the data."""
+    n_estimators, rounds = parameters.n_estimators, parameters.self_training_rounds
+    if parameters.set_priors is None and (parameters.calibrated or rounds):
+        raise ValueError(
+            "calibration and self-training need the class priors of the sets, and set_priors is None; set "
+            "calibrated=False and self_training_rounds=0, and call with_priors once the priors are known."
+        )
+    if rounds and n_estimators == 1:
+        raise ValueError(
+            f"self_training_rounds={rounds} needs out-of-fold predictions, so n_estimators must be at least 2; set "
+            "n_estimators=5, or self_training_rounds=0."
+        )
+    if n_estimators > 1:
+        if given.validation is not None:
+            raise ValueError(
+                f"with n_estimators={n_estimators} each model is validated on its own fold; leave out validation_data, "
+                "or set n_estimators=1."
+            )
+        check_fold_sizes(given.data.sizes, n_estimators)
+        if rounds and min(given.data.sizes) < 2 * n_estimators:
+            raise ValueError(
+                f"self_training_rounds={rounds} with n_estimators={n_estimators} splits both sets into halves of "
+                f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, and one has "
+                f"{min(given.data.sizes)}; use fewer models, or self_training_rounds=0."
+            )
+    elif parameters.calibrated and given.validation is None and not parameters.validation_fraction:
+        raise ValueError(
+            "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or pass "
+            "validation_data."
+        )
+
+
+def _split(
+    parameters: ResolvedParameters, given: FitData, seed: int
+) -> tuple[TwoSets | StreamedSets, TwoSets | None, Folds | None]:
+    """The rows to train on, the held-out rows, and the folds."""
+    data = given.data
+    if parameters.n_estimators > 1:
+        assert isinstance(data, TwoSets)  # streamed sets train one model
+        joined = data.joined()
+        return joined, None, assign_folds(joined, parameters.n_estimators, seed)
+    if given.validation is None and parameters.validation_fraction and isinstance(data, TwoSets):
+        return *hold_out(data, parameters.validation_fraction, seed), None
+    return data, given.validation, None
