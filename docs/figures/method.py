@@ -1,7 +1,7 @@
-"""The pictures of ``docs/how-it-works.md`` and ``docs/method.md``.
+"""Draws the figures of docs/how-it-works.md and docs/method.md: ``python docs/figures/method.py docs/images``.
 
-``python docs/figures/method.py docs/images`` draws them, in about half a minute, and prints the numbers that the page
-states. The rows are two Gaussian clouds, so that the truth can be drawn beside what was learned.
+It takes about half a minute and prints the numbers of the page. The classes are two Gaussians, so that the true
+decision boundary is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uulearn.risk import LOSSES, leaky_relu
 
 Numbers = NDArray[np.float64]
 
-SET0, SET1, POSITIVE, NEGATIVE, GREY = "#1f6fa8", "#d9790f", "#1e8449", "#8e3b8e", "#777777"
+SET0, SET1, POSITIVE, NEGATIVE, GRAY = "#1f6fa8", "#d9790f", "#1e8449", "#8e3b8e", "#777777"
 PRIORS = (0.8, 0.2)
 STYLE = {
     "font.size": 9.5,
@@ -31,30 +31,29 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-APART = 1.1
-"""Half the distance of the two clouds, in standard deviations, in each of two columns."""
+HALF_DISTANCE = 1.1  # half the distance of the class means per column, in standard deviations
 
 
-# --------------------------------------------------------------------------------------------------------- the two sets
+# ------------------------------------------------------------------------------------------------------------- two sets
 
 
-def draw_set(rng: np.random.Generator, n: int, share: float, columns: int = 2) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Rows of which that share is positive, as nearly as can be, and which those are."""
-    y = rng.permutation(np.arange(n) < round(n * share))
-    return rng.normal(size=(n, columns)) + APART * (2 * y[:, None] - 1), y
+def draw_set(rng: np.random.Generator, n: int, prior: float, columns: int = 2) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return n rows with the given class prior, and their labels."""
+    y = rng.permutation(np.arange(n) < round(n * prior))
+    return rng.normal(size=(n, columns)) + HALF_DISTANCE * (2 * y[:, None] - 1), y
 
 
 def draw_two_sets(plt: Any) -> Any:
-    """Two clouds of dots: as they are, and as they are seen."""
+    """Draw two sets with and without their labels."""
     rng = np.random.default_rng(3)
     figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.75), sharex=True, sharey=True, layout="constrained")
-    for which, share in enumerate(PRIORS):
-        X, y = draw_set(rng, 100, share)
+    for which, prior in enumerate(PRIORS):
+        X, y = draw_set(rng, 100, prior)
         axes[which].scatter(*X[~y].T, s=22, marker="_", color=NEGATIVE, label="negative")
         axes[which].scatter(*X[y].T, s=22, marker="+", color=POSITIVE, label="positive")
-        axes[which].set_title(f"set {which}: {share:.0%} positive")
+        axes[which].set_title(f"set {which}: {prior:.0%} positive")
         axes[2 + which].scatter(*X.T, s=9, color=(SET0, SET1)[which])
-        axes[2 + which].set_title(f"set {which}, as it is given")
+        axes[2 + which].set_title(f"set {which}, without labels")
     for axis in axes:
         axis.set(xticks=[], yticks=[])
     axes[0].legend(loc="upper left", handletextpad=0.1)
@@ -65,32 +64,32 @@ def draw_two_sets(plt: Any) -> Any:
 
 
 class Unmixed(NamedTuple):
-    """Share of the positives in each bin of a score, found by subtracting one histogram from another."""
+    """Fraction of the positives in each bin of a column, computed by subtracting two histograms."""
 
     middles: Numbers
-    shares0: Numbers
-    shares1: Numbers
+    fractions0: Numbers
+    fractions1: Numbers
     positives: Numbers
 
 
 def unmix(n: int, seed: int = 0, bins: int = 24) -> Unmixed:
-    """Histograms of two sets of n rows, and what is left for the positives."""
+    """Return the histograms of two sets of n rows, and the histogram of the positives that follows from them."""
     rng = np.random.default_rng(seed)
     edges = np.linspace(-4.5, 4.5, bins + 1)
-    scores = [draw_set(rng, n, share, 1)[0][:, 0] for share in PRIORS]
-    shares0, shares1 = (np.histogram(values, edges)[0] / n for values in scores)
+    scores = [draw_set(rng, n, prior, 1)[0][:, 0] for prior in PRIORS]
+    fractions0, fractions1 = (np.histogram(values, edges)[0] / n for values in scores)
     theta, theta_prime = PRIORS
-    positives = ((1 - theta_prime) * shares0 - (1 - theta) * shares1) / (theta - theta_prime)
-    return Unmixed((edges[1:] + edges[:-1]) / 2, shares0, shares1, positives)
+    positives = ((1 - theta_prime) * fractions0 - (1 - theta) * fractions1) / (theta - theta_prime)
+    return Unmixed((edges[1:] + edges[:-1]) / 2, fractions0, fractions1, positives)
 
 
 def draw_subtraction(plt: Any) -> Any:
-    """Two mixtures, one subtracted from the other, with many rows and with few."""
+    """Draw two mixtures, and the positives by subtraction for many and for few rows."""
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 2.9), layout="constrained")
     z = np.linspace(-4.5, 4.5, 400)
-    p, q = norm.pdf(z, APART), norm.pdf(z, -APART)
-    for which, (share, colour) in enumerate(zip(PRIORS, (SET0, SET1), strict=True)):
-        axes[0].plot(z, share * p + (1 - share) * q, color=colour, label=f"set {which}")
+    p, q = norm.pdf(z, HALF_DISTANCE), norm.pdf(z, -HALF_DISTANCE)
+    for which, (prior, color) in enumerate(zip(PRIORS, (SET0, SET1), strict=True)):
+        axes[0].plot(z, prior * p + (1 - prior) * q, color=color, label=f"set {which}")
     axes[0].plot(z, p, color=POSITIVE, linestyle=":", label="positives alone")
     axes[0].set(title="two mixtures of the same two classes", yticks=[])
     axes[0].legend(loc="upper left")
@@ -98,13 +97,13 @@ def draw_subtraction(plt: Any) -> Any:
     for axis, n in ((axes[1], 20_000), (axes[2], 100)):
         found = unmix(n)
         below = found.positives < 0
-        colours = np.where(below, "#c0392b", POSITIVE)
-        axis.bar(found.middles, found.positives / width, width * 0.9, color=colours, alpha=0.75)
+        colors = np.where(below, "#c0392b", POSITIVE)
+        axis.bar(found.middles, found.positives / width, width * 0.9, color=colors, alpha=0.75)
         axis.plot(z, p, color=POSITIVE, linestyle=":")
         axis.axhline(0, color="black", linewidth=0.8)
         axis.set(title=f"positives by subtraction, {n:,} rows each", yticks=[])
     axes[2].annotate(
-        "fewer than none:\nimpossible", (-2.06, -0.09), (-4.4, 0.2), arrowprops={"arrowstyle": "-", "color": GREY}
+        "negative:\nimpossible", (-2.06, -0.09), (-4.4, 0.2), arrowprops={"arrowstyle": "-", "color": GRAY}
     )
     low = min(axis.get_ylim()[0] for axis in axes)
     high = max(axis.get_ylim()[1] for axis in axes)
@@ -117,16 +116,16 @@ def draw_subtraction(plt: Any) -> Any:
 
 
 class Trained(NamedTuple):
-    """A run, and where it says positive."""
+    """Scores on a grid, and the history of the run."""
 
     scores: Numbers
     history: Any
 
 
 def train(method: str, epochs: int, grid: Numbers) -> Trained:
-    """A large network on few rows in two columns, trained on all of them to the last epoch."""
+    """Train a large network on few rows, without early stopping."""
     rng = np.random.default_rng(3)
-    sets = [draw_set(rng, 100, share)[0] for share in PRIORS]
+    sets = [draw_set(rng, 100, prior)[0] for prior in PRIORS]
     test = draw_set(rng, 4000, 0.5)
     clf = UUClassifier(
         PRIORS, 0.5, method=method, loss="logistic", model_params={"hidden": (200, 200, 200)}, epochs=epochs, lr=3e-3,
@@ -137,9 +136,9 @@ def train(method: str, epochs: int, grid: Numbers) -> Trained:
 
 
 def draw_overfitting(plt: Any) -> Any:
-    """Where a network says positive: early, late, and late with a correction."""
+    """Draw the regions predicted positive: early, late, and late with a correction."""
     rng = np.random.default_rng(3)
-    sets = [draw_set(rng, 100, share)[0] for share in PRIORS]
+    sets = [draw_set(rng, 100, prior)[0] for prior in PRIORS]
     ticks = np.linspace(-4.4, 4.4, 220)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.5), sharex=True, sharey=True, layout="constrained")
@@ -151,13 +150,13 @@ def draw_overfitting(plt: Any) -> Any:
     for axis, (name, run) in zip(axes, runs.items(), strict=True):
         regions = (run.scores > 0).reshape(len(ticks), len(ticks))
         axis.contourf(ticks, ticks, regions, levels=[-0.5, 0.5, 1.5], colors=["#f0e2f0", "#dcefe2"])
-        for which, (X, colour) in enumerate(zip(sets, (SET0, SET1), strict=True)):
-            axis.scatter(*X.T, s=8, color=colour, label=f"set {which}")
+        for which, (X, color) in enumerate(zip(sets, (SET0, SET1), strict=True)):
+            axis.scatter(*X.T, s=8, color=color, label=f"set {which}")
         axis.plot([-4.4, 4.4], [4.4, -4.4], color="black", linestyle=":", linewidth=1.2)
         last = run.history[-1]
         axis.set(title=name, xticks=[], yticks=[], xlim=(-4.4, 4.4), ylim=(-4.4, 4.4))
         risk = f"{last['unbiased']:.2f}".replace("-", "−")
-        axis.set_xlabel(f"risk {risk}, {last['test_accuracy']:.0%} of new rows right")
+        axis.set_xlabel(f"risk {risk}, {last['test_accuracy']:.0%} of new rows correct")
         print(f"{name}: risk {last['unbiased']:+.3f}, test accuracy {last['test_accuracy']:.3f}")
     axes[0].legend(loc="upper left", handletextpad=0.1, frameon=True, framealpha=0.8)
     return figure
@@ -166,27 +165,27 @@ def draw_overfitting(plt: Any) -> Any:
 # -------------------------------------------------------------------------------------------- evaluation without labels
 
 
-def draw_judging(plt: Any) -> Any:
-    """A straight line through two points: its ends are the two error rates."""
+def draw_evaluation(plt: Any) -> Any:
+    """Draw the line through two sets; its ends are the false- and the true-positive rate."""
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, layout="constrained")
-    found, false, n = 0.9, 0.15, 200
-    shares = np.linspace(0, 1, 50)
+    tpr, fpr, n = 0.9, 0.15, 200
+    priors_grid = np.linspace(0, 1, 50)
     rng = np.random.default_rng(0)
     for axis, priors in zip(axes, ((0.8, 0.2), (0.55, 0.45)), strict=True):
-        called = [prior * found + (1 - prior) * false for prior in priors]
+        rates = [prior * tpr + (1 - prior) * fpr for prior in priors]
         for _ in range(60):
-            noisy = [rng.binomial(n, rate) / n for rate in called]
+            noisy = [rng.binomial(n, rate) / n for rate in rates]
             slope = (noisy[0] - noisy[1]) / (priors[0] - priors[1])
-            axis.plot(shares, noisy[1] + slope * (shares - priors[1]), color=GREY, linewidth=0.5, alpha=0.35)
-        axis.plot(shares, false + (found - false) * shares, color="black")
-        for which, colour in enumerate((SET0, SET1)):
-            axis.plot(priors[which], called[which], "o", color=colour, markersize=8, label=f"set {which}")
-        axis.plot([0, 1], [false, found], "D", color=POSITIVE, markersize=6, clip_on=False, zorder=3)
-        axis.set(ylim=(-0.05, 1.05), xlim=(0, 1), xlabel="share of positives in the set")
-        axis.set_title(f"{priors[0]:.0%} and {priors[1]:.0%} positive, {n} rows of each")
-    axes[0].set_ylabel("share called positive")
-    axes[0].annotate("false-positive rate", (0, false), (0.06, 0.03))
-    axes[0].annotate("true-positive rate", (1, found), (0.66, 0.97), ha="left")
+            axis.plot(priors_grid, noisy[1] + slope * (priors_grid - priors[1]), color=GRAY, linewidth=0.5, alpha=0.35)
+        axis.plot(priors_grid, fpr + (tpr - fpr) * priors_grid, color="black")
+        for which, color in enumerate((SET0, SET1)):
+            axis.plot(priors[which], rates[which], "o", color=color, markersize=8, label=f"set {which}")
+        axis.plot([0, 1], [fpr, tpr], "D", color=POSITIVE, markersize=6, clip_on=False, zorder=3)
+        axis.set(ylim=(-0.05, 1.05), xlim=(0, 1), xlabel="class prior of the set")
+        axis.set_title(f"{priors[0]:.0%} and {priors[1]:.0%} positive, {n} rows per set")
+    axes[0].set_ylabel("fraction predicted positive")
+    axes[0].annotate("false-positive rate", (0, fpr), (0.06, 0.03))
+    axes[0].annotate("true-positive rate", (1, tpr), (0.66, 0.97), ha="left")
     axes[0].legend(loc="upper left")
     return figure
 
@@ -195,19 +194,19 @@ def draw_judging(plt: Any) -> Any:
 
 
 def draw_corrections(plt: Any) -> Any:
-    """What each method makes of a bracket."""
+    """Draw each correction as a function of a risk term."""
     figure, axis = plt.subplots(figsize=(4.6, 2.9), layout="constrained")
     x = torch.linspace(-1, 1, 201, dtype=torch.float64)
     axis.axvspan(-1, 0, color="#f6e3e0", linewidth=0)
     axis.axhline(0, color="black", linewidth=0.8)
     slopes = {"unbiased": 1.0, "relu": 0.0, "leaky_relu, λ = −0.3": -0.3, "abs": -1.0}
-    colours = ("#c0392b", "black", "#7d3c98", "#e08e0b")
-    for (name, slope), colour in zip(slopes.items(), colours, strict=True):
+    colors = ("#c0392b", "black", "#7d3c98", "#e08e0b")
+    for (name, slope), color in zip(slopes.items(), colors, strict=True):
         y = x if slope > 0 else leaky_relu(x, slope)
         left = x <= 0
-        axis.plot(x[left], y[left], color=colour, label=name)
+        axis.plot(x[left], y[left], color=color, label=name)
     axis.plot(x[x >= 0], x[x >= 0], color="black")
-    axis.set(xlabel="bracket, as estimated", ylabel="counts as", xlim=(-1, 1), ylim=(-1, 1.05))
+    axis.set(xlabel="estimated risk term", ylabel="corrected", xlim=(-1, 1), ylim=(-1, 1.05))
     axis.set(xticks=[-1, -0.5, 0, 0.5, 1], yticks=[-1, -0.5, 0, 0.5, 1])
     axis.text(-0.36, -0.93, "impossible", ha="center", color="#a05a50")
     axis.legend(loc="lower right")
@@ -215,10 +214,10 @@ def draw_corrections(plt: Any) -> Any:
 
 
 def draw_losses(plt: Any) -> Any:
-    """The losses of the margin."""
+    """Draw the losses as functions of the margin."""
     figure, axis = plt.subplots(figsize=(4.6, 2.9), layout="constrained")
     z = torch.linspace(-3, 3, 601, dtype=torch.float64)
-    for name, loss in LOSSES.items():  # the ramp dashed: between −1 and 1 it is the double hinge
+    for name, loss in LOSSES.items():  # dashed, because ramp and double hinge coincide on [−1, 1]
         axis.plot(z, loss(z), label=name, linestyle={"zero_one": ":", "ramp": "--"}.get(name, "-"))
     axis.set(xlabel="margin z", ylabel="ℓ(z)", ylim=(-0.05, 3), xlim=(-3, 3))
     axis.legend(loc="upper right")
@@ -230,13 +229,13 @@ DRAWINGS = {
     "method-subtraction.png": draw_subtraction,
     "method-overfitting.png": draw_overfitting,
     "method-corrections.png": draw_corrections,
-    "method-evaluating.png": draw_judging,
+    "method-evaluating.png": draw_evaluation,
     "method-losses.png": draw_losses,
 }
 
 
 def main(folder: Path) -> None:
-    """Draw all pictures into a folder."""
+    """Draw all figures into a folder."""
     import matplotlib
 
     matplotlib.use("Agg")

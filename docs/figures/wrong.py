@@ -1,10 +1,10 @@
-"""The pictures and the numbers of ``docs/what-can-go-wrong.md``.
+"""Draws the figures of docs/what-can-go-wrong.md: ``python docs/figures/wrong.py docs/images``.
 
-``python docs/figures/wrong.py docs/images`` draws the pictures and prints every number that the page states. Each
-``measure_…`` function is an experiment of its own, which the tests repeat with smaller sizes. All rows are Gaussian, in
-every column with mean ``SHIFT`` for positive rows and ``-SHIFT`` for negative ones, so that the truth is known: with
-ten columns no classifier is better than 94.3%. Classifiers are single plain runs (`LEAKY`), in which what goes wrong is
-seen best; where the defaults of `UUClassifier` fare otherwise, they are measured beside them (`BY_DEFAULT`).
+It also prints every number of the page. Each ``measure_…`` function is one experiment, which the tests repeat with
+smaller sizes. All rows are Gaussian, with mean ``SHIFT`` in every column for positives and ``-SHIFT`` for negatives, so
+that the truth is known: with ten columns the best possible accuracy is 94.3%. Classifiers are single plain runs
+(`LEAKY`), which show each problem most clearly; if the defaults of `UUClassifier` behave differently, they are measured
+too (`BY_DEFAULT`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Sets = NDArray[np.int64]
 Priors = tuple[float, float]
 
 SHIFT, COLUMNS, TARGET = 0.5, 10, 0.5
-TRUE, ESTIMATE, FLATTERED, GREY = "#1e8449", "#2471a3", "#e08e0b", "#808080"
+TRUE, ESTIMATE, FLATTERED, GRAY = "#1e8449", "#2471a3", "#e08e0b", "#808080"
 METHODS = {"unbiased": "#c0392b", "leaky_relu": "#7d3c98", "abs": "#e08e0b"}
 SHADES = ("#a8a8a8", "#606060", "#000000")
-"""Of pairs of priors: the closer, the darker."""
+"""Colors of pairs of priors: darker for closer priors."""
 IMPOSSIBLE = "impossible above 1"
 STYLE = {
     "font.size": 9,
@@ -67,46 +67,46 @@ STYLE = {
 # ---------------------------------------------------------------------------------------------- rows and classifiers
 
 
-def draw_rows(rng: np.random.Generator, n: int, share: float, shift: float = SHIFT, columns: int = COLUMNS) -> Any:
-    """Rows of which about that share is positive, and their labels."""
-    y = rng.random(n) < share
+def draw_rows(rng: np.random.Generator, n: int, prior: float, shift: float = SHIFT, columns: int = COLUMNS) -> Any:
+    """Return n rows drawn with the given class prior, and their labels."""
+    y = rng.random(n) < prior
     X = rng.normal(size=(n, columns)) + shift * (2 * y[:, None] - 1)
     return X.astype(np.float32), y
 
 
 def draw_files(rng: np.random.Generator, priors: Priors, n: int, **how: Any) -> tuple[Table, Table]:
-    """Two unlabeled files of n rows each."""
+    """Return two unlabeled files of n rows each."""
     return draw_rows(rng, n, priors[0], **how)[0], draw_rows(rng, n, priors[1], **how)[0]
 
 
 def together(X0: Table, X1: Table) -> tuple[Table, Sets]:
-    """The rows of both files, and the set of each."""
+    """Return the rows of both files, and the set of each row."""
     return np.concatenate([X0, X1]), np.repeat([0, 1], [len(X0), len(X1)])
 
 
 LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
-"""One model, trained on all rows for all epochs, and used as it is."""
+"""One model, trained on all rows for all epochs, without calibration."""
 BY_DEFAULT = {name: inspect.signature(UUClassifier).parameters[name].default for name in LEAKY}
-"""The same options as they are where nobody sets them."""
+"""The defaults of the same options."""
 
 
 def classifier(priors: Priors, seed: int = 0, **options: Any) -> UUClassifier:
-    """A classifier for where half of the rows are positive, plain but for the options given."""
+    """Return a classifier at class prior ½ with the plain options, changed by the given ones."""
     return UUClassifier(priors, TARGET, random_state=seed, progress=False, **LEAKY | options)
 
 
 def linear(**options: Any) -> dict[str, Any]:
-    """Options of a linear model that is trained to the end."""
+    """Return options of a linear model."""
     return {"model": "linear", "lr": 0.03, "epochs": 100} | options
 
 
 def MLP(*hidden: int, **options: Any) -> dict[str, Any]:
-    """Options of a MLP with hidden layers of these widths."""
+    """Return options of an MLP with hidden layers of these widths."""
     return {"model_params": {"hidden": hidden}} | options
 
 
 def right(fitted: UUClassifier, labelled: Any) -> float:
-    """Share of labelled rows that are predicted right."""
+    """Return the accuracy on labelled rows."""
     X, y = labelled
     return float((fitted.predict(X) == y).mean())
 
@@ -115,14 +115,14 @@ def right(fitted: UUClassifier, labelled: Any) -> float:
 
 
 class Watched(NamedTuple):
-    """A run's history, and the accuracy estimated after every epoch on the very rows that it was trained on."""
+    """History of a run, and the accuracy per epoch estimated on its training rows."""
 
     history: History
     on_training_rows: list[float]
 
     @property
     def on_held_out_rows(self) -> list[float]:
-        """The same on rows of both sets that were held out."""
+        """The same on held-out rows of both sets."""
         return [1 - error for error in self.history.column("validation_zero_one")]
 
 
@@ -130,14 +130,14 @@ OVERFITTED = (0.7, 0.3)
 
 
 def draw_overfitted(n: int) -> tuple[tuple[Table, Sets], tuple[Table, Sets], Any]:
-    """Rows to learn by heart, as many that are held out, and labelled ones."""
+    """Return training rows, held-out rows and labelled test rows."""
     rng = np.random.default_rng(0)
     seen, held_out = (together(*draw_files(rng, OVERFITTED, n)) for _ in range(2))
     return seen, held_out, draw_rows(rng, 5000, TARGET)
 
 
 def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> dict[str, Watched]:
-    """The unbiased and a corrected method on the same rows."""
+    """Train the unbiased and a corrected method on the same rows."""
     priors = OVERFITTED
     (X, sets), held_out, test = draw_overfitted(n)
     rows, runs = torch.from_numpy(X), {}
@@ -155,14 +155,14 @@ def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> d
 
 
 def measure_overfitting_by_default(n: int = 1000, epochs: int = 150, width: int = 100) -> float:
-    """True accuracy of what the defaults make of the same rows."""
+    """Return the true accuracy of the default settings on the same rows."""
     (X, sets), _, test = draw_overfitted(n)
     fitted = classifier(OVERFITTED, **MLP(width, width, epochs=epochs), **BY_DEFAULT).fit(X, sets)
     return right(fitted, test)
 
 
 class Copies(NamedTuple):
-    """Accuracy estimated on held-out rows when rows have copies, and the truth about the same models."""
+    """Accuracies of models on rows with copies: estimated on held-out rows, and true."""
 
     split_by_row: float
     true_split_by_row: float
@@ -171,7 +171,7 @@ class Copies(NamedTuple):
 
 
 def measure_copies(distinct: int = 300, seeds: int = 10, epochs: int = 100) -> Copies:
-    """Files in which every row stands three times on average, cut in two: row by row, and with copies on one side."""
+    """Compare two splits of files with three copies per row: by row, and with copies on the same side."""
     priors, found = (0.8, 0.2), []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -189,26 +189,26 @@ def measure_copies(distinct: int = 300, seeds: int = 10, epochs: int = 100) -> C
 
 
 def draw_overfitting(runs: dict[str, Watched], path: Path) -> None:
-    """Risk on the left, accuracy on the right, for both methods."""
+    """Draw the risk (left) and the accuracy (right) of both methods."""
     figure, (left, right_panel) = panels()
     for (method, run), size in zip(runs.items(), (10, 5), strict=True):
-        epochs, colour, name = run.history.column("epoch"), METHODS[method], method.replace("_", " ")
-        left.plot(epochs, run.history.column("unbiased"), color=colour, label=name)
-        right_panel.plot(epochs, run.history.column("test_accuracy"), color=colour, label=f"{name}, true")
-        right_panel.plot(epochs, run.on_held_out_rows, ":", color=colour, lw=1.2, label=f"{name}, held-out estimate")
-        kept = run.history.best_epoch or len(run.history)
-        accuracy = run.history[kept - 1]["test_accuracy"]
-        right_panel.plot(kept, accuracy, "o", color=colour, ms=size, mfc="none", mew=1.5)
+        epochs, color, name = run.history.column("epoch"), METHODS[method], method.replace("_", " ")
+        left.plot(epochs, run.history.column("unbiased"), color=color, label=name)
+        right_panel.plot(epochs, run.history.column("test_accuracy"), color=color, label=f"{name}, true")
+        right_panel.plot(epochs, run.on_held_out_rows, ":", color=color, lw=1.2, label=f"{name}, held-out estimate")
+        best = run.history.best_epoch or len(run.history)
+        accuracy = run.history[best - 1]["test_accuracy"]
+        right_panel.plot(best, accuracy, "o", color=color, ms=size, mfc="none", mew=1.5)
     left.axhline(0, color="black", lw=0.8)
     left.set(xlabel="epoch", title="empirical risk on the training rows", ylim=(-2.6, 0.8))
-    right_panel.set(xlabel="epoch", title="accuracy (circles: the epoch kept)", ylim=(0.75, 1))
+    right_panel.set(xlabel="epoch", title="accuracy (circles: best epoch)", ylim=(0.75, 1))
     left.legend(loc="lower left")
     right_panel.legend(loc="lower center", handlelength=1.4)
     save(figure, path)
 
 
 def draw_flattery(runs: dict[str, Watched], path: Path) -> None:
-    """Estimates on rows trained on and on rows held out, beside the truth."""
+    """Draw estimates on training rows and on held-out rows with the true accuracy."""
     figure, axes = panels(sharey=True)
     for axis, (method, run) in zip(axes, runs.items(), strict=True):
         epochs = run.history.column("epoch")
@@ -218,21 +218,21 @@ def draw_flattery(runs: dict[str, Watched], path: Path) -> None:
         axis.plot(epochs, run.history.column("test_accuracy"), color=TRUE, label="true")
         axis.set(xlabel="epoch", title=method.replace("_", " "), ylim=(0.75, 1.1))
     axes[0].set_ylabel("accuracy")
-    axes[0].text(3, 1.07, IMPOSSIBLE, color=GREY, fontsize=8)
+    axes[0].text(3, 1.07, IMPOSSIBLE, color=GRAY, fontsize=8)
     axes[1].legend(loc="lower right")
     save(figure, path)
 
 
 def report_overfitting(folder: Path) -> None:
-    """Sections 1 and 6."""
+    """Print and draw sections 1 and 6."""
     runs = measure_overfitting()
     for method, run in runs.items():
-        true, kept, last = run.history.column("test_accuracy"), run.history.best_epoch or 0, run.history[-1]
+        true, best, last = run.history.column("test_accuracy"), run.history.best_epoch or 0, run.history[-1]
         print(
             f"1 {method}: negative in epoch {run.history.first_negative_epoch}, risk at the end {last['unbiased']:.2f}"
         )
         print(f"1 {method}: best {max(true):.3f} in epoch {true.index(max(true)) + 1}, ", end="")
-        print(f"kept {true[kept - 1]:.3f} in epoch {kept}, last {true[-1]:.3f}")
+        print(f"best {true[best - 1]:.3f} in epoch {best}, last {true[-1]:.3f}")
         print(f"6 {method}, last epoch: training rows {run.on_training_rows[-1]:.3f}, ", end="")
         print(f"held-out rows {run.on_held_out_rows[-1]:.3f}, true {true[-1]:.3f}")
     print(f"1 by default: true {measure_overfitting_by_default():.3f}")
@@ -245,7 +245,7 @@ def report_overfitting(folder: Path) -> None:
 
 
 class Ordered(NamedTuple):
-    """A classifier trained with the priors in one order."""
+    """A classifier trained with one order of the priors."""
 
     priors: Priors
     fitted: UUClassifier
@@ -254,7 +254,7 @@ class Ordered(NamedTuple):
 
 
 def measure_order(n: int = 1000) -> tuple[list[Ordered], tuple[Table, Table]]:
-    """The same two files, of two columns, with the priors in the right and in the wrong order."""
+    """Train on two files of two columns with the correct and with the swapped priors."""
     rng = np.random.default_rng(1)
     plane: dict[str, Any] = {"shift": 1.0, "columns": 2}
     files, (X, sets) = draw_files(rng, (0.8, 0.2), n, **plane), together(*draw_files(rng, (0.8, 0.2), n, **plane))
@@ -266,7 +266,7 @@ def measure_order(n: int = 1000) -> tuple[list[Ordered], tuple[Table, Table]]:
 
 
 def measure_noticed(labels_of_each: int, draws: int = 40, n: int = 500) -> float:
-    """How often so many labelled rows of each class make uulearn notice priors in the wrong order."""
+    """Return how often the given number of labelled rows per class reveals swapped priors."""
     caught = 0
     for seed in range(draws):
         rng = np.random.default_rng(seed)
@@ -280,14 +280,14 @@ def measure_noticed(labels_of_each: int, draws: int = 40, n: int = 500) -> float
 
 
 def draw_order(found: list[Ordered], files: tuple[Table, Table], path: Path) -> None:
-    """The rows of both files, and where each classifier predicts positive."""
+    """Draw the rows of both files and the regions predicted positive."""
     figure, axes = panels(sharey=True)
     grid = np.linspace(-4, 4, 200, dtype=np.float32)
     places = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
     for axis, (priors, fitted, estimate, true) in zip(axes, found, strict=True):
         axis.contourf(grid, grid, fitted.predict(places).reshape(200, 200), levels=[0.5, 1.5], colors=["#d5ecdc"])
-        for X, colour, name in zip(files, (ESTIMATE, FLATTERED), ("file A", "file B"), strict=True):
-            axis.plot(*X[:250].T, ".", ms=3, color=colour, label=name)
+        for X, color, name in zip(files, (ESTIMATE, FLATTERED), ("file A", "file B"), strict=True):
+            axis.plot(*X[:250].T, ".", ms=3, color=color, label=name)
         title = f"priors {priors}: estimate {estimate:.2f}, true {true:.2f}"
         axis.set(title=title, xlabel="column 1", xlim=(-4, 4), ylim=(-4, 4))
     axes[0].set_ylabel("column 2")
@@ -298,7 +298,7 @@ def draw_order(found: list[Ordered], files: tuple[Table, Table], path: Path) -> 
 
 
 def report_order(folder: Path) -> None:
-    """Section 2."""
+    """Print and draw section 2."""
     found, files = measure_order()
     for ordered in found:
         print(f"2 priors {ordered.priors}: estimate {ordered.estimate:.3f}, true {ordered.true:.3f}")
@@ -311,7 +311,7 @@ def report_order(folder: Path) -> None:
 
 
 class Doubt(NamedTuple):
-    """Classifiers trained with θ off by an error: the accuracy that is shown, and the true one; means over seeds."""
+    """Estimated and true accuracy of classifiers trained with an error in θ; means over seeds."""
 
     error: float
     shown: float
@@ -329,7 +329,7 @@ def measure_wrong_priors(
     n: int = 8000,
     seeds: int = 4,
 ) -> list[Doubt]:
-    """Linear models trained and evaluated with each wrong θ."""
+    """Train and evaluate linear models with each wrong θ."""
     wrong = [(priors[0] + error, priors[1]) for error in errors]
     scored = train_stack(priors, n, seeds, wrong, method, loss)
     found = []
@@ -339,8 +339,8 @@ def measure_wrong_priors(
     return found
 
 
-def measure_held_out_bracket(error: float, method: str, n: int = 4000) -> float:
-    """The positive bracket on held-out rows of a linear model, at (0.8, 0.2) with θ off by an error."""
+def measure_held_out_term(error: float, method: str, n: int = 4000) -> float:
+    """Return the positive risk term on held-out rows of a linear model at (0.8, 0.2), with an error in θ."""
     rng = np.random.default_rng(0)
     files = draw_files(rng, (0.8, 0.2), n)
     held_out = together(*draw_files(rng, (0.8, 0.2), n))
@@ -349,7 +349,7 @@ def measure_held_out_bracket(error: float, method: str, n: int = 4000) -> float:
 
 
 class Scored(NamedTuple):
-    """Of one assumption about the priors, for every seed: scores of held-out rows, and the true accuracy."""
+    """Scores of held-out rows and true accuracy per seed, for one assumption about the priors."""
 
     held_out: Table
     true: Numbers
@@ -363,12 +363,12 @@ def train_stack(
     method: str = "leaky_relu",
     loss: str = "logistic",
 ) -> list[Scored]:
-    """Linear models on two files of their own for every seed, under each assumption, all in one stack."""
+    """Train linear models on two files per seed for each assumption, in one batched training."""
     rng = np.random.default_rng(0)
     X = np.concatenate([file for _ in range(2 * seeds) for file in draw_files(rng, priors, n)])
     X_test, y_test = draw_rows(rng, 20_000, TARGET)
-    numbers = np.arange(len(X)).reshape(seeds, 4, n)  # of each seed: two files to train on, and two held out
-    l2 = 5e-3 if loss == "sigmoid" else 0.0  # as `UUClassifier` has it by default
+    numbers = np.arange(len(X)).reshape(seeds, 4, n)  # per seed: two training files and two held-out files
+    l2 = 5e-3 if loss == "sigmoid" else 0.0  # the default of `UUClassifier`
     options = RunOptions(epochs=100, lr=0.03, batch_size=2 * n, l2=l2, progress=False)
     runs = [Run((own[0], own[1]), pair, TARGET, method, seed=k) for pair in assumed for k, own in enumerate(numbers)]
     stack = BatchedTrainer(X, runs, model="linear", loss=loss, options=options)
@@ -380,14 +380,14 @@ def train_stack(
 
 
 class Spread(NamedTuple):
-    """At one distance of the priors, a value for every seed: true accuracy, and its estimate on held-out rows."""
+    """True and estimated accuracy per seed, for one distance of the priors."""
 
     true: Numbers
     estimate: Numbers
 
 
 def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> Spread:
-    """Linear models trained and evaluated with the right priors."""
+    """Train and evaluate linear models with the correct priors."""
     priors = (0.5 + gap / 2, 0.5 - gap / 2)
     (own,) = train_stack(priors, n, seeds, [priors])
     sets = np.repeat([0, 1], n)
@@ -395,14 +395,14 @@ def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> Spread:
 
 
 def draw_wrong_priors(found: dict[Priors, list[Doubt]], path: Path) -> None:
-    """What is shown, and what is true, against the error in θ."""
+    """Draw estimated and true accuracy over the error in θ."""
     figure, axes = panels(sharey=True)
     shade_impossible(axes[0])
-    for (priors, doubts), colour in zip(found.items(), SHADES, strict=True):
+    for (priors, doubts), color in zip(found.items(), SHADES, strict=True):
         errors, shown, true = zip(*doubts, strict=True)
         for axis, values in zip(axes, (shown, true), strict=True):
-            axis.plot(errors, values, "o-", ms=4, color=colour, label=f"{priors}")
-    axes[0].text(0.06, 1.16, IMPOSSIBLE, ha="right", color=GREY, fontsize=8)
+            axis.plot(errors, values, "o-", ms=4, color=color, label=f"{priors}")
+    axes[0].text(0.06, 1.16, IMPOSSIBLE, ha="right", color=GRAY, fontsize=8)
     axes[0].set(title="accuracy estimated without labels", xlabel="error in θ", ylabel="accuracy", ylim=(0.7, 1.2))
     axes[1].set(title="true accuracy", xlabel="error in θ")
     axes[1].legend(title="true priors", loc="upper right")
@@ -410,25 +410,25 @@ def draw_wrong_priors(found: dict[Priors, list[Doubt]], path: Path) -> None:
 
 
 def draw_close_priors(found: dict[float, Spread], path: Path) -> None:
-    """A point for every seed, against the distance of the priors."""
+    """Draw one point per seed over the distance of the priors."""
     figure, axes = panels(sharey=True)
     shade_impossible(axes[1])
     titles = ("true accuracy of 20 classifiers", "their estimates, 1,000 + 1,000 held-out rows")
-    for axis, part, colour, title in zip(axes, Spread._fields, (TRUE, ESTIMATE), titles, strict=True):
+    for axis, part, color, title in zip(axes, Spread._fields, (TRUE, ESTIMATE), titles, strict=True):
         for gap, spread in found.items():
             values = getattr(spread, part)
-            axis.plot(np.full(len(values), gap), values, "o", ms=4, alpha=0.45, mew=0, color=colour)
+            axis.plot(np.full(len(values), gap), values, "o", ms=4, alpha=0.45, mew=0, color=color)
             axis.plot(gap, values.mean(), "_", ms=13, mew=2, color="black")
         axis.set(xscale="log", title=title, xlabel="|θ − θ′|", ylim=(0.2, 1.4))
         axis.set_xticks([0.05, 0.1, 0.2, 0.4, 1.0], ["0.05", "0.1", "0.2", "0.4", "1"])
         axis.minorticks_off()
     axes[0].set_ylabel("accuracy (bar: mean)")
-    axes[1].text(1, 1.33, IMPOSSIBLE, ha="right", color=GREY, fontsize=8)
+    axes[1].text(1, 1.33, IMPOSSIBLE, ha="right", color=GRAY, fontsize=8)
     save(figure, path)
 
 
 def report_priors(folder: Path) -> None:
-    """Sections 3 and 4."""
+    """Print and draw sections 3 and 4."""
     pairs = ((0.8, 0.2), (0.65, 0.35), (0.55, 0.45))
     doubts = {priors: measure_wrong_priors(priors) for priors in pairs}
     for priors, found in doubts.items():
@@ -439,7 +439,7 @@ def report_priors(folder: Path) -> None:
         found = measure_wrong_priors(priors, "abs", "sigmoid", errors=[-0.06, 0, 0.06])
         print(f"3 abs, sigmoid, {priors}:", "; ".join(f"{d.error:+.2f} true {d.true:.3f}" for d in found))
     for method, error in (("unbiased", 0.0), ("unbiased", -0.06), ("leaky_relu", -0.06)):
-        print(f"3 held-out bracket, {method}, {error:+.2f}: {measure_held_out_bracket(error, method):+.2f}")
+        print(f"3 held-out risk term, {method}, {error:+.2f}: {measure_held_out_term(error, method):+.2f}")
     spreads = {gap: measure_close_priors(gap) for gap in (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)}
     for gap, (true, estimates) in spreads.items():
         print(f"4 gap {gap:g}: true {true.min():.3f} to {true.max():.3f}, mean {true.mean():.3f}; ", end="")
@@ -450,11 +450,11 @@ def report_priors(folder: Path) -> None:
     draw_close_priors(spreads, folder / "wrong-close.png")
 
 
-# ------------------------------------------------------------------------------- 5: a column that gives the file away
+# ------------------------------------------------------------------------------------------------- 5: a leaking column
 
 
 class GivenAway(NamedTuple):
-    """What a telling column does: means over seeds."""
+    """Effect of a leaking column; means over seeds."""
 
     true: float
     true_unbiased: float
@@ -466,10 +466,10 @@ class GivenAway(NamedTuple):
 
 
 def draw_marked(
-    rng: np.random.Generator, n: int, share: float, strength: float, device: int | None, shift: float = SHIFT
+    rng: np.random.Generator, n: int, prior: float, strength: float, device: int | None, shift: float = SHIFT
 ) -> Any:
-    """Rows with one more column that knows the device: 1 for file A, −1 for file B, None for either by chance."""
-    X, y = draw_rows(rng, n, share, shift)
+    """Add a column that depends on the device: 1 for file A, −1 for file B, None for a random device."""
+    X, y = draw_rows(rng, n, prior, shift)
     devices = rng.choice([-1, 1], n) if device is None else np.full(n, device)
     return np.column_stack([X, rng.normal(strength * devices)]).astype(np.float32), y
 
@@ -477,14 +477,14 @@ def draw_marked(
 def draw_marked_files(
     rng: np.random.Generator, priors: Priors, n: int, strength: float, shift: float = SHIFT
 ) -> tuple[Table, Table]:
-    """Two unlabeled files, each from a device of its own."""
+    """Return two unlabeled files, each from its own device."""
     X0, _ = draw_marked(rng, n, priors[0], strength, 1, shift)
     X1, _ = draw_marked(rng, n, priors[1], strength, -1, shift)
     return X0, X1
 
 
 def tell_apart(X: Table, sets: Sets) -> Numbers:
-    """Scores, higher for rows that look like set 0, of models that have not seen the row."""
+    """Return out-of-fold scores, higher for rows that look like set 0."""
     model = LogisticRegression(C=0.1)
     scores: Numbers = cross_val_predict(model, X, sets == 0, cv=2, method="decision_function")
     return scores
@@ -493,7 +493,7 @@ def tell_apart(X: Table, sets: Sets) -> Numbers:
 def measure_given_away(
     strength: float, seeds: int = 3, n: int = 1000, priors: Priors = (0.8, 0.2), **options: Any
 ) -> GivenAway:
-    """Classifiers that are used where the devices are mixed; the options are those of the corrected one."""
+    """Measure classifiers on rows of mixed devices; the options are those of the corrected classifier."""
     found = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -505,7 +505,7 @@ def measure_given_away(
             classifier(priors, seed, **how | own).fit_sets(*files) for own in ({"method": "unbiased"}, options)
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SuspiciousScoreWarning)  # that the estimate is impossible is what is shown
+            warnings.simplefilter("ignore", SuspiciousScoreWarning)  # the impossible estimate is the result
             shown = corrected.evaluate(X, sets=sets)
         rates = (shown.true_positive_rate.value, shown.false_positive_rate.value)
         between = roc_auc_score(sets == 0, tell_apart(X, sets))
@@ -517,7 +517,7 @@ def measure_given_away(
 def measure_alarm(
     strength: float, pairs: int = 200, n: int = 1000, priors: Priors = (0.8, 0.2), shift: float = SHIFT
 ) -> tuple[float, float]:
-    """Share of pairs of files that raise an alarm: by the AUC between them, and by the rates at five thresholds."""
+    """Return how many pairs of files raise an alarm: by their AUC, and by the rates at five thresholds."""
     alarms = []
     for seed in range(pairs):
         X, sets = together(*draw_marked_files(np.random.default_rng(seed), priors, n, strength, shift))
@@ -529,7 +529,7 @@ def measure_alarm(
 
 
 def has_impossible_rate(scores: Numbers, sets: Sets, priors: Priors) -> bool:
-    """Whether at some threshold the 99.9% interval of a rate lies outside [0, 1]; it is then cut to the nearer end."""
+    """Return whether the 99.9% interval of a rate lies outside [0, 1] at some threshold (it is then clipped)."""
     for threshold in np.quantile(scores, [0.1, 0.25, 0.5, 0.75, 0.9]).tolist():
         rates = uu_rates(scores, sets, priors, threshold=threshold, confidence=0.999)
         if any(rate.interval in ((0, 0), (1, 1)) for rate in (rates.true_positive, rates.false_positive)):
@@ -538,7 +538,7 @@ def has_impossible_rate(scores: Numbers, sets: Sets, priors: Priors) -> bool:
 
 
 def draw_given_away(found: dict[float, GivenAway], path: Path, bound: float = 0.8) -> None:
-    """Accuracy falls while the estimate rises, and the AUC between the files passes what the priors allow."""
+    """Draw how accuracy decreases while the estimate increases, and the AUC exceeds what the priors allow."""
     figure, (left, between) = panels()
     shade_impossible(left)
     look = {"ms": 4, "lw": 1.6}
@@ -551,7 +551,7 @@ def draw_given_away(found: dict[float, GivenAway], path: Path, bound: float = 0.
             list(found), [getattr(f, part) for f in found.values()], "o-", color=METHODS[method], label=name, **look
         )
     left.set(title="accuracy", xlabel="strength of the column (σ)", ylim=(0.45, 1.45))
-    left.text(3, 1.38, IMPOSSIBLE, ha="right", color=GREY, fontsize=8)
+    left.text(3, 1.38, IMPOSSIBLE, ha="right", color=GRAY, fontsize=8)
     left.legend(loc="upper left")
     between.axhspan(bound, 1.02, color="#f2f2f2", zorder=0)
     between.axhline(bound, color="black", lw=0.8)
@@ -562,7 +562,7 @@ def draw_given_away(found: dict[float, GivenAway], path: Path, bound: float = 0.
 
 
 def report_given_away(folder: Path) -> None:
-    """Section 5."""
+    """Print and draw section 5."""
     found = {strength: measure_given_away(strength) for strength in (0, 0.25, 0.5, 1, 1.5, 2, 3)}
     for strength, figures in found.items():
         print(f"5 strength {strength}: {rounded(figures)}")
@@ -582,19 +582,19 @@ BATCHES = (20, 50, 100, 200, 500, 2000)
 
 
 class Batched(NamedTuple):
-    """What training with one size of batch gave: means over seeds."""
+    """Results of training with one batch size; means over seeds."""
 
     true: float
-    bracket: float
-    """Mean of the positive bracket over the batches of the last epoch."""
+    risk_term: float
+    """Mean of the positive risk term over the batches of the last epoch."""
     below_zero: float
-    """Share of these batches in which it was below zero."""
+    """Fraction of these batches with a negative term."""
 
 
 def measure_batches(
     method: str, size: int, loss: str = "logistic", seeds: int = 3, n: int = 20_000, steps: int = 400
 ) -> Batched:
-    """So many steps at (0.6, 0.4), on so many rows that overfitting plays no part."""
+    """Train at (0.6, 0.4) on enough rows to exclude overfitting."""
     priors, found = (0.6, 0.4), []
     test = draw_rows(np.random.default_rng(seeds), 20_000, TARGET)
     for seed in range(seeds):
@@ -607,20 +607,20 @@ def measure_batches(
 
 
 def measure_noise(priors: Priors, size: int, draws: int = 4000) -> float:
-    """Share of batches in which noise alone takes the positive bracket below zero, for the best possible classifier.
+    """Return the fraction of batches in which noise makes the positive term of the best classifier negative.
 
-    Its scores are the log-odds 2·SHIFT·Σx, Gaussian in either class; the loss is the logistic one.
+    Its scores are the log-odds 2·SHIFT·Σx, Gaussian in both classes; the loss is logistic.
     """
     rng = np.random.default_rng(0)
     a, _, c, _ = uu_coefficients(priors, TARGET)
-    centre, spread = 2 * COLUMNS * SHIFT**2, 2 * SHIFT * COLUMNS**0.5
+    center, deviation = 2 * COLUMNS * SHIFT**2, 2 * SHIFT * COLUMNS**0.5
     y = [rng.random((draws, size // 2)) < prior for prior in priors]
-    lost = [np.logaddexp(0, -rng.normal(centre * (2.0 * labels - 1), spread)).mean(1) for labels in y]
+    lost = [np.logaddexp(0, -rng.normal(center * (2.0 * labels - 1), deviation)).mean(1) for labels in y]
     return float((a * lost[0] - c * lost[1] < 0).mean())
 
 
 def measure_uneven(sizes: tuple[int, int], seeds: int = 10) -> float:
-    """True accuracy of a linear model at (0.7, 0.3), all rows in one batch, mean over seeds."""
+    """Return the mean accuracy of a linear model at (0.7, 0.3) with all rows in one batch."""
     accuracies = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -631,17 +631,17 @@ def measure_uneven(sizes: tuple[int, int], seeds: int = 10) -> float:
 
 
 def draw_batches(found: dict[str, list[Batched]], noise: dict[Priors, list[float]], path: Path) -> None:
-    """What small batches do, and why."""
+    """Draw the effect of small batches and its cause."""
     figure, axes = panels()
     for method, results in found.items():
         accuracies = [result.true for result in results]
         axes[0].plot(BATCHES, accuracies, "o-", ms=4, color=METHODS[method], label=method.replace("_", " "))
-    for (priors, shares), colour in zip(noise.items(), SHADES, strict=True):
-        axes[1].plot(BATCHES, shares, "o-", ms=4, color=colour, label=f"{priors}")
+    for (priors, fractions), color in zip(noise.items(), SHADES, strict=True):
+        axes[1].plot(BATCHES, fractions, "o-", ms=4, color=color, label=f"{priors}")
     axes[0].set(title="true accuracy after 400 steps, (0.6, 0.4)", ylim=(0.88, 0.945))
     axes[1].set(title="batches below zero by noise alone", ylim=(0, 0.55))
     for axis in axes:
-        axis.set(xscale="log", xlabel="rows in a batch")
+        axis.set(xscale="log", xlabel="rows per batch")
         axis.set_xticks(BATCHES, [f"{size:,}" for size in BATCHES])
         axis.minorticks_off()
     axes[0].legend(loc="lower right")
@@ -650,7 +650,7 @@ def draw_batches(found: dict[str, list[Batched]], noise: dict[Priors, list[float
 
 
 def report_batches(folder: Path) -> None:
-    """Section 7."""
+    """Print and draw section 7."""
     found: dict[str, list[Batched]] = {method: [] for method in METHODS}
     for method, size in itertools.product(METHODS, BATCHES):
         found[method].append(measure_batches(method, size))
@@ -660,8 +660,11 @@ def report_batches(folder: Path) -> None:
     noise = {
         priors: [measure_noise(priors, size) for size in BATCHES] for priors in ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
     }
-    for priors, shares in noise.items():
-        print(f"7 noise at {priors}:", ", ".join(f"{b}: {share:.1%}" for b, share in zip(BATCHES, shares, strict=True)))
+    for priors, fractions in noise.items():
+        print(
+            f"7 noise at {priors}:",
+            ", ".join(f"{b}: {fraction:.1%}" for b, fraction in zip(BATCHES, fractions, strict=True)),
+        )
     for sizes in ((2550, 2550), (5000, 100), (200, 200)):
         print(f"7 files of {sizes}: true {measure_uneven(sizes):.3f}")
     draw_batches(found, noise, folder / "wrong-batches.png")
@@ -671,26 +674,28 @@ def report_batches(folder: Path) -> None:
 
 
 class Winner(NamedTuple):
-    """The best of many candidates by a noisy estimate: means over draws."""
+    """The best of many candidates by a noisy estimate; means over draws."""
 
     shown: float
     true: float
     fresh: float
-    """Its estimate on rows that had no part in the choice."""
+    """Its estimate on rows not used for the choice."""
     best: float
-    """Accuracy of the candidate that is best in truth."""
+    """Accuracy of the truly best candidate."""
 
 
 def measure_winner(candidates: int, priors: Priors, n: int = 1000, draws: int = 400) -> Winner:
-    """Linear classifiers that differ little, evaluated on the same n + n rows."""
+    """Select among similar linear classifiers, evaluated on the same n + n rows."""
     rng = np.random.default_rng(0)
     found, sets = [], np.repeat([0, 1], n)
     for _ in range(draws):
         weights = draw_candidates(rng, candidates)
         true = true_accuracy(weights)
         (seen, _), (fresh, _) = (together(*draw_files(rng, priors, n)) for _ in range(2))
-        shares = (seen @ weights > 0).reshape(2, n, candidates).mean(1)
-        estimates = 0.5 + (shares[0] - shares[1]) / (2 * (priors[0] - priors[1]))  # of uu_accuracy, all at once
+        fractions = (seen @ weights > 0).reshape(2, n, candidates).mean(1)
+        estimates = 0.5 + (fractions[0] - fractions[1]) / (
+            2 * (priors[0] - priors[1])
+        )  # `uu_accuracy` of all candidates
         won = int(np.argmax(estimates))
         again = uu_accuracy(fresh @ weights[:, won], sets, priors, TARGET).value
         found.append((estimates[won], true[won], again, true.max()))
@@ -698,28 +703,28 @@ def measure_winner(candidates: int, priors: Priors, n: int = 1000, draws: int = 
 
 
 def draw_candidates(rng: np.random.Generator, candidates: int) -> Numbers:
-    """Weights of linear classifiers around the best ones, one column each."""
+    """Return weights of linear classifiers close to the best one, one column each."""
     return 1 + 0.3 * rng.normal(size=(COLUMNS, candidates))
 
 
 def true_accuracy(weights: Numbers) -> Numbers:
-    """Of linear classifiers without intercept, in closed form."""
+    """Return accuracies of linear classifiers without intercept, in closed form."""
     accuracies: Numbers = norm.cdf(SHIFT * weights.sum(0) / np.linalg.norm(weights, axis=0))
     return accuracies
 
 
 class Ending(NamedTuple):
-    """How a run ended, and the categories of what was said."""
+    """Result of a run, and the categories of its warnings."""
 
     true: float
     estimate: float
-    """On held-out rows, without labels."""
+    """Estimated on held-out rows without labels."""
     predicted_positive: float
-    said: list[str]
+    warned: list[str]
 
 
 def in_money(X: Table) -> Table:
-    """The last column in other units: 50,000 give or take 10,000."""
+    """Scale the last column to mean 50,000 and standard deviation 10,000."""
     return np.column_stack([X[:, :-1], 1e4 * X[:, -1] + 5e4]).astype(np.float32)
 
 
@@ -734,31 +739,31 @@ ENDINGS: dict[str, tuple[dict[str, Any], bool]] = {
     "MLP, by default, a column in money": (MLP(50, epochs=100) | BY_DEFAULT, True),
     "linear, by default": ({"model": "linear"} | BY_DEFAULT, False),
 }
-"""Options, and whether a column is in money."""
+"""Options, and whether one column has a large scale."""
 
 
 def measure_ending(name: str, n: int = 1000) -> Ending:
-    """One of the runs that end badly or less well than they could, or one that does not."""
+    """Train one of the named examples."""
     options, money = ENDINGS[name]
     rng = np.random.default_rng(0)
     files, (X_test, y_test) = draw_files(rng, (0.8, 0.2), n), draw_rows(rng, 5000, TARGET)
     X, sets = together(*draw_files(rng, (0.8, 0.2), n))
     units = in_money if money else np.asarray
-    fitted, said = classifier((0.8, 0.2), **options), []
+    fitted, warned = classifier((0.8, 0.2), **options), []
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         try:
             fitted.fit_sets(*map(units, files))
         except NonFiniteRiskError as error:
-            said.append(type(error).__name__)
+            warned.append(type(error).__name__)
         estimate = fitted.score(units(X), sets)
-    said += [warning.category.__name__ for warning in raised]
+    warned += [warning.category.__name__ for warning in raised]
     test = units(X_test), y_test
-    return Ending(right(fitted, test), estimate, float(fitted.predict(test[0]).mean()), said)
+    return Ending(right(fitted, test), estimate, float(fitted.predict(test[0]).mean()), warned)
 
 
-def measure_uncentred(scaled: bool = False, seeds: int = 3, **options: Any) -> float:
-    """True accuracy of a linear model, by default but for the options, on small digits: those below 3, or not."""
+def measure_uncentered(scaled: bool = False, seeds: int = 3, **options: Any) -> float:
+    """Return the accuracy of a linear model on digits below 3 against the others."""
     X, digit = load_digits(return_X_y=True)
     X, y = (scale(X) if scaled else X / 16), digit < 3
     accuracies = []
@@ -767,29 +772,31 @@ def measure_uncentred(scaled: bool = False, seeds: int = 3, **options: Any) -> f
         files = make_sets(X_train, y_train, (0.6, 0.1), (500, 700), random_state=seed)
         fitted = UUClassifier((0.6, 0.1), 0.3, model="linear", random_state=seed, progress=False, **options)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OneSidedPredictionsWarning)  # which is what happens
+            warnings.simplefilter("ignore", OneSidedPredictionsWarning)  # expected here
             accuracies.append(right(fitted.fit_sets(*files), (X_test, y_test)))
     return float(np.mean(accuracies))
 
 
 def report_rest(_: Path) -> None:
-    """Sections 8 and 9."""
+    """Print sections 8 and 9."""
     spread = np.quantile(true_accuracy(draw_candidates(np.random.default_rng(0), 10_000)), [0.01, 0.99])
     print(f"8 nearly all candidates are between {spread[0]:.3f} and {spread[1]:.3f}")
     for priors, candidates in itertools.product(((0.8, 0.2), (0.6, 0.4)), (1, 10, 100)):
         print(f"8 {priors}, best of {candidates}: {rounded(measure_winner(candidates, priors))}")
     for name in ENDINGS:
-        *figures, said = measure_ending(name)
-        print(f"9 {name}: true {{:.3f}}, estimate {{:.3f}}, predicted positive {{:.2f}}; said {said}".format(*figures))
-    print(f"9 digits below 3, linear by default: {measure_uncentred():.3f}, ", end="")
-    print(f"standardised {measure_uncentred(scaled=True):.3f}, logistic {measure_uncentred(loss='logistic'):.3f}")
+        *figures, warned = measure_ending(name)
+        print(
+            f"9 {name}: true {{:.3f}}, estimate {{:.3f}}, predicted positive {{:.2f}}; warned {warned}".format(*figures)
+        )
+    print(f"9 digits below 3, linear by default: {measure_uncentered():.3f}, ", end="")
+    print(f"standardized {measure_uncentered(scaled=True):.3f}, logistic {measure_uncentered(loss='logistic'):.3f}")
 
 
 # ------------------------------------------------------------------------------------------------------------ drawing
 
 
 def panels(**how: Any) -> Any:
-    """A figure with two panels; made without pyplot, so that no window system is asked for."""
+    """Return a figure with two panels, created without pyplot, which needs no display."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 3.1), layout="constrained")
@@ -797,18 +804,18 @@ def panels(**how: Any) -> Any:
 
 
 def shade_impossible(axis: Any) -> None:
-    """Grey where no accuracy can be."""
+    """Shade impossible accuracies."""
     axis.axhspan(1, 2, color="#f2f2f2", zorder=0)
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a PNG of 936 pixels."""
+    """Write a PNG with a width of 936 pixels."""
     figure.savefig(path, dpi=130)
     print(f"drawn: {path.name}")
 
 
 def rounded(figures: Any) -> str:
-    """A named tuple to three digits."""
+    """Format a named tuple with three digits."""
     return ", ".join(f"{name} {value:.3f}" for name, value in figures._asdict().items())
 
 

@@ -20,7 +20,7 @@ from uulearn.theory import (
     prior_error_effect,
     worst_spread,
 )
-from uulearn.theory.plan import GAP_FACTORS
+from uulearn.theory.planning import GAP_FACTORS
 
 
 @pytest.fixture

@@ -91,7 +91,8 @@ def test_sets_that_do_not_fix_their_shares_warn_in_words(files, capsys):
     run_priors(files / "A.npy", files / "alike.npy")
     text = " ".join(capsys.readouterr().out.split())
     assert (
-        "warning: the two sets do not fix their shares of positives: rows of the two sets cannot be told apart" in text
+        "warning: the two sets do not identify their class priors: the rows of the two sets cannot be distinguished"
+        in text
     )
     assert "next: label some rows of each file" in text
     assert "uulearn plan" not in text
@@ -120,7 +121,7 @@ def test_columns_are_matched_by_name(files):
         (("other.csv", "A.csv"), r"A.csv lacks the column 'd'"),
         (("A.csv", "text.csv"), r"text.csv holds 1 rows; each file needs two at least"),
         (("A.npy", "narrow.npy"), r"A.npy has 3 columns and .*narrow.npy has 2"),
-        (("A.npy", "flat.npy"), r"flat.npy must be rows of columns, got an array of shape \(600,\)"),
+        (("A.npy", "flat.npy"), r"flat.npy must have shape \(n, columns\), got \(600,\)"),
         (("A.npy", "few.npy"), r"set 1 has 50 rows.*at least 100"),
     ],
 )

@@ -96,10 +96,10 @@ def test_3_shares_that_are_too_close_cost_accuracy_with_a_correction_only(wrong)
     assert close[1].shown - close[2].shown > 2 * (corrected[1].shown - corrected[2].shown)
 
 
-def test_3_held_out_brackets_betray_shares_that_are_too_close_but_not_through_a_correction(wrong):
-    unbiased = [wrong.measure_held_out_bracket(error, "unbiased") for error in (0.0, -0.06)]
+def test_3_held_out_terms_reveal_wrong_priors_without_a_correction(wrong):
+    unbiased = [wrong.measure_held_out_term(error, "unbiased") for error in (0.0, -0.06)]
     assert unbiased[1] < -0.1 < 0.05 < unbiased[0]
-    assert wrong.measure_held_out_bracket(-0.06, "leaky_relu") > -0.02
+    assert wrong.measure_held_out_term(-0.06, "leaky_relu") > -0.02
 
 
 def test_4_close_shares_scatter(wrong):
@@ -177,7 +177,7 @@ def test_6_copies(wrong):
     assert flattery > found.copies_together - found.true_copies_together
 
 
-def test_7_noise_takes_brackets_of_small_batches_below_zero(wrong):
+def test_7_noise_makes_terms_of_small_batches_negative(wrong):
     shares = [wrong.measure_noise((0.8, 0.2), size, draws=1000) for size in (20, 200, 2000)]
     assert shares[0] > shares[1] > shares[2]
     assert wrong.measure_noise((0.6, 0.4), 2000, draws=1000) > 2 * shares[2]
@@ -194,7 +194,7 @@ def test_7_the_corrections_lose_in_small_batches(wrong):
     assert absolute.true < unbiased.true - 0.015
     assert leaky_relu.true < unbiased.true - 0.01
     assert leaky_relu.below_zero > 0.1
-    assert leaky_relu.bracket > 0.1
+    assert leaky_relu.risk_term > 0.1
     assert wrong.measure_batches("leaky_relu", 500, seeds=1).true > leaky_relu.true + 0.01
 
 
@@ -233,7 +233,7 @@ def test_9_how_runs_end(name, said, lowest, highest, wrong):
     ending = wrong.measure_ending(name)
     assert lowest < ending.true < highest
     assert ending.estimate == pytest.approx(ending.true, abs=0.04)
-    assert ending.said == said
+    assert ending.warned == said
 
 
 def test_9_a_linear_model_takes_more_than_200_small_steps(wrong):

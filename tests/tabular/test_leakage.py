@@ -380,7 +380,7 @@ def test_the_rates_of_the_joint_check_are_those_of_the_classes():
 @pytest.mark.parametrize(
     ("scores", "sets", "priors", "message"),
     [
-        ([1.0], [0, 1], (0.8, 0.2), "one value a row"),
+        ([1.0], [0, 1], (0.8, 0.2), "one value per row"),
         ([1.0, 2.0], [0, 2], (0.8, 0.2), "sets must be 0 or 1"),
         ([1.0, np.nan], [0, 1], (0.8, 0.2), "nan in row 1"),
         ([1.0, 2.0], [0, 0], (0.8, 0.2), "no row of set 1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from uulearn.theory.plan import PRIOR_ERROR, PlannedPrecision, RowPlan, plan_rows
+from uulearn.theory.planning import PRIOR_ERROR, PlannedPrecision, RowPlan, plan_rows
 
 
 def run_plan(

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from uulearn.exceptions import ClosePriorsWarning
 
@@ -44,28 +44,34 @@ class EstimationCost(NamedTuple):
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
     """Return (θ, θ′) as floats, or raise a ValueError that names the offending value."""
+    theta, theta_prime = check_priors(set_priors, number="two")
+    return theta, theta_prime
+
+
+def check_priors(set_priors: Iterable[float], number: Literal["two", "two or more"]) -> list[float]:
+    """Return the class priors of two, or of two or more, sets; raise a ValueError unless they are valid and differ."""
     try:
         values = tuple(set_priors)
     except TypeError:
         values = ()
-    if len(values) != 2 or not all(isinstance(value, Real) for value in values):
+    enough = len(values) == 2 if number == "two" else len(values) >= 2
+    if not enough or not all(isinstance(value, Real) for value in values):
         raise ValueError(
-            f"set_priors must be two numbers, the class priors of set 0 and of set 1, got {set_priors!r}; "
-            "pass for example set_priors=(0.8, 0.2)."
+            f"set_priors must be {number} numbers, the class prior of each set, got {set_priors!r}; pass for example "
+            "set_priors=(0.8, 0.2)."
         )
-    theta, theta_prime = (float(value) for value in values)
-    for which, value in (("0", theta), ("1", theta_prime)):
-        if not 0.0 <= value <= 1.0:
+    priors = [float(value) for value in values]
+    for which, prior in enumerate(priors):
+        if not 0.0 <= prior <= 1.0:
             raise ValueError(
-                f"the class prior of set {which} must lie in [0, 1], got {value!r}; give it as a fraction, 80% as 0.8."
+                f"the class prior of set {which} must lie in [0, 1], got {prior!r}; give it as a fraction, 80% as 0.8."
             )
-    if abs(theta - theta_prime) < EQUAL_PRIORS:
+    if max(priors) - min(priors) < EQUAL_PRIORS:
         raise ValueError(
-            f"set_priors must differ, got {set_priors!r}: two sets with the same class prior contain no "
-            "information about the classes (the coefficients are proportional to 1/|θ − θ′|); "
-            "collect a second set with another class prior."
+            f"set_priors must differ, got {set_priors!r}: sets with the same class prior contain no information about "
+            "the classes; collect a set with another class prior."
         )
-    return theta, theta_prime
+    return priors
 
 
 def check_target_prior(target_prior: float) -> float:

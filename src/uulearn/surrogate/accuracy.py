@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uulearn.risk import uu_risk
 from uulearn.risk.coefficients import check_target_prior
-from uulearn.surrogate.inversion import Floats, Priors, check_fractions, check_priors
+from uulearn.surrogate.inversion import Floats, Priors, check_fractions, read_priors
 
 
 class AccuracyWeights(NamedTuple):
@@ -58,7 +58,7 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
     >>> accuracy_weights((0.75, 0.75, 0.25), (50, 50, 100), 0.5).weights  # equal priors are pooled
     array([ 0.5,  0.5, -1. ])
     """
-    theta = check_priors(set_priors)
+    theta = read_priors(set_priors)
     rho = check_fractions(set_sizes, len(theta))
     pi = check_target_prior(target_prior)
     centered = theta - rho @ theta
@@ -86,7 +86,7 @@ def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Pr
     >>> estimate_accuracy([1, 1, 1, -1, 1, -1, -1, -1], sets, (0.75, 0.25), 0.5)
     1.0
     """
-    theta = check_priors(set_priors)
+    theta = read_priors(set_priors)
     g = np.asarray(scores, dtype=np.float64)
     if len(theta) == 2:
         rows = torch.from_numpy(g), torch.from_numpy(sets)

@@ -29,7 +29,7 @@ from uulearn.surrogate.inputs import (
     stack_rows,
     weighted_fractions,
 )
-from uulearn.surrogate.inversion import Floats, Inversion, check_priors, invert_set_posterior
+from uulearn.surrogate.inversion import Floats, Inversion, invert_set_posterior, read_priors
 
 LARGEST_LOG_ODDS = 36.0  # beyond, 1 − η is rounded to 0 in double precision
 
@@ -128,8 +128,6 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.cv = cv
         self.random_state = random_state
 
-    # ------------------------------------------------------------------------------------------------------- training
-
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on rows of all sets.
 
@@ -142,7 +140,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         sample_weight : array of shape (n,), optional
             Passed to the estimator; ``set_priors`` are then weighted class priors.
         """
-        theta = check_priors(self.set_priors)
+        theta = read_priors(self.set_priors)
         check_target_prior(self.target_prior)
         check_calibration(self.calibration, self.cv)
         check_random_state(self.random_state)
@@ -168,7 +166,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
     def fit_sets(self, *tables: Any) -> Self:
         """Train on one table per set: ``fit_sets(X0, X1, X2)``."""
-        if len(tables) != len(check_priors(self.set_priors)):
+        if len(tables) != len(read_priors(self.set_priors)):
             raise ValueError(
                 f"fit_sets got {len(tables)} tables for {len(self.set_priors)} set_priors; pass one table per set, "
                 "in the order of the priors."
@@ -191,8 +189,6 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         if self.calibration == "mixture":
             return MixtureCalibratedClassifier(base, theta, fractions, cv)
         return CalibratedClassifierCV(base, method=self.calibration, cv=cv)
-
-    # ----------------------------------------------------------------------------------------------------- prediction
 
     def invert(self, X: Any) -> Inversion:
         """Return log-odds of the positive class at class prior π, and the rows that were clipped.

@@ -20,7 +20,6 @@ its derivative finds the maximum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 from uulearn.metrics.calibration import shift_log_odds
-from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
+from uulearn.risk.coefficients import check_priors, check_target_prior
 
 Floats = NDArray[np.float64]
 Priors = Sequence[float] | Floats
@@ -57,32 +56,9 @@ class Inversion(NamedTuple):
         return float(self.clipped.mean())
 
 
-# -------------------------------------------------------------------------------------------------------------- checks
-
-
-def check_priors(set_priors: Priors) -> Floats:
+def read_priors(set_priors: Priors) -> Floats:
     """Return θ as an array of shape (m,), m ≥ 2, or raise a ValueError that names the offending value."""
-    try:
-        values = tuple(set_priors)
-    except TypeError:
-        values = ()
-    if len(values) < 2 or not all(isinstance(value, Real) for value in values):
-        raise ValueError(
-            f"set_priors must be two or more numbers, the class prior of each set, got {set_priors!r}; pass for "
-            "example set_priors=(0.8, 0.5, 0.2)."
-        )
-    priors = np.array(values, dtype=np.float64)
-    for which, value in enumerate(priors.tolist()):
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(
-                f"the class prior of set {which} must lie in [0, 1], got {value!r}; give it as a fraction, 80% as 0.8."
-            )
-    if np.ptp(priors) < EQUAL_PRIORS:
-        raise ValueError(
-            f"set_priors must differ, got {set_priors!r}: sets with the same class prior contain no information about "
-            "the classes; collect a set with another class prior."
-        )
-    return priors
+    return np.array(check_priors(set_priors, number="two or more"))
 
 
 def check_fractions(set_fractions: ArrayLike, n_sets: int) -> Floats:
@@ -108,9 +84,6 @@ def check_probabilities(probabilities: ArrayLike, n_sets: int) -> Floats:
             f"{bad[0]}."
         )
     return q
-
-
-# ------------------------------------------------------------------------------------------------------------- forward
 
 
 def segment_ends(theta: Floats, rho: Floats) -> tuple[Floats, Floats]:
@@ -140,15 +113,12 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayL
            [0.5, 0.5],
            [0.9, 0.1]])
     """
-    theta = check_priors(set_priors)
+    theta = read_priors(set_priors)
     rho = check_fractions(set_fractions, len(theta))
     pi = check_target_prior(target_prior)
     eta = np.asarray(positive, dtype=np.float64)[:, None]
     joint = rho * (theta * (1 - pi) * eta + (1 - theta) * pi * (1 - eta))
     return np.asarray(joint / joint.sum(1, keepdims=True))
-
-
-# ------------------------------------------------------------------------------------------------------------- inverse
 
 
 def invert_set_posterior(
@@ -171,7 +141,7 @@ def invert_set_posterior(
     >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # more extreme than the priors allow
     Inversion(log_odds=array([inf]), clipped=array([ True]))
     """
-    theta = check_priors(set_priors)
+    theta = read_priors(set_priors)
     rho = check_fractions(set_fractions, len(theta))
     pi = check_target_prior(target_prior)
     q = check_probabilities(probabilities, len(theta))
@@ -222,9 +192,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
     low_end = (below < -CLIPPING_TOLERANCE) & bool((u > 0).all())
     clipped = low_end | ((above > CLIPPING_TOLERANCE) & bool((v > 0).all()))
     return Inversion(log_odds, clipped)
-
-
-# --------------------------------------------------------------------------------------------------------- prior shift
 
 
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:

@@ -47,12 +47,13 @@ from uulearn.theory.deviation import (
 )
 from uulearn.theory.estimation import EstimationErrorBound, estimation_error_bound, network_error_bound
 from uulearn.theory.network import NetworkNorms, network_norms
-from uulearn.theory.plan import RowPlan, plan_rows
 from uulearn.theory.planning import (
+    RowPlan,
     SetSizes,
     Spread,
     anticipated_spread,
     guaranteed_spread,
+    plan_rows,
     prior_error_effect,
     worst_spread,
 )
