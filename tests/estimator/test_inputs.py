@@ -9,8 +9,8 @@ from scipy import sparse
 from uulearn import UUClassifier
 from uulearn.data.inputs import read_table
 from uulearn.selection import UUClassifierCV
-from uulearn.training import TrainingOptions
 from uulearn.streaming import RowStream
+from uulearn.training import TrainingOptions
 
 FORMATS = {
     "float64": lambda X: X.astype(np.float64),

@@ -10,7 +10,7 @@ from uulearn import UURisk
 from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import make_sets
 from uulearn.models import build_model
-from uulearn.training import Trainer, RunOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 
 CPU = torch.device("cpu")

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from helpers.plain import plain_classifier
-from uulearn import UUClassifier
 from uulearn.data import DenseRows, TwoSets, hold_out
+from uulearn.estimator import run_plan
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
@@ -25,7 +25,6 @@ from uulearn.exceptions import (
     OneSidedPredictionsWarning,
     SwappedPriorsWarning,
 )
-from uulearn.estimator import run_plan
 from uulearn.metrics import Estimate, uu_accuracy
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.selection import Sensitivity, SensitivityRow, prior_sensitivity, sensitivity

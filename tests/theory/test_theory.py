@@ -1,6 +1,7 @@
 """Bounds against closed forms worked out apart, their laws, and what is refused."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from uulearn.theory import (
     worst_spread,
 )
 from uulearn.theory.network import affine_layers
+from uulearn.training import TrainingOptions
 
 probability = st.floats(0, 1)
 inner = st.floats(0.05, 0.95)
@@ -305,7 +307,7 @@ def plain_network(model, norms):
 def test_the_norms_belong_to_a_plain_network_with_the_same_scores(scale):
     model = trained_like()
     if scale != 1:
-        model = type("Fitted", (), {"model_": model, "input_scale": scale})()
+        model = type("Fitted", (), {"model_": model, "trained_": SimpleNamespace(input_scale=scale)})()
     rows = np.random.default_rng(0).normal(size=(50, 5)) / scale
     bound = float(np.linalg.norm(rows, axis=1).max())
     norms = network_norms(model, bound)
@@ -363,7 +365,7 @@ def test_a_layer_of_zeros_is_no_trouble():
 
 
 def test_a_fitted_classifier_is_read(gaussians, quick):
-    classifier = UUClassifier(**quick, input_scale=0.5).fit(gaussians["X"], gaussians["sets"])
+    classifier = UUClassifier(**quick, training=TrainingOptions(input_scale=0.5)).fit(gaussians["X"], gaussians["sets"])
     rows = gaussians["X_test"]
     bound = float(np.linalg.norm(rows, axis=1).max())
     norms = network_norms(classifier, bound)
@@ -532,6 +534,6 @@ def test_several_networks_are_refused_with_the_way_to_one_of_them():
     sets = np.repeat([0, 1], 40)
     clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, n_estimators=2, epochs=1, random_state=0)
     clf.fit(rng.normal(size=(80, 2)) + sets[:, None], sets)
-    with pytest.raises(ValueError, match=r"about one network, and this classifier has 2; .* or fit with members=1"):
+    with pytest.raises(ValueError, match=r"about one network, and this classifier has 2; .* or fit with n_estimators=1"):
         network_norms(clf, 1.0)
     assert network_norms(clf.submodel(0).model_.models[0], 1.0) == network_norms(clf.model_.models[0], 1.0)

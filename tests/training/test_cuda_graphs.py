@@ -9,7 +9,7 @@ from torch import nn
 
 from uulearn.data import DenseRows, TwoSets
 from uulearn.risk import UURisk
-from uulearn.training import Trainer, RunOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
 

@@ -11,7 +11,7 @@ from uulearn import UURisk, uu_risk
 from uulearn.data import BatchPlan, DenseRows, TwoSets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, Linear
-from uulearn.training import History, Trainer, RunOptions
+from uulearn.training import History, RunOptions, Trainer
 from uulearn.training.options import build_optimizer, kernel_parameters
 
 PRIORS, PI = (0.8, 0.2), 0.4
