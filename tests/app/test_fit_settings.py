@@ -35,7 +35,7 @@ classifiers = st.fixed_dictionaries(
         only=names,
         images=st.one_of(st.none(), text),
         image_size=st.one_of(st.none(), st.integers(1, 100)),
-        hold_out=st.floats(0.01, 0.99),
+        hold_out=st.floats(0.01, 0.49),
         allow_leakage=st.booleans(),
         sensitivity=st.one_of(st.none(), st.booleans()),
         seed=st.integers(0, 2**31),
@@ -89,7 +89,7 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     ("changes", "message"),
     [
         ({"set_priors": "guess"}, "'auto', got 'guess'"),
-        ({"hold_out": 0.0}, "hold_out must be above 0 and below 1, got 0.0"),
+        ({"hold_out": 0.0}, "hold_out must be above 0 and below 0.5, got 0.0"),
         ({"classifier": {"colour": 1}}, "colour is no parameter to be set there"),
         ({"classifier": {"random_state": 1}}, "random_state is no parameter to be set there"),
     ],

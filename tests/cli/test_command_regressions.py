@@ -62,7 +62,7 @@ def copies(tmp_path_factory):
 
 def test_a_table_of_few_kinds_is_fitted_with_one_member(copies):
     loaded = TableModel.load(copies / "model")
-    assert loaded.classifier.members == 1
+    assert loaded.classifier.n_estimators == 1
     assert loaded.facts["split"] == {"train": [400, 400], "choose": [50, 50], "evaluate": [50, 50]}
     assert not loaded.facts["cross_fitted"]
     assert any("equal rows were taken for different cases" in note for note in loaded.facts["notes"])
@@ -91,16 +91,16 @@ def test_a_model_of_few_kinds_predicts_is_evaluated_reported_and_repeated(copies
 
 def test_who_asks_for_members_gets_them_or_a_sentence(copies, tmp_path):
     files = (copies / "a.csv", copies / "b.csv", *PRIORS, *QUICK)
-    refused = run("fit", *files, "--members", "5", "--out", tmp_path / "five")
+    refused = run("fit", *files, "--n-estimators", "5", "--out", tmp_path / "five")
     assert_refused(refused, "cannot be cut into 5 folds")
-    (tmp_path / "rounds.toml").write_text("[classifier]\nrounds = 2\n")  # of refinement, which needs members
+    (tmp_path / "rounds.toml").write_text("[classifier]\nself_training_rounds = 2\n")  # of refinement, which needs members
     assert_refused(run("fit", *files, "--config", tmp_path / "rounds.toml", "--out", tmp_path / "m"), "5 folds")
-    assert run("fit", *files, "--members", "2", "--no-sensitivity", "--out", tmp_path / "two").code == 0
-    assert TableModel.load(tmp_path / "two").classifier.members == 2
-    (tmp_path / "auto.toml").write_text('[classifier]\nmembers = "auto"\n')
+    assert run("fit", *files, "--n-estimators", "2", "--no-sensitivity", "--out", tmp_path / "two").code == 0
+    assert TableModel.load(tmp_path / "two").classifier.n_estimators == 2
+    (tmp_path / "auto.toml").write_text('[classifier]\nn_estimators = "auto"\n')
     done = run("fit", *files, "--config", tmp_path / "auto.toml", "--sensitivity", "--out", tmp_path / "auto")
     assert done.code == 0, done.err
-    assert TableModel.load(tmp_path / "auto").classifier.members == 1
+    assert TableModel.load(tmp_path / "auto").classifier.n_estimators == 1
 
 
 def test_rows_are_of_few_kinds_only_where_equal_rows_can_be_held_out():

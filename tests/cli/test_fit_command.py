@@ -114,7 +114,7 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
     assert len(facts["sensitivity"]["rows"]) == 13
     assert "Estimated accuracy" in (out / "README.md").read_text()
     classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
-    assert classifier.members == 5
+    assert classifier.n_estimators == 5
 
 
 def test_every_row_is_judged_by_the_member_that_has_not_seen_it(fitted):
@@ -300,7 +300,7 @@ def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
         (("a.csv", "b.csv", "--set-priors", "many"), "takes two shares such as 0.8 0.2, or auto, got 'many'"),
         (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
-        (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 1"),
+        (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
         (("a.csv", "b.csv", *PRIORS, "--resume"), "no unfinished fit"),
         (("a.csv", ".", *PRIORS), "is a folder and the other is a file"),
     ],
@@ -326,7 +326,7 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(files, uulearn, tmp_path, 
     from uulearn.training import loop
 
     options = (files / "a.csv", files / "b.csv", *PRIORS, "--id", "patient", "--model", "linear", "--no-sensitivity")
-    options += ("--epochs", "20", "--members", "1")
+    options += ("--epochs", "20", "--n-estimators", "1")
     assert uulearn("fit", *options, "--out", tmp_path / "whole")[0] == 0
     epoch, done = loop.Trainer._epoch, []
 

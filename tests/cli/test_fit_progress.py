@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.plain import make_classifier
 from helpers.terminal import run_on_terminal
-from uulearn import UUClassifier
 from uulearn.cli import fit_progress, main
 from uulearn.cli.fit_progress import Display, Lines, Silent
 from uulearn.training import RunOptions
@@ -49,12 +49,12 @@ class Notes(list):
 
 
 def classifier(**changes):
-    return UUClassifier(
+    return make_classifier(
         (0.8, 0.2), **{"model": "linear", "epochs": 3, "n_estimators": 1, "random_state": 0, "patience": None} | changes
     )
 
 
-def test_watchers_are_told_of_every_member_and_of_what_a_checkpoint_holds(gaussians, tmp_path):
+def test_watchers_see_every_model_and_resumed_epochs(gaussians, tmp_path):
     sets = gaussians["X0"], gaussians["X1"]
     with watch_training(told := Notes()):
         classifier(n_estimators=2, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(*sets)
@@ -239,7 +239,7 @@ def command(tmp_path_factory):
         pd.DataFrame(rng.normal(size=(200, 2)) + 2 * y[:, None], columns=["u", "v"]).to_csv(folder / name, index=False)
     return [
         *("uulearn", "fit", str(folder / "a.csv"), str(folder / "b.csv"), "--set-priors", "0.8", "0.2"),
-        *("--model", "linear", "--epochs", "4", "--members", "3", "--out"),
+        *("--model", "linear", "--epochs", "4", "--n-estimators", "3", "--out"),
     ]
 
 

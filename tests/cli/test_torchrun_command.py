@@ -21,7 +21,7 @@ from uulearn.tabular.matrices import Prepared, Source
 from uulearn.training.workers import Workers
 
 RAY = "--engine ray starts its own processes; leave torchrun out, or leave --engine out."
-FIT = ("fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", "--members", "1", "--no-sensitivity")
+FIT = ("fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", "--n-estimators", "1", "--no-sensitivity")
 BY_RAY = {
     "fit": (*FIT, "--engine", "ray", "--workers", "2"),
     "predict": ("predict", "model", "rows", "--out", "scored", "--engine", "ray"),

@@ -343,7 +343,7 @@ def test_a_checkpoint_with_another_augmentation_is_refused(first, second, tmp_pa
 @pytest.mark.parametrize("shape", [(32,), (8, 4)])
 def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
     X, sets = pictures()
-    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("uulearn.data.separability.measure_separability", lambda *_: pytest.fail("work was begun"))
     classifier = plain_classifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
     name = repr(augment) if isinstance(augment, str) else ".*<lambda>"
     said = rf"^augment={name.replace('+', '[+]')} takes images, got rows of shape \({shape[0]},.*set augment=None\.$"
@@ -364,7 +364,7 @@ def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
 )
 def test_a_function_that_gives_something_else_is_refused_before_any_work(augment, gave, monkeypatch):
     X, sets = pictures()
-    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("uulearn.data.separability.measure_separability", lambda *_: pytest.fail("work was begun"))
     said = rf"^augment=.*<lambda> must give a batch like the one it gets, .*, but gave {gave}; .*\.$"
     with pytest.raises(ValueError, match=said):
         plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
@@ -414,16 +414,16 @@ def test_stacks_leave_it_to_single_runs():
 def test_a_search_compares_augmentations():
     X, sets, arguments = images_of_two_sets()
     base = plain_classifier((0.8, 0.2), n_estimators=2, **arguments | {"epochs": 60})
-    search = UUClassifierCV(base, {"augment": [torch.zeros_like, None, "flip"]}).fit(X, sets)
-    assert search.best_params_ == {"augment": None}  # the side matters here
-    assert search.best_estimator_.augment is None
+    search = UUClassifierCV(base, {"training__augment": [torch.zeros_like, None, "flip"]}).fit(X, sets)
+    assert search.best_params_ == {"training__augment": None}  # the side matters here
+    assert search.best_estimator_.training.augment is None
     assert len({one.evaluation.accuracy.value for one in search.candidates_}) == 3
 
 
 def test_a_search_refuses_a_bad_one_before_any_work(monkeypatch):
     X, sets, arguments = images_of_two_sets()
-    monkeypatch.setattr("uulearn.selection.search.cross_fit_all", lambda *_, **__: pytest.fail("work was begun"))
-    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
+    monkeypatch.setattr("uulearn.selection.search.train_all", lambda *_, **__: pytest.fail("work was begun"))
+    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"training__augment": [None, lambda x: x[:1]]})
     with pytest.raises(ValueError, match="must give a batch like the one it gets"):
         search.fit(X, sets)
 
@@ -434,10 +434,10 @@ def test_a_name_is_stored_and_loaded(tmp_path):
     del arguments["model"]
     arguments |= {"model": "allconvnet", "model_params": {"momentum": 0.5}, "epochs": 1, "ema": None}
     classifier = plain_classifier((0.8, 0.2), augment="shift+flip", **arguments).fit(X, sets)
-    assert clone(classifier).augment == "shift+flip"
+    assert clone(classifier).training.augment == "shift+flip"
     classifier.save(tmp_path)
     loaded = UUClassifier.load(tmp_path)
-    assert loaded.augment == "shift+flip"
+    assert loaded.training.augment == "shift+flip"
     np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))
 
 
@@ -447,9 +447,9 @@ def test_a_function_is_not_stored_and_must_be_passed_again(tmp_path):
     gently = functools.partial(shift, pixels=1)
     classifier = plain_classifier((0.8, 0.2), augment=gently, **arguments).fit(X, sets)
     classifier.save(tmp_path)
-    with pytest.raises(ModelFormatError, match=r"trained with augment=partial, which is code .* augment=\.\.\.\)\.$"):
+    with pytest.raises(ModelFormatError, match=r"trained with training__augment=partial, which is code .* training__augment=\.\.\.\)\.$"):
         UUClassifier.load(tmp_path, model=Flat)
     for again in (gently, "flip", None):
-        loaded = UUClassifier.load(tmp_path, model=Flat, augment=again)
-        assert loaded.augment is again
+        loaded = UUClassifier.load(tmp_path, model=Flat, training__augment=again)
+        assert loaded.training.augment is again
         np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))

@@ -181,12 +181,12 @@ def test_streamed_training_ends_like_training_from_memory(sets, folders):
 
 def test_what_is_auto_suits_streams(folders):
     clf = UUClassifier((0.8, 0.2), model="linear", epochs=3, random_state=0).fit_sets(*streams(folders))
-    assert clf.resolved_params_["members"] == 1
-    assert clf.resolved_params_["keep"] == "best"
+    assert clf.resolved_params_["n_estimators"] == 1
+    assert clf.resolved_params_["early_stopping"] is True
     assert clf.held_out_sizes_ == (90, 50)
     plain = UUClassifier((0.8, 0.2), model="linear", epochs=3, validation_fraction=0.0).fit_sets(*streams(folders))
     assert plain.held_out_sizes_ == (0, 0)
-    assert plain.resolved_params_["keep"] == "last"
+    assert plain.resolved_params_["early_stopping"] is False
 
 
 def test_a_stream_that_was_interrupted_goes_on(folders, tmp_path):
@@ -216,12 +216,12 @@ def test_test_rows_and_callbacks_serve_as_ever(sets, folders):
 
 @pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
 def test_what_streams_cannot_do_is_refused(folders, parameters):
-    with pytest.raises(ValueError, match="sets that are streamed train one model"):
+    with pytest.raises(ValueError, match="streamed sets train one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
 
 
 def test_two_kinds_of_sets_are_refused(sets, folders):
-    with pytest.raises(TypeError, match="X1 is ndarray while the other set is streamed"):
+    with pytest.raises(TypeError, match="X1 is ndarray and the other set is a stream"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
     with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))
@@ -482,7 +482,7 @@ BOUNDED = """
 
     torch.set_num_threads(1)
     few = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
-    clf = UUClassifier((0.8, 0.2), model="linear", epochs=1, members=1, batch_size=1000, device="cpu")
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=1, n_estimators=1, batch_size=1000, device="cpu")
     clf.fit_sets(few, few + 1)  # what training takes anyhow
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     streams = [ParquetSet(f"{sys.argv[1]}/{which}", buffer_bytes=4 * 2**20) for which in (0, 1)]

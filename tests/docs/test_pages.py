@@ -65,7 +65,7 @@ def test_two_files(tmp_path, monkeypatch):
     """The page from top to bottom in an empty folder; `fit` with fewer epochs and models than a reader has."""
     monkeypatch.chdir(tmp_path)
     diagnosis = run_python("start/two-files.md")["diagnosis"]
-    quicker = {"fit": ["--epochs", "20", "--members", "3", "--no-sensitivity"]}
+    quicker = {"fit": ["--epochs", "20", "--n-estimators", "3", "--no-sensitivity"]}
     shown = {}
     for block in blocks_of("start/two-files.md", "console"):
         line, _, expected = block.removeprefix("$ ").partition("\n")
@@ -85,7 +85,7 @@ def test_two_files_judged_once_more(tmp_path, monkeypatch):
     page["new"].assign(malignant=page["diagnosis"]).to_csv("labelled.csv", index=False)
     for mine, theirs in (("clinic_a.csv", "more_of_a.csv"), ("clinic_b.csv", "more_of_b.csv")):
         Path(theirs).write_bytes(Path(mine).read_bytes())
-    settings = "--model linear --epochs 5 --members 2 --no-sensitivity"
+    settings = "--model linear --epochs 5 --n-estimators 2 --no-sensitivity"
     run_command(f"uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out model/ {settings}", {})
     lines = [line[2:] for block in blocks_of("start/two-files.md", "console") for line in block.splitlines()]
     first, second = (line for line in lines if line.startswith("uulearn evaluate"))

@@ -19,14 +19,14 @@ from uulearn.training.workers import FirstWorkerError, join_workers
 FITS = {
     "mlp": {"validation_fraction": 0.2},
     "last rows alone": {"batch_size": 10, "epochs": 2},
-    "linear": {"model": "linear", "model_params": None, "l2": 0.01, "clip_norm": 0.5},
+    "linear": {"model": "linear", "model_params": None, "l2": 0.01, "training__clip_norm": 0.5},
     "biased": {"method": "biased"},
     "n_estimators": {"n_estimators": 2, "epochs": 3},
     "refined": {"n_estimators": 2, "epochs": 3, "self_training_rounds": 1, "model": "linear", "model_params": None},
-    "patient": {"validation_fraction": 0.3, "early_stopping": True, "patience": 1, "smoothing": 1, "epochs": 30},
+    "patient": {"validation_fraction": 0.3, "early_stopping": True, "patience": 1, "training__smoothing": 1, "epochs": 30},
     "lbfgs": {
-        "optimizer": torch.optim.LBFGS,
-        "optimizer_params": {"max_iter": 3},
+        "training__optimizer": torch.optim.LBFGS,
+        "training__optimizer_params": {"max_iter": 3},
         "epochs": 1,
         "lr": 0.1,
         "model": "linear",
@@ -47,11 +47,12 @@ def fitted(changes, **more):
     X, sets, labels = rows()
     plain = {
         "epochs": 4, "batch_size": 100, "random_state": 1, "n_estimators": 1, "validation_fraction": 0.0, "early_stopping": False,
-        "calibrated": False, "model_params": {"hidden": (16, 16)}, "distributed": "auto", "precision": "float32",
+        "calibrated": False, "model_params": {"hidden": (16, 16)}, "training__distributed": "auto", "training__precision": "float32",
         "loss": "sigmoid", "lr": 1e-3, "patience": None,
     }  # fmt: skip
     heard = {"test_data": (X[:50], labels[:50].astype(int))} if changes is FITS["tested"] else {}
-    return UUClassifier((0.8, 0.2), 0.5, **plain | changes | more.pop("parameters", {})).fit(X, sets, **heard, **more)
+    classifier = UUClassifier((0.8, 0.2), 0.5).set_params(**plain | changes | more.pop("parameters", {}))
+    return classifier.fit(X, sets, **heard, **more)
 
 
 def described(clf):
@@ -191,7 +192,7 @@ def other_roads(out, workers):
     found["stopped"] = described(stopped)
     found["calls"] = len(calls)
     found["seeds"] = described(fitted({"random_state": None, "epochs": 1}))
-    folder = {"checkpoint_dir": out.parent / "checkpoints", "checkpoint_every": 1}
+    folder = {"training__checkpoint_dir": out.parent / "checkpoints", "training__checkpoint_every": 1}
     fitted({"epochs": 2}, parameters=folder)
     found["resumed"] = described(fitted({"epochs": 4}, parameters=folder))
     found["refused"] = refused(workers, folder | {"lr": 0.5})

@@ -1,6 +1,7 @@
 """Bounds against values computed by hand, their symmetries and monotonicity, and error messages."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from uulearn.theory import (
     worst_spread,
 )
 from uulearn.theory.network import affine_layers
+from uulearn.training import TrainingOptions
 
 probability = st.floats(0, 1)
 inner = st.floats(0.05, 0.95)
@@ -305,7 +307,7 @@ def plain_network(model, norms):
 def test_norms_belong_to_an_equivalent_network_without_biases(scale):
     model = trained_like()
     if scale != 1:
-        model = type("Fitted", (), {"model_": model, "input_scale": scale})()
+        model = type("Fitted", (), {"model_": model, "trained_": SimpleNamespace(input_scale=scale)})()
     rows = np.random.default_rng(0).normal(size=(50, 5)) / scale
     bound = float(np.linalg.norm(rows, axis=1).max())
     norms = network_norms(model, bound)
@@ -363,7 +365,7 @@ def test_layer_of_zeros_gives_a_finite_bound():
 
 
 def test_accepts_a_fitted_classifier(gaussians, quick):
-    classifier = UUClassifier(**quick, input_scale=0.5).fit(gaussians["X"], gaussians["sets"])
+    classifier = UUClassifier(**quick, training=TrainingOptions(input_scale=0.5)).fit(gaussians["X"], gaussians["sets"])
     rows = gaussians["X_test"]
     bound = float(np.linalg.norm(rows, axis=1).max())
     norms = network_norms(classifier, bound)
@@ -539,6 +541,6 @@ def test_rejects_an_ensemble_and_accepts_one_of_its_networks():
     sets = np.repeat([0, 1], 40)
     clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, n_estimators=2, epochs=1, random_state=0)
     clf.fit(rng.normal(size=(80, 2)) + sets[:, None], sets)
-    with pytest.raises(ValueError, match="about one network, and this classifier is an ensemble of 2; pass one"):
+    with pytest.raises(ValueError, match=r"about one network, and this classifier has 2; .* or fit with n_estimators=1"):
         network_norms(clf, 1.0)
     assert network_norms(clf.submodel(0).model_.models[0], 1.0) == network_norms(clf.model_.models[0], 1.0)

@@ -23,6 +23,7 @@ from uulearn.training.checkpoint import FILE_NAME, SEED_NAME, stored_seed
 RUN = """
     import sys, numpy as np, torch
     from uulearn import UUClassifier
+    from uulearn.training import TrainingOptions
 
     torch.set_num_threads(1)
     folder, out, pause = sys.argv[1], sys.argv[2], float(sys.argv[3])
@@ -36,10 +37,13 @@ RUN = """
             time.sleep(pause)
 
     classifier = UUClassifier(
-        (0.8, 0.2), 0.5, model_params={"hidden": (16, 16), "dropout": 0.3}, epochs=30, batch_size=100, lr=0.01, ema=0.9,
-        scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30),
-        checkpoint_dir=folder or None, checkpoint_every=1, random_state=3,
-        method="leaky_relu", loss="logistic", l2=0.0, keep="last", patience=None, calibrated=False,
+        (0.8, 0.2), 0.5, model_params={"hidden": (16, 16), "dropout": 0.3}, epochs=30, batch_size=100, lr=0.01,
+        training=TrainingOptions(
+            ema=0.9, scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30),
+            checkpoint_dir=folder or None, checkpoint_every=1,
+        ),
+        random_state=3,
+        method="leaky_relu", loss="logistic", l2=0.0, early_stopping=False, patience=None, calibrated=False,
     )
     classifier.fit_sets(X0, X1, validation_data=(np.concatenate([X0, X1])[::5], np.repeat([0, 1], [300, 200])[::5]),
                         callback=slow)

@@ -17,7 +17,7 @@ from uulearn.data.augmentation import get_augmentation
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, ResNet32
 from uulearn.risk import LOSSES
-from uulearn.training import RunOptions, Trainer
+from uulearn.training import RunOptions, Trainer, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run, layers
 from uulearn.training.cuda_graphs import Captured
 
@@ -142,7 +142,7 @@ def test_the_estimator_captures_steps_of_what_it_knows(gaussians, quick, monkeyp
     X, sets, epochs = gaussians["X"], gaussians["sets"], quick["epochs"]
     captured = UUClassifier(**quick).fit(X, sets)
     assert graphs
-    half = quick | {"checkpoint_dir": tmp_path}
+    half = quick | {"training": TrainingOptions(checkpoint_dir=tmp_path)}
     UUClassifier(**half | {"epochs": epochs // 2}).fit(X, sets)
     continued = UUClassifier(**half).fit(X, sets)
     graphs.clear()
@@ -351,8 +351,8 @@ def test_images_are_augmented_without_waiting_for_the_device(memory_format, dtyp
     assert torch.equal(out.flatten(1).unique(dim=0), allowed)
 
 
-def test_members_are_trained_in_one_stack(gaussians, quick, monkeypatch):
-    monkeypatch.setattr("uulearn.estimator.members.cross_fit", lambda *_, **__: pytest.fail("one by one"))
+def test_models_of_an_ensemble_are_trained_together(gaussians, quick, monkeypatch):
+    monkeypatch.setattr("uulearn.estimator.learners.fit_fold", lambda *_, **__: pytest.fail("one by one"))
     classifier = UUClassifier(**quick | {"n_estimators": 3, "early_stopping": True, "calibrated": True})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9

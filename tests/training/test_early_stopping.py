@@ -10,6 +10,7 @@ from scipy import sparse
 from helpers.batched_runs import X as TABLE
 from helpers.batched_runs import alone, assert_same_model, histories, options, run_of, stacked
 from helpers.batched_runs import rows as draw_rows
+from helpers.plain import make_classifier
 from uulearn import UUClassifier
 from uulearn.data import DenseRows, SparseRows, TwoSets, hold_out
 from uulearn.data.holdout import choose_held_out, row_digests
@@ -172,21 +173,19 @@ def test_a_stack_keeps_what_single_runs_keep(ema, patience):
 
 def test_choosing_needs_held_out_rows():
     run = run_of()
-    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
+    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
         alone(run, options=options(early_stopping=True))
-    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
+    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
         stacked([run], options=options(early_stopping=True))
-    with pytest.raises(ValueError, match=r"patience=3 waits .* set keep='best'"):
+    with pytest.raises(ValueError, match=r"patience=3 needs early stopping; set early_stopping=True"):
         alone(run, options=options(patience=3))
-    with pytest.raises(ValueError, match="keep must be 'best' or 'last', got 'first'"):
-        alone(run, options=options(early_stopping="first"))
 
 
 # ------------------------------------------------------------------------------------------------ in the estimator
 
 
 def best(quick, **changes):
-    return UUClassifier(**quick | {"validation_fraction": 0.2, "early_stopping": True, "epochs": 30} | changes)
+    return make_classifier(**quick | {"validation_fraction": 0.2, "early_stopping": True, "epochs": 30} | changes)
 
 
 def test_the_estimator_holds_out_and_keeps(gaussians, quick):
@@ -196,8 +195,8 @@ def test_the_estimator_holds_out_and_keeps(gaussians, quick):
     history = classifier.history_
     assert len(history) == 30
     error = history[history.best_epoch - 1]["validation_zero_one"]
-    assert "held out of training to evaluate the epochs, without labels: 80 + 80 rows" in classifier.summary()
-    assert f"kept: the weights of epoch {history.best_epoch}, error on the held-out rows {error:.1%}" in (
+    assert "held out of training for validation without labels: 80 + 80 rows" in classifier.summary()
+    assert f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows" in (
         classifier.summary()
     )
     apart = best(quick).fit_sets(gaussians["X"][gaussians["sets"] == 0], gaussians["X"][gaussians["sets"] == 1])

@@ -15,7 +15,7 @@ RUN = """
     progress.PATIENCE = float(sys.argv[2])
     rng = np.random.default_rng(0)
     classifier = UUClassifier(
-        (0.8, 0.2), model="linear", epochs=5, members=1, progress=sys.argv[1] == "on", random_state=0
+        (0.8, 0.2), model="linear", epochs=5, n_estimators=1, progress=sys.argv[1] == "on", random_state=0
     )
     classifier.fit_sets(rng.normal(size=(50, 2)) + 1, rng.normal(size=(50, 2)), callback=lambda *_: time.sleep(0.15))
 """

@@ -88,7 +88,9 @@ def test_workers_go_on_from_a_checkpoint(together):
 
 
 def test_one_process_goes_on_where_two_stopped(together, folder):
-    clf = fitted({"epochs": 5}, parameters={"checkpoint_dir": folder / "checkpoints", "checkpoint_every": 1})
+    clf = fitted({"epochs": 5}, parameters={
+        "training__checkpoint_dir": folder / "checkpoints", "training__checkpoint_every": 1,
+    })
     assert clf.history_.resumed_at == [2, 4]
     alone = described(fitted({"epochs": 5}))
     torch.testing.assert_close(described(clf)["records"], alone["records"], rtol=1e-4, atol=1e-5)
@@ -250,6 +252,7 @@ DIES = """
     import numpy as np
     from torch import nn
     from uulearn import UUClassifier
+    from uulearn.training import TrainingOptions
 
     class Dies(nn.Linear):
         steps = 0
@@ -261,7 +264,7 @@ DIES = """
             return super().forward(x)
 
     X, sets = np.random.default_rng(0).normal(size=(200, 3)), np.repeat([0, 1], 100)
-    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, distributed=True)
+    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, training=TrainingOptions(distributed=True))
     clf.fit(X, sets)
     clf.save(sys.argv[1])
 """

@@ -160,18 +160,27 @@ def fit(
     ] = None,
     method: Annotated[str | None, typer.Option(help="abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
     loss: Annotated[str | None, typer.Option(help="sigmoid, logistic, … Default: sigmoid, of linear logistic.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs to train. Default: 200.")] = None,
-    members: Annotated[
+    epochs: Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs. Default: 200.")] = None,
+    n_estimators: Annotated[
         int | None,
+        typer.Option(min=1, help="Number of models averaged. Default: 5 (1 for resnet32 and allconvnet)."),
+    ] = None,
+    early_stopping: Annotated[
+        bool | None,
         typer.Option(
-            min=1,
-            help="Number of models averaged. Default: 5 below 5,000 rows a file, else 1; convolutions 1.",
+            "--early-stopping/--no-early-stopping", help="Use the best epoch instead of the last. Default: best epoch."
         ),
+    ] = None,
+    self_training_rounds: Annotated[
+        int | None, typer.Option(min=0, help="Maximum number of rounds of self-training. Default: 0.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda. Default: auto.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything drawn at random. Default: 0.")] = None,
     hold_out: Annotated[
-        float | None, typer.Option(help="Share of the rows held out to choose and to evaluate. Default: 0.2.")
+        float | None,
+        typer.Option(
+            help="Fraction of the rows set aside to evaluate a single or self-trained model. Default: 0.1."
+        ),
     ] = None,
     allow_leakage: Annotated[
         bool | None, typer.Option("--allow-leakage", help="Keep columns that tell the files apart by themselves.")
@@ -195,7 +204,9 @@ def fit(
         "method": method,
         "loss": loss,
         "epochs": epochs,
-        "n_estimators": members,
+        "n_estimators": n_estimators,
+        "early_stopping": early_stopping,
+        "self_training_rounds": self_training_rounds,
         "device": device,
     }
     given = {
