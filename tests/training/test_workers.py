@@ -15,8 +15,8 @@ from torch import nn
 from helpers.processes import python, several
 from helpers.training_worker import FITS, described, fitted, normalised, rows
 from uulearn.data import BatchPlan
-from uulearn.models import normalization as normalisation
-from uulearn.models.normalization import synchronised
+from uulearn.models import normalization
+from uulearn.models.normalization import synchronized
 from uulearn.training.workers import join_workers, own_device, started_by_torchrun
 
 WORKER = Path(__file__).parents[1] / "helpers" / "training_worker.py"
@@ -120,8 +120,8 @@ def test_batch_normalisation_over_workers_is_that_of_the_whole_batch(together):
 def test_too_few_values_to_normalise_are_refused_by_all(together):
     for each in together:
         assert each["too few"]["said"] == [
-            f"batch normalisation over workers needs 2 or more values of each channel to train, got {n} from all of "
-            "them together; give them more rows, or call model.eval() first."
+            f"batch normalization over workers needs 2 or more values per channel to train, got {n} from all workers "
+            "together; give them more rows, or call model.eval() first."
             for n in (1, 0)
         ]
         for name, value in nn.BatchNorm1d(3).state_dict().items():
@@ -134,7 +134,7 @@ def test_a_copy_from_within_is_plain_and_one_worker_can_use_it_alone(together):
     rows = together[0]["copies"]["rows"]
     plain = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
     for each in together:
-        assert each["copies"]["kinds"] == ["SynchronisedBatchNorm1d"] * 2 + ["BatchNorm1d"] * 4
+        assert each["copies"]["kinds"] == ["SynchronizedBatchNorm1d"] * 2 + ["BatchNorm1d"] * 4
     assert [len(each["copies"]["used"]) for each in together] == [3, 0]
     for used in together[0]["copies"]["used"]:
         torch.testing.assert_close(used, plain(rows))
@@ -152,9 +152,9 @@ def test_a_callback_can_save_the_whole_model(together, folder):
 def test_a_copy_from_within_keeps_weights_statistics_and_nothing_else():
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, eps=0.25))
     model(torch.randn(9, 2))
-    with synchronised(model):
+    with synchronized(model):
         copied, unpickled = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
-        assert type(model[1]).__name__ == "SynchronisedBatchNorm1d"
+        assert type(model[1]).__name__ == "SynchronizedBatchNorm1d"
     for each in (copied, unpickled):
         assert type(each[1]) is nn.BatchNorm1d
         assert vars(each[1]).keys() == vars(model[1]).keys()
@@ -169,10 +169,10 @@ def test_normalisation_that_cannot_be_joined_is_refused(monkeypatch):
         pass
 
     model = nn.Sequential(nn.Linear(2, 2), Own(2))
-    with synchronised(model):  # alone there is nothing to join
+    with synchronized(model):  # alone there is nothing to join
         assert type(model[1]) is Own
     monkeypatch.setattr("uulearn.models.normalization.workers", lambda group: 2)
-    with pytest.raises(ValueError, match="Own cannot be synchronised over workers"), synchronised(model):
+    with pytest.raises(ValueError, match="Own cannot be synchronized over workers"), synchronized(model):
         pass
 
 
@@ -285,13 +285,13 @@ def test_what_gpus_do_is_what_the_kernels_of_a_cpu_do(shape):
     torch.manual_seed(0)
     x, gradient = 3 + 2 * torch.randn(shape), torch.randn(shape)
     inner = [place for place in range(len(shape)) if place != 1]
-    plainly = normalisation._mean_and_variance_plainly(x, torch.float32, inner)
-    for found, expected in zip(normalisation._mean_and_variance(x, torch.float32, inner), plainly, strict=True):
+    plainly = normalization._portable_mean_and_variance(x, torch.float32, inner)
+    for found, expected in zip(normalization._mean_and_variance(x, torch.float32, inner), plainly, strict=True):
         torch.testing.assert_close(found.float(), expected)
     mean, variance = plainly
     about = SimpleNamespace(inner=inner, shape=[1, -1, *[1] * len(shape[2:])], eps=1e-3)
     scale = torch.rsqrt(variance + about.eps)
-    bias, slope = normalisation._summed(gradient, x, mean, variance, scale, about)
-    bias_plainly, slope_plainly = normalisation._summed_plainly(gradient, x, mean, scale, about)
+    bias, slope = normalization._parameter_gradients(gradient, x, mean, variance, scale, about)
+    bias_plainly, slope_plainly = normalization._portable_parameter_gradients(gradient, x, mean, scale, about)
     torch.testing.assert_close(bias, bias_plainly)
     torch.testing.assert_close(slope, slope_plainly)

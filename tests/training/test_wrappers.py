@@ -98,7 +98,7 @@ def test_numbers_of_parts_that_would_block_are_refused(together):
         assert each["refused"] == [
             f"workers have from 3 to 5 micro-batches, but {kind} exchanges something in every forward pass; give each "
             "worker the same number."
-            for kind in ("FSDPSequential", "FullyShardedDataParallel", "SynchronisedBatchNorm1d")
+            for kind in ("FSDPSequential", "FullyShardedDataParallel", "SynchronizedBatchNorm1d")
         ]
 
 

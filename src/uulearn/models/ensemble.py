@@ -1,4 +1,4 @@
-"""Several trained models as one."""
+"""An ensemble of trained models as one module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Ensemble(nn.Module):
     members : sequence of nn.Module
         Each maps rows to scores of shape (n,) or (n, 1).
     scales : sequence of float
-        What each member's scores are divided by, so that none outshouts the others.
+        Divisor of each model's scores, so that all models have the same weight.
 
     Examples
     --------
@@ -30,7 +30,9 @@ class Ensemble(nn.Module):
     def __init__(self, members: Sequence[nn.Module], scales: Sequence[float]) -> None:
         super().__init__()
         if not members or len(members) != len(scales):
-            raise ValueError(f"an ensemble needs one scale a member, got {len(members)} members, {len(scales)} scales.")
+            raise ValueError(
+                f"an ensemble needs one scale per member, got {len(members)} members, {len(scales)} scales."
+            )
         self.members = nn.ModuleList(members)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
         self.accepts_bfloat16_rows = all(getattr(member, "accepts_bfloat16_rows", False) for member in members)
@@ -41,17 +43,21 @@ class Ensemble(nn.Module):
         return (torch.stack(scores) / self.scales[:, None]).mean(0)
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """A copy for scoring, of the members' own copies for scoring where they have such."""
-        return Ensemble([_folded(m, dtype) for m in self.members], self.scales.tolist()).to(self.scales.device).eval()
+        """A module for scoring that uses the models' own ``for_inference`` if they have one."""
+        return (
+            Ensemble([_for_inference(m, dtype) for m in self.members], self.scales.tolist())
+            .to(self.scales.device)
+            .eval()
+        )
 
 
-def _folded(member: nn.Module, dtype: torch.dtype) -> nn.Module:
+def _for_inference(member: nn.Module, dtype: torch.dtype) -> nn.Module:
     fold: Callable[[torch.dtype], nn.Module] | None = getattr(member, "for_inference", None)
     return _Cast(member, dtype) if fold is None else fold(dtype)
 
 
 class _Cast(nn.Module):
-    """A member without a copy of its own: rows come in the type of the others, and are widened for it."""
+    """Wraps a model without ``for_inference``: converts rows from the type of the other models to float32."""
 
     def __init__(self, member: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

@@ -224,7 +224,7 @@ def model_params(configuration: Configuration) -> dict[str, Any] | None:
         return None
     initialiser = configuration.get("initialiser")
     momentum = {"momentum": configuration.get("norm_momentum", KERAS_MOMENTUM)}
-    return momentum | ({"initialiser": initialiser} if initialiser else {})
+    return momentum | ({"initializer": initialiser} if initialiser else {})
 
 
 def _slope(configuration: Configuration) -> float:

@@ -18,7 +18,7 @@ from uulearn.data.batches import BatchPlan
 from uulearn.data.rows import PickedRows, Rows, TwoSets, place_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
-from uulearn.models.normalization import synchronised
+from uulearn.models.normalization import synchronized
 from uulearn.risk import LOSSES, UURisk, UURiskParts
 from uulearn.risk.corrections import get_method
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
@@ -179,7 +179,7 @@ class Trainer:
                 seed_generators(self.workers.seed(self.options.seed, len(self.history)), self.device)
 
     def _joint_statistics(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext() if self.workers is None else synchronised(self.model)
+        return contextlib.nullcontext() if self.workers is None else synchronized(self.model)
 
     @contextlib.contextmanager
     def _fastest_convolutions(self) -> Iterator[None]:
