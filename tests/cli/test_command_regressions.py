@@ -92,7 +92,7 @@ def test_a_model_of_few_kinds_predicts_is_evaluated_reported_and_repeated(copies
 def test_who_asks_for_members_gets_them_or_a_sentence(copies, tmp_path):
     files = (copies / "a.csv", copies / "b.csv", *PRIORS, *QUICK)
     refused = run("fit", *files, "--members", "5", "--out", tmp_path / "five")
-    assert_refused(refused, "cannot be cut into 5 folds")
+    assert_refused(refused, "cannot be split into 5 folds")
     (tmp_path / "rounds.toml").write_text("[classifier]\nrounds = 2\n")  # of refinement, which needs members
     assert_refused(run("fit", *files, "--config", tmp_path / "rounds.toml", "--out", tmp_path / "m"), "5 folds")
     assert run("fit", *files, "--members", "2", "--no-sensitivity", "--out", tmp_path / "two").code == 0

@@ -128,7 +128,7 @@ def test_values_are_copied_to_the_bit():
 
 @pytest.mark.parametrize("pixels", [-1, 1.5, True, "2"])
 def test_pixels_that_are_no_number_of_pixels_are_refused(pixels):
-    with pytest.raises(ValueError, match=rf"^pixels must be a whole number of at least 0, got {pixels!r}\.$"):
+    with pytest.raises(ValueError, match=rf"^pixels must be an integer of at least 0, got {pixels!r}\.$"):
         shift(torch.zeros(2, 1, 4, 4), pixels)
 
 
@@ -149,7 +149,7 @@ def test_joined_names_are_applied_from_left_to_right():
 
 @pytest.mark.parametrize("name", ["rotate", "", "flip+", "+shift", "flip shift", "shift+rotate", 3])
 def test_unknown_names_are_refused(name):
-    with pytest.raises(ValueError, match=r"^augment must be one of 'flip', 'shift', several joined by '\+' or .*\.$"):
+    with pytest.raises(ValueError, match=r"^augment must be one of 'flip', 'shift', several joined by '\+', or .*\.$"):
         get_augmentation(name)
 
 
@@ -346,7 +346,7 @@ def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
     monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
     classifier = plain_classifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
     name = repr(augment) if isinstance(augment, str) else ".*<lambda>"
-    said = rf"^augment={name.replace('+', '[+]')} takes images, got rows of shape \({shape[0]},.*set augment=None\.$"
+    said = rf"^augment={name.replace('+', '[+]')} expects images, got rows of shape \({shape[0]},.*set augment=None\.$"
     with pytest.raises(ValueError, match=said):
         classifier.fit(X.reshape(-1, *shape), sets)
     assert not hasattr(classifier, "model_")
@@ -365,7 +365,7 @@ def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
 def test_a_function_that_gives_something_else_is_refused_before_any_work(augment, gave, monkeypatch):
     X, sets = pictures()
     monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
-    said = rf"^augment=.*<lambda> must give a batch like the one it gets, .*, but gave {gave}; .*\.$"
+    said = rf"^augment=.*<lambda> must return a batch like its input, .*, but returned {gave}; .*\.$"
     with pytest.raises(ValueError, match=said):
         plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
     with pytest.raises(ValueError, match=said):
@@ -373,7 +373,7 @@ def test_a_function_that_gives_something_else_is_refused_before_any_work(augment
 
 
 def test_a_function_that_gives_something_else_later_is_refused_then():
-    with pytest.raises(ValueError, match=r"\(1[0-9], 2, 4, 4\) of torch.float32 on cpu, but gave \(5, 2, 4, 4\)"):
+    with pytest.raises(ValueError, match=r"\(1[0-9], 2, 4, 4\) of torch.float32 on cpu, but returned \(5, 2, 4, 4\)"):
         trainer(lambda x: x[:5]).run()
 
 
@@ -424,7 +424,7 @@ def test_a_search_refuses_a_bad_one_before_any_work(monkeypatch):
     X, sets, arguments = images_of_two_sets()
     monkeypatch.setattr("uulearn.selection.search.cross_fit_all", lambda *_, **__: pytest.fail("work was begun"))
     search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
-    with pytest.raises(ValueError, match="must give a batch like the one it gets"):
+    with pytest.raises(ValueError, match="must return a batch like its input"):
         search.fit(X, sets)
 
 

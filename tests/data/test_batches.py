@@ -78,7 +78,7 @@ def test_streams_deliver_the_planned_rows(together):
         of_set1 = set(range(n0, n0 + n1))
     plan = BatchPlan(data.sizes, 8)
     seen = []
-    for x, (count0, count1) in data.batches(plan, plan.shuffles(0, 1), torch.device("cpu")):
+    for x, (count0, count1) in data.epoch(plan, 0, 1, torch.device("cpu")):
         rows = x.flatten().tolist()
         assert len(rows) == count0 + count1
         assert of_set1.isdisjoint(rows[:count0])

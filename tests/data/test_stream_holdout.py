@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uulearn import UUClassifier
-from uulearn.data import stream_holdout as stream_holding
+from uulearn.data import stream_holdout
 from uulearn.data.rows import DenseRows
 from uulearn.data.stream_holdout import hold_out_streams
 from uulearn.data.streams import StreamedSets
@@ -93,26 +93,26 @@ def test_no_copy_of_a_held_out_row_is_trained_on(lengths, kinds, fraction, seed,
         return
     evaluated, trained = set(), set()
     for which, stream in enumerate(streams):
-        numbers, left_out = held_out.numbers[which], held_out.left_out[which]
+        numbers, excluded = held_out.numbers[which], held_out.excluded[which]
         assert torch.equal(held_out.rows[which], stream.rows[torch.from_numpy(numbers)])
         assert (np.diff(numbers) > 0).all()
-        assert set(numbers) <= set(left_out)
+        assert set(numbers) <= set(excluded)
         evaluated |= set(held_out.rows[which][:, 0].tolist())
-        kept = np.setdiff1d(np.arange(stream.n_rows), left_out)
+        kept = np.setdiff1d(np.arange(stream.n_rows), excluded)
         trained |= set(stream.rows[torch.from_numpy(kept), 0].tolist())
         if kinds == 10**6:
             assert abs(len(numbers) - round(fraction * stream.n_rows)) <= 2
     assert not evaluated & trained
     for other in others:
-        assert all(np.array_equal(*pair) for pair in zip(held_out.left_out, other.left_out, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(held_out.excluded, other.excluded, strict=True))
         assert all(torch.equal(*pair) for pair in zip(held_out.rows, other.rows, strict=True))
 
 
 def trained_on(streams, held_out):
     """The values of each set that are left to train on."""
     return [
-        np.delete(stream.rows[:, 0].numpy(), left_out)
-        for stream, left_out in zip(streams, held_out.left_out, strict=True)
+        np.delete(stream.rows[:, 0].numpy(), excluded)
+        for stream, excluded in zip(streams, held_out.excluded, strict=True)
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_row_that_is_rare_in_one_set_and_frequent_in_the_other_is_trained_on_i
 def by_key(seed, n):
     """n values, those first that are held out before others."""
     candidates = torch.arange(n, dtype=torch.float32)[:, None]
-    keys = stream_holding._keys(stream_holding.digests_of(DenseRows(candidates)), seed)
+    keys = stream_holdout._keys(stream_holdout.digests_of(DenseRows(candidates)), seed)
     return np.argsort(keys)
 
 
@@ -151,9 +151,9 @@ def test_pools_of_parts_joined_are_the_pool_of_the_whole():
     # The first worker has no room for the seventh value, of which the second sees one copy.
     seventh = Listed(np.concatenate([np.repeat(order[:7], 240), order[6:10]]), 7 * 240)
     for values, count in ((several, 2), (several, 3), (seventh, 2)):
-        whole, _ = stream_holding._collect(values, 1000, 3, None, None)
-        for found in Together(count).run(lambda own, of=values: stream_holding._collect(of, 1000, 3, own, None)[0]):
-            assert found.cut == whole.cut
+        whole, _ = stream_holdout._collect(values, 1000, 3, None, None)
+        for found in Together(count).run(lambda own, of=values: stream_holdout._collect(of, 1000, 3, own, None)[0]):
+            assert found.limit == whole.limit
             assert set(found.numbers) == set(whole.numbers)
 
 
@@ -162,7 +162,7 @@ def test_the_number_of_workers_changes_nothing():
     alone = hold_out_streams(streams, 0.1, 0)
     for workers in (2, 3):
         for found in Together(workers).run(lambda own: hold_out_streams(streams, 0.1, 0, own)):
-            assert all(np.array_equal(*pair) for pair in zip(alone.left_out, found.left_out, strict=True))
+            assert all(np.array_equal(*pair) for pair in zip(alone.excluded, found.excluded, strict=True))
 
 
 def test_their_number_is_bounded_and_the_seed_draws_them(monkeypatch):
@@ -171,23 +171,23 @@ def test_their_number_is_bounded_and_the_seed_draws_them(monkeypatch):
     assert [len(rows) for rows in held_out.rows] == [500, 30]
     assert not np.array_equal(held_out.numbers[0], hold_out_streams(streams, 0.1, 1).numbers[0])
     assert abs(held_out.numbers[0].mean() - 2500) < 4 * 5000 / np.sqrt(12 * 500)
-    monkeypatch.setattr(stream_holding, "HELD_OUT_ROWS", 100)
+    monkeypatch.setattr(stream_holdout, "MAX_ROWS", 100)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 100
-    monkeypatch.setattr(stream_holding, "HELD_OUT_BYTES", 40)
+    monkeypatch.setattr(stream_holdout, "MAX_BYTES", 40)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 10
 
 
 def test_rows_that_occur_very_often_are_trained_on(monkeypatch):
     """Neither is a set distorted by holding out a third of it, nor does memory fill with copies."""
     most = 0
-    original = stream_holding._Pool._take
+    original = stream_holdout._Candidates._select
 
     def spy(pool, digests, numbers, rows):
         nonlocal most
         most = max(most, len(rows))
         original(pool, digests, numbers, rows)
 
-    monkeypatch.setattr(stream_holding._Pool, "_take", spy)
+    monkeypatch.setattr(stream_holdout._Candidates, "_select", spy)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=30_000)
     rows[rng.random(len(rows)) < 0.3] = 0.0
@@ -200,7 +200,8 @@ def test_rows_that_occur_very_often_are_trained_on(monkeypatch):
 
 def test_what_cannot_be_held_out():
     with pytest.raises(
-        ValueError, match=r"a fraction of 0.1 cannot be held out of the 500 rows of set 1, which leaves"
+        ValueError,
+        match=r"a fraction of 0.1 cannot be held out of the 500 rows of set 1: 500 rows would be left for training and 0 held out",
     ):
         hold_out_streams((Listed(torch.arange(100.0)), Listed(torch.ones(500))), 0.1, 0)
 
@@ -218,10 +219,10 @@ def test_what_is_learned_by_heart_is_not_mistaken_for_learning():
 
 def test_a_look_is_a_draw_from_several_pieces():
     streams = Listed(torch.arange(100_000.0), 40_000), Listed(torch.arange(50.0), 40)
-    some = StreamedSets(streams).some()
+    some = StreamedSets(streams).preview()
     assert some.sizes == (20_000, 50)
-    looked = some.side(0).slice(0, 20_000)[:, 0]
+    looked = some.rows_of(0).slice(0, 20_000)[:, 0]
     assert len(looked.unique()) == 20_000
     assert abs(looked.mean() - 50_000) < 1_500
     drawn = torch.randn(50_000, 1), torch.randn(10, 1)
-    assert StreamedSets(streams, None, drawn).some().sizes == (16_667, 10)
+    assert StreamedSets(streams, None, drawn).preview().sizes == (16_667, 10)

@@ -23,7 +23,7 @@ from helpers.processes import Program
 from uulearn import UUClassifier, streaming
 from uulearn.data import BatchPlan, shuffling
 from uulearn.data.stream_holdout import hold_out_streams
-from uulearn.data.streams import StreamedSets, likeness
+from uulearn.data.streams import StreamedSets, piece_similarity
 from uulearn.exceptions import CheckpointError, IndistinguishableSetsWarning, PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
 
@@ -66,14 +66,14 @@ pieces = st.lists(st.integers(1, 60), min_size=1, max_size=8)
 def test_every_row_is_used_once_an_epoch_by_one_worker(sizes0, sizes1, batch_size, buffer_bytes, fraction, workers):
     streams = (Counted(sizes0, buffer_bytes=buffer_bytes), Counted(sizes1, 10_000, buffer_bytes))
     enough = fraction and min(sum(sizes0), sum(sizes1)) > 3
-    left_out = hold_out_streams(streams, fraction, 3).left_out if enough else None
-    data = StreamedSets(streams, left_out)
+    excluded = hold_out_streams(streams, fraction, 3).excluded if enough else None
+    data = StreamedSets(streams, excluded)
     plans = [BatchPlan(data.sizes, batch_size, worker, workers) for worker in range(workers)]
     for epoch in (1, 2):
         found = [numbers(data.epoch(plan, 7, epoch, CPU)) for plan in plans]
         for which, (stream, start) in enumerate(zip(streams, (0, 10_000), strict=True)):
             used = np.sort(np.concatenate([each[which] for each in found]))
-            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if left_out is None else left_out[which])
+            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if excluded is None else excluded[which])
             np.testing.assert_array_equal(used, left)
 
 
@@ -263,7 +263,7 @@ def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
     stream = ParquetSet(write(tmp_path / "a", sets[0], files=1))
     write(tmp_path / "a", sets[0][:430], files=1, group=43)
     data = StreamedSets((stream, stream))
-    with pytest.raises(ValueError, match="let nobody write to it and fit again|cannot be read"):
+    with pytest.raises(ValueError, match="the set changed while it was read|cannot be read"):
         numbers(data.epoch(BatchPlan(data.sizes, 100), 0, 1, CPU))
 
 
@@ -304,10 +304,10 @@ def test_large_row_groups_are_warned_of(sets, tmp_path):
     folder = write(tmp_path / "large", sets[0], files=1, group=900)
     data = StreamedSets((ParquetSet(folder, buffer_bytes=16 * 200), ParquetSet(folder)))
     with pytest.warns(
-        PoorMixingWarning, match="large comes in pieces of up to 900 rows, .* where its files are"
-    ) as heard:
+        PoorMixingWarning, match="large has pieces of up to 900 rows, .* if its files are sorted"
+    ) as caught:
         data.warn_if_poorly_mixed()
-    assert len(heard) == 1  # the other fits in its buffer
+    assert len(caught) == 1  # the other fits in its buffer
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = write(tmp_path / "small", sets[0], files=1, group=25)
@@ -324,11 +324,11 @@ def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
     in_order = [X[np.argsort(X[:, 0])] for X in sets]
     folders = [write(tmp_path / f"sorted{i}", X, files=1, group=20) for i, X in enumerate(in_order)]
     with pytest.warns(
-        PoorMixingWarning, match="10 are mixed at a time: since the rows of one resemble each other"
-    ) as heard:
+        PoorMixingWarning, match="10 pieces are mixed at a time: since the rows of a piece resemble"
+    ) as caught:
         fit_streamed(folders)
-    assert len(heard) == 2
-    lines = [linecache.getline(one.filename, one.lineno) for one in heard if one.filename == __file__]
+    assert len(caught) == 2
+    lines = [linecache.getline(one.filename, one.lineno) for one in caught if one.filename == __file__]
     assert [".fit_sets(" in line for line in lines] == [True, True]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -340,30 +340,30 @@ def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
         UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(*rows)
 
 
-@given(st.integers(2, 40), st.integers(2, 30), st.floats(0.0, 3.0), st.integers(0, 100))
-def test_likeness_is_the_share_of_variance_between_pieces(n_pieces, size, spread, seed):
+@given(st.integers(2, 40), st.integers(5, 30), st.floats(0.0, 3.0), st.integers(0, 100))
+def test_piece_similarity_is_the_fraction_of_variance_between_pieces(n_pieces, size, spread, seed):
     rng = np.random.default_rng(seed)
     pieces = np.repeat(np.arange(n_pieces), 20 * size)
     centres = rng.permutation(np.linspace(-1, 1, n_pieces)) * spread
     rows = torch.from_numpy(
         np.column_stack([rng.normal(size=len(pieces)), centres[pieces] + rng.normal(size=len(pieces))])
     )
-    found = likeness(pieces, n_pieces, rows)
+    found = piece_similarity(pieces, n_pieces, rows)
     variance = centres.var(ddof=1)
     if variance > 0.5:
         assert found == pytest.approx(variance / (1 + variance), rel=0.25)
     if spread == 0:
         assert found == 0
     assert 0 <= found < 1
-    assert likeness(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
+    assert piece_similarity(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
     sites = np.eye(n_pieces)[pieces]  # the same for all rows of a piece
-    assert likeness(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
+    assert piece_similarity(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
 
 
 def test_of_many_columns_some_differ_between_pieces_by_chance(monkeypatch):
-    monkeypatch.setattr("uulearn.data.streams.CHANCE", 0.01)
+    monkeypatch.setattr("uulearn.data.streams.P_VALUE", 0.01)
     pieces, rng = np.repeat(np.arange(20), 50), np.random.default_rng(0)
-    found = [likeness(pieces, 20, torch.from_numpy(rng.normal(size=(1000, 200)))) for _ in range(20)]
+    found = [piece_similarity(pieces, 20, torch.from_numpy(rng.normal(size=(1000, 200)))) for _ in range(20)]
     assert found.count(0) >= 18  # one in a hundred is expected
 
 
@@ -386,7 +386,7 @@ def test_a_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
 
 
 def test_every_piece_of_a_shuffled_set_is_a_random_draw(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffling, "WAITING_BYTES", 1000)  # written in many rounds
+    monkeypatch.setattr(shuffling, "WRITE_BYTES", 1000)  # written in many rounds
     mixed = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path)
     means = np.array([float(mixed.read(piece).mean()) for piece in range(len(mixed.piece_sizes))])
     sizes = np.array(mixed.piece_sizes)
@@ -407,22 +407,22 @@ def test_what_is_in_the_folder_is_checked(tmp_path):
         shuffled(Counted([10, 11]), tmp_path / "a")
     with pytest.raises(ValueError, match=r"different: seed"):
         shuffled(rows, tmp_path / "a", seed=3)
-    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -1"):
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0, got -1"):
         shuffled(rows, tmp_path / "b", seed=-1)
     content = (tmp_path / "a" / "rows.bin").read_bytes()
     (tmp_path / "a" / "rows.bin").write_bytes(content[:-1])
-    with pytest.raises(ValueError, match="has 79 bytes and should have 80; delete index.json beside it"):
+    with pytest.raises(ValueError, match="expected 80 bytes, found 79; delete index.json"):
         shuffled(rows, tmp_path / "a")
     (tmp_path / "a" / "index.json").write_text("{}")
     with pytest.raises(ValueError, match="index.json is damaged or was not written by uulearn"):
         shuffled(rows, tmp_path / "a")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("")
-    with pytest.raises(ValueError, match="mine holds 'notes.txt', and rows are written to a folder of their own"):
+    with pytest.raises(ValueError, match="mine already holds 'notes.txt', but rows need an empty folder"):
         shuffled(rows, tmp_path / "mine")
     with pytest.raises(TypeError, match="stream must be a RowStream such as ParquetSet.path., got str"):
         shuffled("rows", tmp_path / "b")
-    with pytest.raises(ValueError, match="folder must be a folder, and .* is a file"):
+    with pytest.raises(ValueError, match="folder must be a directory, but .* is a file"):
         shuffled(rows, tmp_path / "a" / "rows.bin")
     with pytest.raises(ValueError, match="below cannot be written"):
         shuffled(rows, tmp_path / "a" / "rows.bin" / "below")
@@ -455,7 +455,7 @@ def test_what_killed_processes_left_is_removed(tmp_path):
 
 def test_without_room_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
-    with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):
+    with pytest.raises(ValueError, match=r"the rows need 0.0 GB and .* has 0.0 GB free"):
         shuffled(Counted([10, 10]), tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -60,10 +60,10 @@ def test_streamed_rows_train_the_same_weights_as_resident_ones(table, dtype, mon
 def test_streams_deliver_every_row_once(monkeypatch):
     monkeypatch.setattr("uulearn.data.rows.RESIDENT_SHARE", 0.0)
     values = torch.arange(5000.0)[:, None]
-    data = TwoSets.from_membership(DenseRows(values), (torch.arange(5000) % 4 == 0).long()).place(torch.device("cuda"))
+    data = TwoSets.from_membership(DenseRows(values), (torch.arange(5000) % 4 == 0).long()).to_device(torch.device("cuda"))
     plan = BatchPlan(data.sizes, 64)
     seen = []
-    for x, _ in data.batches(plan, plan.shuffles(0, 1), torch.device("cuda")):
+    for x, _ in data.epoch(plan, 0, 1, torch.device("cuda")):
         seen += (x * 1.0).flatten().tolist()
     assert sorted(seen) == values.flatten().tolist()
 

@@ -86,7 +86,7 @@ def test_held_out_rows_are_rows_of_their_set():
         for which in (0, 1):
             both = [part.take(which, torch.arange(part.sizes[which])).flatten() for part in (kept, held_out)]
             assert sorted(torch.cat(both).tolist()) == sorted(rows.tensor[sets == which].flatten().tolist())
-            sliced = held_out.side(which).slice(0, held_out.sizes[which]).flatten()
+            sliced = held_out.rows_of(which).slice(0, held_out.sizes[which]).flatten()
             assert sliced.tolist() == both[1].tolist()
 
 

@@ -116,7 +116,7 @@ class TrainableClassifier(TrainedClassifier):
             seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else 0
             held_out = hold_out_streams(streams, fraction, seed, workers)
             numbers = held_out.numbers
-            data = StreamedSets(streams, held_out.left_out, held_out.rows)
+            data = StreamedSets(streams, held_out.excluded, held_out.rows)
             validation_data = torch.cat(held_out.rows), np.repeat([0, 1], [len(rows) for rows in held_out.rows])
         with warn_on_rank_zero(workers):
             data.warn_if_poorly_mixed(numbers)
@@ -181,7 +181,7 @@ class TrainableClassifier(TrainedClassifier):
         build_augmentation(self.augment, few.to(options.device))
         check_scores(self._build(data.row_shape, seed), few)
         warn_if_close(self._priors, self.target_prior, data.sizes, stacklevel=5)
-        comparison = guards.compare_sets(data.some(), seed)
+        comparison = guards.compare_sets(data.preview(), seed)
         guards.warn_if_indistinguishable(comparison)
         if test is not None:
             guards.warn_if_swapped(comparison, self._priors, *test)
@@ -266,7 +266,7 @@ class TrainableClassifier(TrainedClassifier):
             raise
         adopt()
         if self.calibrated and trainer.validation is not None:
-            scores = [self._scores(trainer.validation.side(which)) for which in (0, 1)]
+            scores = [self._scores(trainer.validation.rows_of(which)) for which in (0, 1)]
             self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], trainer.validation.sizes))
 
     def _fit_members(self, work: Work, columns: Self, first: CrossFit | None = None) -> None:

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from uulearn.data.augmentation import build_augmentation
 from uulearn.data.batches import BatchPlan
-from uulearn.data.rows import PickedRows, Rows, TwoSets, place_tables
+from uulearn.data.rows import PickedRows, Rows, TwoSets, move_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.models.normalization import synchronized
@@ -81,7 +81,7 @@ class Trainer:
         if self.workers is not None:
             self.workers.copy_weights(self.model)
         placed: dict[int, Rows] = {}
-        self.data = data.place(self.device, placed)
+        self.data = data.to_device(self.device, placed)
         # On CUDA convolutions run on tensor cores, which want the channels of a pixel side by side. A model must say
         # that it can be laid out like that: with a common flattening, x.view(len(x), -1), it could not.
         prefers = getattr(self.model, "prefers_channels_last", False)
@@ -93,8 +93,8 @@ class Trainer:
         if isinstance(validation, tuple):
             validation = TwoSets.from_membership(*validation)
         # What is looked at every epoch is kept where the model is, too.
-        self.validation = None if validation is None else validation.place(self.device, placed)
-        self.test = None if test is None else (place_tables([test[0]], self.device)[0], test[1])
+        self.validation = None if validation is None else validation.to_device(self.device, placed)
+        self.test = None if test is None else (move_tables([test[0]], self.device)[0], test[1])
         self.callback = callback
         place = (0, 1) if self.workers is None else (self.workers.rank, self.workers.count)
         self.plan = BatchPlan(data.sizes, options.batch_size, *place)
@@ -375,7 +375,7 @@ class Trainer:
     def _evaluate(self) -> dict[str, float]:
         figures: dict[str, float] = {}
         if self.validation is not None:
-            scores = torch.cat([self._score(self.validation.side(which)) for which in (0, 1)])
+            scores = torch.cat([self._score(self.validation.rows_of(which)) for which in (0, 1)])
             weights = self._validation_weights(self.validation.sizes)
             parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method)
             for name in ("positive", "negative", "unbiased", "corrected"):
