@@ -405,7 +405,9 @@ def test_stacks_leave_it_to_single_runs():
     for augment in ("flip", lambda x: x):
         assert can_be_batched("mlp", data, TrainingOptions())
         assert not can_be_batched("mlp", data, TrainingOptions(augment=augment))
-        with pytest.raises(ValueError, match=r"^a stack has no augment; train runs that need it one by one, .*\.$"):
+        with pytest.raises(
+            ValueError, match=r"^batched training does not support augment; train runs that need it one by one .*\.$"
+        ):
             BatchedTrainer(
                 torch.zeros(4, 3), [Run(([0, 1], [2, 3]), (0.8, 0.2), 0.5)], options=TrainingOptions(augment=augment)
             )

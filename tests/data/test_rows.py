@@ -45,7 +45,7 @@ def test_scores_do_not_depend_on_the_chunk(monkeypatch):
     torch.manual_seed(0)
     model, rows = MLP(8, hidden=(16, 16)).eval(), DenseRows(torch.randn(3000, 8))
     whole = score_rows(model, rows)
-    monkeypatch.setattr("uulearn.training.scoring.CHUNK_BYTES", {"cpu": 1})
+    monkeypatch.setattr("uulearn.training.scoring.SCORING_CHUNK_BYTES", {"cpu": 1})
     torch.testing.assert_close(score_rows(model, rows), whole)
 
 

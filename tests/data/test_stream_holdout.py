@@ -201,7 +201,7 @@ def test_rows_that_occur_very_often_are_trained_on(monkeypatch):
 def test_what_cannot_be_held_out():
     with pytest.raises(
         ValueError,
-        match=r"a fraction of 0.1 cannot be held out of the 500 rows of set 1: 500 rows would be left for training and 0 held out",
+        match=r"cannot be held out of the 500 rows of set 1: 500 rows would be left for training and 0 held out",
     ):
         hold_out_streams((Listed(torch.arange(100.0)), Listed(torch.ones(500))), 0.1, 0)
 

@@ -19,8 +19,8 @@ from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model
 from uulearn.training import History, TrainingOptions, score_rows
-from uulearn.training.batched.out_of_fold import Variant, can_be_batched, cross_fit_batched
-from uulearn.training.out_of_fold import cross_fit, member_options
+from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_out_of_fold_batched
+from uulearn.training.out_of_fold import fit_out_of_fold, fold_options
 
 # --------------------------------------------------------------------------------------------------------- folds
 
@@ -140,7 +140,7 @@ def crossed(tables, folds, **changes):
         torch.manual_seed(seed)
         return build_model("mlp", (3,), {"hidden": (6,)})
 
-    return cross_fit(build, data, folds, UURisk((0.8, 0.2), 0.5), TrainingOptions(**settings | changes))
+    return fit_out_of_fold(build, data, folds, UURisk((0.8, 0.2), 0.5), TrainingOptions(**settings | changes))
 
 
 def test_no_model_has_seen_its_fold():
@@ -202,9 +202,9 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
     assert can_be_batched("mlp", data, options)
     other_risk = UURisk((0.8, 0.2), 0.5, method="relu")
     variants = [Variant(other_risk, lr=0.001), Variant(risk), Variant(risk, l2=0.1, weight_decay=0.01)]
-    others = cross_fit_batched("mlp", {"hidden": (6,)}, data, folds, variants, options, test=test)
+    others = fit_out_of_fold_batched("mlp", {"hidden": (6,)}, data, folds, variants, options, test=test)
     stacked = others.pop(1)
-    single = cross_fit(build, data, folds, risk, options, test=test)
+    single = fit_out_of_fold(build, data, folds, risk, options, test=test)
     for one, other in zip(stacked.scores, single.scores, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
     assert stacked.scales == pytest.approx(single.scales, rel=1e-3)
@@ -215,7 +215,7 @@ def test_stacked_members_are_those_trained_one_by_one(kind, keep):
     torch.testing.assert_close(stacked.ensemble()(tables[0]), single.ensemble()(tables[0]), rtol=1e-3, atol=1e-3)
     changed = [(other_risk, {"lr": 0.001}), (risk, {"l2": 0.1, "weight_decay": 0.01})]
     for found, (its_risk, changes) in zip(others, changed, strict=True):
-        alone = cross_fit(build, data, folds, its_risk, dataclasses.replace(options, **changes))
+        alone = fit_out_of_fold(build, data, folds, its_risk, dataclasses.replace(options, **changes))
         torch.testing.assert_close(found.scores[0], alone.scores[0], rtol=2e-3, atol=2e-3)
 
 
@@ -224,7 +224,7 @@ def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
     data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
     folds = assign_folds(data, 4, seed=0)
     options = TrainingOptions(epochs=2, batch_size=20, ema=None, progress=False, keep="best")
-    (found,) = cross_fit_batched("linear", None, data, folds, [Variant(UURisk((0.8, 0.2), 0.5))], options)
+    (found,) = fit_out_of_fold_batched("linear", None, data, folds, [Variant(UURisk((0.8, 0.2), 0.5))], options)
     assert [len(part) for part in found.scores] == [50, 47]
     for table, fold, scores in zip(tables, folds, found.scores, strict=True):
         for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
@@ -256,10 +256,10 @@ def test_what_a_stack_cannot_hold(model, changes, rows):
 
 def test_members_differ_in_seed_and_folder(tmp_path):
     options = TrainingOptions(seed=3, checkpoint_dir=tmp_path)
-    made = [member_options(options, k) for k in range(5)]
-    assert len({o.seed for o in made} | {member_options(TrainingOptions(seed=4), k).seed for k in range(5)}) == 10
-    assert [o.checkpoint_dir for o in made] == [tmp_path / f"member-{k}" for k in range(5)]
-    assert member_options(TrainingOptions(), 0).checkpoint_dir is None
+    made = [fold_options(options, k) for k in range(5)]
+    assert len({o.seed for o in made} | {fold_options(TrainingOptions(seed=4), k).seed for k in range(5)}) == 10
+    assert [o.checkpoint_dir for o in made] == [tmp_path / f"fold-{k}" for k in range(5)]
+    assert fold_options(TrainingOptions(), 0).checkpoint_dir is None
 
 
 # ------------------------------------------------------------------------------------------------- the estimator

@@ -23,8 +23,8 @@ from uulearn.metrics import evaluate, uu_gain
 from uulearn.metrics.calibration import calibration_error, fit_scaling
 from uulearn.models import Linear
 from uulearn.training import History, TrainingOptions, score_rows
-from uulearn.training.batched.out_of_fold import Variant, cross_fit_batched
-from uulearn.training.out_of_fold import CrossFit
+from uulearn.training.batched.out_of_fold import Variant, fit_out_of_fold_batched
+from uulearn.training.out_of_fold import OutOfFoldFit
 
 PRIORS = (0.7, 0.3)
 SETS = np.repeat([0, 1], [1500, 2500])
@@ -54,7 +54,7 @@ class Script:
     def train(self, sets, folds, priors, stage):
         self.calls.append((sets, folds, priors, stage))
         scores = [self.says(stage, index) for index in sets.index]
-        fitted = CrossFit([Linear(1)] * 3, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
+        fitted = OutOfFoldFit([Linear(1)] * 3, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
         self.made.append(fitted)
         return fitted
 
@@ -315,7 +315,7 @@ def remember(sets, folds):
         models.append(Nearest(torch.cat([r[part] for r, part in zip(rows, out, strict=True)]), torch.cat(sides)))
         for which in (0, 1):
             scores[which][~out[which]] = models[-1](rows[which][~out[which]])
-    return CrossFit(models, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
+    return OutOfFoldFit(models, [History()] * 3, [1.0] * 3, (scores[0], scores[1]), torch.float32)
 
 
 def remembered(seed, n=250, priors=(0.8, 0.2)):
@@ -403,7 +403,7 @@ def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
                 scores[which][inside[which]] = found[which] / scales[-1]
         if stage == (1, None):
             out_of_fold[torch.cat(sets.index)] = torch.cat(scores)
-        return CrossFit(models, [History()] * 3, scales, (scores[0], scores[1]), torch.float32)
+        return OutOfFoldFit(models, [History()] * 3, scales, (scores[0], scores[1]), torch.float32)
 
     found = refine(
         train,
@@ -628,7 +628,7 @@ def test_the_members_of_a_stage_may_be_trained_as_one_stack(easy, monkeypatch, d
 
     def stacked(model, params, build, data, folds, risk, options, *, test, callback):
         sizes.append(sum(data.sizes))
-        return cross_fit_batched(model, params, data, folds, [Variant(risk)], options, test=test)[0]
+        return fit_out_of_fold_batched(model, params, data, folds, [Variant(risk)], options, test=test)[0]
 
     monkeypatch.setattr(fitting, "train_members", stacked)
     together = refining_classifier(**changes).fit_sets(X0, X1)

@@ -157,7 +157,7 @@ def copies():
 def refused(workers, folder):
     """What a failure in the first worker, or of its checkpoint, is in each."""
     said = []
-    for what in (lambda: workers.by_first(lambda: 1 / 0), lambda: fitted({"epochs": 3}, parameters=folder)):
+    for what in (lambda: workers.run_on_first(lambda: 1 / 0), lambda: fitted({"epochs": 3}, parameters=folder)):
         try:
             what()
         except (FirstWorkerError, ZeroDivisionError, CheckpointError) as error:

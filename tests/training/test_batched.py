@@ -34,7 +34,7 @@ from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import build_model
 from uulearn.training.batched import BatchedTrainer, Run, train_runs
 from uulearn.training.batched import trainer as stack_module
-from uulearn.training.batched.network import DenseStack
+from uulearn.training.batched.network import BatchedNetwork
 from uulearn.training.batched.runs import Groups
 
 # ------------------------------------------------------------------------------------------------ each run as alone
@@ -162,7 +162,7 @@ def test_widths_that_are_padded_train_the_same_models(monkeypatch):
     """On CUDA widths are rounded up with units that must stay zero."""
     runs = mixed_runs()
     plain = {kind: stacked(runs, kind, options=options(l2=0.01, weight_decay=0.01)) for kind in MODELS}
-    monkeypatch.setattr(stack_module, "DenseStack", lambda *arguments: DenseStack(*arguments[:-1], 8))
+    monkeypatch.setattr(stack_module, "BatchedNetwork", lambda *arguments: BatchedNetwork(*arguments[:-1], 8))
     for kind, expected in plain.items():
         padded = stacked(runs, kind, options=options(l2=0.01, weight_decay=0.01))
         assert padded.network.params["0.kernel"].shape[1] == 8
@@ -307,8 +307,8 @@ def test_history_is_plain_data_that_adds_up():
 # --------------------------------------------------------------------------------------------------- stacks of stacks
 
 
-@pytest.mark.parametrize("most", [None, 1, 2])
-def test_runs_of_different_sizes_are_sorted_into_stacks(most, monkeypatch):
+@pytest.mark.parametrize("max_runs", [None, 1, 2])
+def test_runs_of_different_sizes_are_sorted_into_stacks(max_runs, monkeypatch):
     runs = [
         run_of(sizes=(40, 30), method="relu"),
         run_of(sizes=(30, 40)),
@@ -319,11 +319,11 @@ def test_runs_of_different_sizes_are_sorted_into_stacks(most, monkeypatch):
     ]
     built = []
     monkeypatch.setattr(
-        "uulearn.training.batched.many.BatchedTrainer",
+        "uulearn.training.batched.trainer.BatchedTrainer",
         lambda X, runs, **arguments: built.append(len(runs)) or BatchedTrainer(X, runs, **arguments),
     )
-    found = train_runs(X, runs, most=most, model_params={"hidden": (8, 5)}, options=options(), test=TEST)
-    assert sorted(built) == {None: [1, 2, 3], 1: [1] * 6, 2: [1, 1, 2, 2]}[most]
+    found = train_runs(X, runs, max_runs=max_runs, model_params={"hidden": (8, 5)}, options=options(), test=TEST)
+    assert sorted(built) == {None: [1, 2, 3], 1: [1] * 6, 2: [1, 1, 2, 2]}[max_runs]
     for run, history in zip(runs, found, strict=True):
         assert_same_records(history, alone(run, test=TEST).history)
 
@@ -367,13 +367,13 @@ def test_dropout_of_the_model_holds_unless_the_run_says_otherwise():
     runs = [run_of(), run_of(dropout=0.0), run_of(dropout=0.5)]
     params = {"hidden": (8,), "dropout": 0.25}
     stack = BatchedTrainer(X, runs, model_params=params, options=options(epochs=1))
-    assert stack.network.keep.flatten().tolist() == [0.75, 1.0, 0.5]
+    assert stack.network.keep_rates.flatten().tolist() == [0.75, 1.0, 0.5]
     stack.run()
     scores = stack.scores(X)
     for model, own in zip(stack.models(), scores, strict=True):
         with torch.no_grad():
             torch.testing.assert_close(own, model(X), rtol=1e-4, atol=1e-5)
-    assert BatchedTrainer(X, runs[:1], model_params={"hidden": (8,)}).network.keep is None
+    assert BatchedTrainer(X, runs[:1], model_params={"hidden": (8,)}).network.keep_rates is None
 
 
 # ------------------------------------------------------------------------------------------- when a run stops being one

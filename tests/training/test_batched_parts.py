@@ -12,9 +12,9 @@ from helpers.batched_runs import CPU, X, alone, assert_same_model, histories, op
 from uulearn.risk.functional import row_weights, weighted_risk
 from uulearn.risk.losses import get_loss
 from uulearn.training.batched import Run
-from uulearn.training.batched.layers import LastUnit, NormaliseReLU, runs_apart, runs_side_by_side
-from uulearn.training.batched.optimizer import StackedOptimizer
-from uulearn.training.batched.risk import RiskStack
+from uulearn.training.batched.layers import NormalizeReLU, OutputUnit, concatenate_runs, split_runs
+from uulearn.training.batched.optimizer import BatchedOptimizer
+from uulearn.training.batched.risk import BatchedRisk
 
 # --------------------------------------------------------------------------------------------- the pieces, one by one
 
@@ -36,7 +36,7 @@ def test_stacked_risks_are_the_risks_of_each_run(scores, share, priors, pi, loss
     counts = (n0, len(scores) - n0)
     methods = ["biased", "unbiased", "abs", "relu", "leaky_relu", ("abs", steep), (steep, "relu")]
     runs = [Run(([0], [1]), priors, pi, method, slope=-0.3) for method in methods]
-    stack = RiskStack(runs, get_loss(loss), CPU)
+    stack = BatchedRisk(runs, get_loss(loss), CPU)
     leaf = torch.tensor([scores] * len(runs), requires_grad=True)
     found = stack.risk(leaf, stack.weights(counts))
     (gradients,) = torch.autograd.grad(found.objective.sum(), leaf)
@@ -59,7 +59,7 @@ def test_stacked_risks_are_the_risks_of_each_run(scores, share, priors, pi, loss
 def test_rows_of_weight_zero_count_nothing_even_if_their_loss_is_infinite():
     """As in `weighted_risk`: with set_priors (1, 0) a row of set 0 has no part in the negative bracket."""
     runs = [Run(([0], [1]), (1.0, 0.0), 0.5, method) for method in ("relu", "biased")]
-    stack = RiskStack(runs, get_loss(lambda z: torch.exp(-z)), CPU)
+    stack = BatchedRisk(runs, get_loss(lambda z: torch.exp(-z)), CPU)
     scores = torch.tensor([[100.0, -100.0]] * 2, requires_grad=True)
     risk = stack.risk(scores, stack.weights((1, 1)))
     (gradient,) = torch.autograd.grad(risk.objective.sum(), scores)
@@ -74,7 +74,7 @@ def test_a_correction_is_asked_only_about_the_brackets_of_its_own_runs():
         return torch.where(x < 0, torch.sqrt(1 - x) - 1, x)
 
     runs = [Run(([0], [1]), (0.9, 0.1), 0.5, (root, root)), Run(([0], [1]), (0.9, 0.1), 0.5, "abs")]
-    stack = RiskStack(runs, get_loss("logistic"), CPU)
+    stack = BatchedRisk(runs, get_loss("logistic"), CPU)
     scores = torch.tensor([[0.5, -0.5], [-9.0, 9.0]], requires_grad=True)
     risk = stack.risk(scores, stack.weights((1, 1)))
     assert (risk.positive[1] > 1) & (risk.positive[0] < 1)
@@ -91,12 +91,12 @@ def normal(seed, *shapes):
 
 
 @given(shape=STACKED, seed=st.integers(0, 2**31))
-def test_runs_side_by_side_and_apart(shape, seed):
+def test_concatenate_runs_and_apart(shape, seed):
     groups, width, n, h = shape
     (x,) = normal(seed, (groups * width, n, h))
-    together = runs_side_by_side(x, width)
+    together = concatenate_runs(x, width)
     assert together.shape == (groups, n, width * h)
-    assert torch.equal(runs_apart(together, width), x)
+    assert torch.equal(split_runs(together, width), x)
     for run in range(groups * width):
         place = (run % width) * h
         assert torch.equal(together[run // width, :, place : place + h], x[run])
@@ -118,14 +118,14 @@ def test_normalisation_is_that_of_torch(shape, offset, seed):
             for x, g, b in zip(*theirs, strict=True)
         ]
     )
-    ours = [t.requires_grad_() for t in (runs_side_by_side(values, width), gamma, beta)]
-    out, mean, var = NormaliseReLU.apply(*ours, 1e-3, width)
+    ours = [t.requires_grad_() for t in (concatenate_runs(values, width), gamma, beta)]
+    out, mean, var = NormalizeReLU.apply(*ours, 1e-3, width)
     torch.testing.assert_close(mean, values.mean(1, keepdim=True), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, values.var(1, keepdim=True, correction=0), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
     assume(torch.equal(out > 0, expected > 0))  # else rounding has carried a unit over the kink
     found = list(torch.autograd.grad(out, ours, direction))
-    found[0] = runs_apart(found[0], width)
+    found[0] = split_runs(found[0], width)
     for one, other in zip(found, torch.autograd.grad(expected, theirs, direction.double()), strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-2, atol=1e-2 * (1 + other.abs().max().item()))
 
@@ -137,7 +137,7 @@ def test_the_last_unit_is_a_product(shape, seed):
     hidden, kernel, bias, direction = normal(seed, (runs, n, h), (runs, h, 1), (runs, 1, 1), (runs, n))
     leaves = [t.requires_grad_() for t in (hidden, kernel, bias)]
     expected = torch.einsum("rnh,rh->rn", hidden, kernel[:, :, 0]) + bias[:, 0]
-    found = LastUnit.apply(*leaves)
+    found = OutputUnit.apply(*leaves)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     for one, other in zip(
         torch.autograd.grad(found, leaves, direction), torch.autograd.grad(expected, leaves, direction), strict=True
@@ -174,7 +174,7 @@ def test_optimizers_are_those_of_torch(chosen, seed):
     start = torch.randn(3, 2, 4, generator=generator)
     lr, decay = torch.tensor([0.1, 0.01, 0.05]), torch.tensor([0.0, 0.1, 0.3])
     own = {"kernel": start.clone()}
-    stack = StackedOptimizer(
+    stack = BatchedOptimizer(
         name, own, lambda values, _: values[:, None, None], [], 1, params,
         lr=lr, lr_decay=torch.zeros(3), weight_decay=decay, l2=torch.zeros(3),
     )  # fmt: skip

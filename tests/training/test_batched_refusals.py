@@ -28,13 +28,13 @@ def refused(text, call):
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"scheduler": lambda optimizer: None}, "a stack has no scheduler"),
-        ({"clip_norm": 1.0}, "a stack has no clip_norm"),
-        ({"checkpoint_dir": "here"}, "a stack has no checkpoint_dir"),
+        ({"scheduler": lambda optimizer: None}, "batched training does not support scheduler"),
+        ({"clip_norm": 1.0}, "batched training does not support clip_norm"),
+        ({"checkpoint_dir": "here"}, "batched training does not support checkpoint_dir"),
         ({"optimizer": "rmsprop"}, "'adam', 'adamw', 'sgd', got 'rmsprop'"),
-        ({"optimizer": torch.optim.SGD}, "needs an optimizer by name.*SGD"),
-        ({"optimizer": lambda params: torch.optim.SGD(params, lr=1)}, "needs an optimizer by name"),
-        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "needs an optimizer by name.*SGD"),
+        ({"optimizer": torch.optim.SGD}, "needs the optimizer name.*SGD"),
+        ({"optimizer": lambda params: torch.optim.SGD(params, lr=1)}, "needs the optimizer name"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "needs the optimizer name.*SGD"),
         ({"optimizer_params": {"amsgrad": True}}, "may set betas, eps, got 'amsgrad'"),
         ({"optimizer": "sgd", "optimizer_params": {"betas": (0.9, 0.99)}}, "momentum.*got 'betas'"),
     ],
@@ -50,9 +50,9 @@ def test_options_that_a_stack_lacks_are_refused(changed, text):
         (lambda: [run_of(), run_of(sizes=(60, 44))], r"got sizes \(60, 44\) and \(61, 44\); use train_runs"),
         (lambda: [run_of(), run_of(held_out=([1], [2]))], r"held_out_sizes \(0, 0\) and \(1, 1\)"),
         (lambda: [Run((torch.arange(0), [1]), (0.8, 0.2), 0.5)], r"need rows, got sizes \(0, 1\)"),
-        (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "names row 500 of a table of 500 rows"),
-        (lambda: [Run(([1, 2], [-7]), (0.8, 0.2), 0.5)], "names row -7"),
-        (lambda: [run_of(held_out=([1, 2], [3, 999]))], "names row 999 of"),
+        (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "uses row 500 of a table of 500 rows"),
+        (lambda: [Run(([1, 2], [-7]), (0.8, 0.2), 0.5)], "uses row -7"),
+        (lambda: [run_of(held_out=([1, 2], [3, 999]))], "uses row 999 of"),
     ],
 )
 def test_runs_that_cannot_be_stacked_are_refused(runs, text):
@@ -60,7 +60,7 @@ def test_runs_that_cannot_be_stacked_are_refused(runs, text):
 
 
 def test_negative_rows_are_named_in_the_refusal():
-    refused("names row -7", lambda: BatchedTrainer(X, [Run(([1, -7], [3]), (0.8, 0.2), 0.5)]))
+    refused("uses row -7", lambda: BatchedTrainer(X, [Run(([1, -7], [3]), (0.8, 0.2), 0.5)]))
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_runs_that_make_no_sense_are_refused(changed, text):
     ("arguments", "text"),
     [
         ({"model": "resnet32"}, "'resnet32'"),
-        ({"model": "MLP"}, "'linear' or 'mlp'.*'MLP'"),
-        ({"model": nn.Linear}, "holds models 'linear' or 'mlp'|cannot be built"),
-        ({"model": lambda n_features: nn.Linear(n_features, 1)}, "a stack holds models 'linear' or 'mlp'"),
+        ({"model": "MLP"}, "'linear' and 'mlp'.*'MLP'"),
+        ({"model": nn.Linear}, "supports models 'linear' and 'mlp'|cannot be built"),
+        ({"model": lambda n_features: nn.Linear(n_features, 1)}, "batched training supports models 'linear' and 'mlp'"),
         ({"model_params": {"layers": 3}}, "correct model_params"),
         ({"X": X[0]}, r"rows and columns, got shape \(6,\)"),
         ({"X": X.reshape(-1, 2, 3)}, r"rows and columns, got shape \(500, 2, 3\)"),
-        ({"test": (X, Y[:10])}, r"one label a row, got 500 rows and 10 labels"),
+        ({"test": (X, Y[:10])}, r"one label per row, got 500 rows and 10 labels"),
         ({"test": (X[0], Y[:6])}, r"6 columns like X, got shape \(6,\)"),
         ({"loss": "hinge"}, "got 'hinge'"),
         ({"loss": lambda z: -z}, "must be non-negative"),
@@ -125,7 +125,7 @@ def test_arguments_that_do_not_fit_are_refused(arguments, text):
             "nesterov=True needs a momentum",
         ),
         (lambda: stacked([run_of()], options=options(optimizer_params={"betas": (1.5, 0.9)})), r"betas must lie in"),
-        (lambda: stacked([run_of()], options=options(compile=True)), "a stack has no compile"),
+        (lambda: stacked([run_of()], options=options(compile=True)), "batched training does not support compile"),
         (lambda: stacked([run_of(dropout=0.5)], "linear"), "no hidden units to drop"),
         (lambda: Run(([0], [1], [2]), (0.8, 0.2), 0.5), "rows of a run must be a pair"),
         (lambda: Run(([0],), (0.8, 0.2), 0.5), "rows of a run must be a pair"),

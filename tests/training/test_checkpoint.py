@@ -220,7 +220,7 @@ def test_a_single_changed_row_is_other_data(tmp_path, gaussians):
 
 def test_fewer_epochs_than_stored_are_refused(tmp_path, gaussians):
     fit(tmp_path, gaussians)
-    with pytest.raises(CheckpointError, match="has 6 epochs behind it, more than epochs=2"):
+    with pytest.raises(CheckpointError, match="holds 6 finished epochs, more than epochs=2"):
         fit(tmp_path, gaussians, epochs=2)
 
 

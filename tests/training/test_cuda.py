@@ -19,7 +19,7 @@ from uulearn.models import MLP, ResNet32
 from uulearn.risk import LOSSES
 from uulearn.training import Trainer, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run, layers
-from uulearn.training.cuda_graphs import Captured
+from uulearn.training.cuda_graphs import GraphedFunction
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -60,7 +60,9 @@ def test_streamed_rows_train_the_same_weights_as_resident_ones(table, dtype, mon
 def test_streams_deliver_every_row_once(monkeypatch):
     monkeypatch.setattr("uulearn.data.rows.RESIDENT_SHARE", 0.0)
     values = torch.arange(5000.0)[:, None]
-    data = TwoSets.from_membership(DenseRows(values), (torch.arange(5000) % 4 == 0).long()).to_device(torch.device("cuda"))
+    data = TwoSets.from_membership(DenseRows(values), (torch.arange(5000) % 4 == 0).long()).to_device(
+        torch.device("cuda")
+    )
     plan = BatchPlan(data.sizes, 64)
     seen = []
     for x, _ in data.epoch(plan, 0, 1, torch.device("cuda")):
@@ -121,8 +123,8 @@ def test_wrong_sets_are_loud():
 def test_a_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
     """Batches of two sizes, so two graphs; the warm-up of each must leave no trace."""
     graphs = []
-    capture = Captured._capture
-    monkeypatch.setattr(Captured, "_capture", lambda *given: graphs.append(given) or capture(*given))
+    capture = GraphedFunction._capture
+    monkeypatch.setattr(GraphedFunction, "_capture", lambda *given: graphs.append(given) or capture(*given))
     options = {"optimizer": optimizer, "l2": 1e-3, "batch_size": 150, "ema": 0.9}
     if optimizer == "sgd":
         options["optimizer_params"] = {"momentum": 0.9}
@@ -137,8 +139,8 @@ def test_a_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
 
 def test_the_estimator_captures_steps_of_what_it_knows(gaussians, quick, monkeypatch, tmp_path):
     graphs = []
-    capture = Captured._capture
-    monkeypatch.setattr(Captured, "_capture", lambda *given: graphs.append(given) or capture(*given))
+    capture = GraphedFunction._capture
+    monkeypatch.setattr(GraphedFunction, "_capture", lambda *given: graphs.append(given) or capture(*given))
     X, sets, epochs = gaussians["X"], gaussians["sets"], quick["epochs"]
     captured = UUClassifier(**quick).fit(X, sets)
     assert graphs
@@ -212,8 +214,8 @@ def test_kernels_agree_with_the_formulas(groups, width, n, h, dtype, monkeypatch
 
     def everything():
         leaves = [tensor.clone().requires_grad_() for tensor in (x, gamma, beta, kernel, bias)]
-        hidden, mean, var = layers.NormaliseReLU.apply(*leaves[:3], 1e-3, width)
-        scores = layers.LastUnit.apply(hidden, *leaves[3:])
+        hidden, mean, var = layers.NormalizeReLU.apply(*leaves[:3], 1e-3, width)
+        scores = layers.OutputUnit.apply(hidden, *leaves[3:])
         return [hidden, mean, var, scores, *torch.autograd.grad(scores, leaves, back)]
 
     by_kernels = everything()
@@ -352,7 +354,7 @@ def test_images_are_augmented_without_waiting_for_the_device(memory_format, dtyp
 
 
 def test_members_are_trained_in_one_stack(gaussians, quick, monkeypatch):
-    monkeypatch.setattr("uulearn.estimator.members.cross_fit", lambda *_, **__: pytest.fail("one by one"))
+    monkeypatch.setattr("uulearn.estimator.members.fit_out_of_fold", lambda *_, **__: pytest.fail("one by one"))
     classifier = UUClassifier(**quick | {"members": 3, "keep": "best", "calibrated": True})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9

@@ -11,7 +11,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.risk import UURisk
 from uulearn.training import Trainer, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
+from uulearn.training.cuda_graphs import GraphedFunction, snapshot_optimizer, snapshot_tensors
 
 
 def steps(model, optimizer, count, seed):
@@ -35,8 +35,8 @@ def test_warm_up_steps_leave_no_trace(make, before):
         optimizer = make(model.parameters())
         steps(model, optimizer, before, seed=1)
         if disturbed:
-            undo_model = protect_tensors([p.detach() for p in model.parameters()])
-            undo_optimizer = protect_optimizer(optimizer)
+            undo_model = snapshot_tensors([p.detach() for p in model.parameters()])
+            undo_optimizer = snapshot_optimizer(optimizer)
             steps(model, optimizer, 4, seed=2)
             undo_model()
             undo_optimizer()
@@ -50,7 +50,7 @@ def test_without_cuda_the_function_is_called_as_it_is():
     class Owner:
         def __init__(self):
             self.calls = []
-            self.captured = Captured(self.work, torch.device("cpu"), self.protect)
+            self.captured = GraphedFunction(self.work, torch.device("cpu"), self.protect)
 
         def work(self, *arguments):
             self.calls.append(arguments)
@@ -74,12 +74,12 @@ def test_a_step_through_static_rows_is_the_same_step(gaussians):
         options = TrainingOptions(epochs=3, batch_size=130, lr=0.01, progress=False)
         trainer = Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
         if captured:
-            trainer._captured = Captured(trainer._update_static, trainer.device, trainer._protect)
+            trainer._graphed = GraphedFunction(trainer._update_static, trainer.device, trainer._snapshot)
         trainer.run()
         return trainer
 
     plain, captured = train(False), train(True)
-    assert captured._static
+    assert captured._static_rows
     assert [r["objective"] for r in plain.history] == [r["objective"] for r in captured.history]
 
 

@@ -17,7 +17,7 @@ from helpers.training_worker import FITS, described, fitted, normalised, rows
 from uulearn.data import BatchPlan
 from uulearn.models import normalization
 from uulearn.models.normalization import synchronized
-from uulearn.training.workers import join_workers, own_device, started_by_torchrun
+from uulearn.training.workers import join_workers, local_device, started_by_torchrun
 
 WORKER = Path(__file__).parents[1] / "helpers" / "training_worker.py"
 
@@ -191,7 +191,7 @@ def test_parts_of_a_batch_are_the_batch():
 
 
 def test_a_worker_without_rows_is_refused():
-    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of 3 workers without any; raise batch_size"):
+    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of 3 workers without rows; raise batch_size"):
         BatchPlan((10, 10), 2, 0, 3).check_workers()
     BatchPlan((10, 10), 2, 0, 2).check_workers()
 
@@ -202,10 +202,10 @@ def test_alone_there_are_no_workers(monkeypatch):
     with pytest.raises(ValueError, match=r"distributed=True needs several processes; start the script with torchrun"):
         join_workers(True)
     assert not started_by_torchrun({"RANK": "0", "WORLD_SIZE": "1"})
-    assert own_device("cuda") == "cuda"
+    assert local_device("cuda") == "cuda"
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert [own_device(name) for name in ("cuda", "cuda:0", "cpu")] == ["cuda:1", "cuda:0", "cpu"]
+    assert [local_device(name) for name in ("cuda", "cuda:0", "cpu")] == ["cuda:1", "cuda:0", "cpu"]
 
 
 # ------------------------------------------------------------------------------------------------------ command line

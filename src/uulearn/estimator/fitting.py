@@ -34,9 +34,9 @@ from uulearn.training import History, Trainer, TrainingOptions, score_rows
 from uulearn.training.checkpoint import store_seed, stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import SchedulerLike
-from uulearn.training.out_of_fold import CrossFit
-from uulearn.training.randomness import own_randomness
-from uulearn.training.workers import Workers, join_workers, own_device, warn_on_rank_zero
+from uulearn.training.out_of_fold import OutOfFoldFit
+from uulearn.training.randomness import isolated_rng
+from uulearn.training.workers import Workers, join_workers, local_device, warn_on_rank_zero
 
 PURE = (1.0, 0.0)
 
@@ -173,7 +173,7 @@ class TrainableClassifier(TrainedClassifier):
         if given is not None:
             inputs.check_both_sets(given[1])
         test = columns._read_held_out(test_data, "test_data", inputs.read_labels)
-        seed = self._choose_seed() if workers is None else workers.agree(self._choose_seed())
+        seed = self._choose_seed() if workers is None else workers.broadcast(self._choose_seed())
         validation = None if given is None else TwoSets.from_membership(*given)
         data, validation = self._hold_out(data, validation, seed)
         options = self._options(seed)
@@ -238,7 +238,7 @@ class TrainableClassifier(TrainedClassifier):
         return data, None
 
     def _build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
-        with own_randomness(seed):
+        with isolated_rng(seed):
             return build_model(self.model, row_shape, self.model_params)
 
     def _fit_one(self, work: Work, columns: Self) -> None:
@@ -269,19 +269,19 @@ class TrainableClassifier(TrainedClassifier):
             scores = [self._scores(trainer.validation.rows_of(which)) for which in (0, 1)]
             self.scaling_ = self._scaled(torch.cat(scores), np.repeat([0, 1], trainer.validation.sizes))
 
-    def _fit_members(self, work: Work, columns: Self, first: CrossFit | None = None) -> None:
+    def _fit_members(self, work: Work, columns: Self, first: OutOfFoldFit | None = None) -> None:
         """Train the members, or take what was trained already, and refine."""
         assert isinstance(work.data, TwoSets)  # streamed sets have one member
         pooled = work.data.joined()
         options = self._options(work.options.seed)  # a search prepares the work with others
         device = torch.device(options.device)
 
-        def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> CrossFit:
+        def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFoldFit:
             if stage == FIRST and first is not None:
                 return first
             return self._train_members(work, sets, folds, priors, round_options(options, *stage))
 
-        def score(fitted: CrossFit, rows: Rows) -> Tensor:
+        def score(fitted: OutOfFoldFit, rows: Rows) -> Tensor:
             model = fitted.ensemble().to(device)
             return score_rows(model, rows, device=device, dtype=fitted.dtype, scale=options.input_scale)
 
@@ -306,7 +306,7 @@ class TrainableClassifier(TrainedClassifier):
         folds: Folds,
         priors: Priors,
         options: TrainingOptions,
-    ) -> CrossFit:
+    ) -> OutOfFoldFit:
         return train_members(
             self.model,
             self.model_params,
@@ -350,10 +350,10 @@ class TrainableClassifier(TrainedClassifier):
     def _device(self) -> str:
         """The device of this process."""
         if self.device == "auto":
-            return own_device("cuda" if torch.cuda.is_available() else "cpu")
+            return local_device("cuda" if torch.cuda.is_available() else "cpu")
         if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"device={self.device!r} is asked for but torch finds no CUDA device; use device='auto'.")
-        return own_device(self.device)
+        return local_device(self.device)
 
     def _options(self, seed: int) -> TrainingOptions:
         own = self.get_params(deep=False)

@@ -16,9 +16,9 @@ from uulearn.data.holdout import Positions
 from uulearn.models import ModelLike
 from uulearn.risk import UURisk
 from uulearn.training import TrainingOptions
-from uulearn.training.batched.out_of_fold import Variant, can_be_batched, cross_fit_batched
+from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_out_of_fold_batched
 from uulearn.training.loop import Callback
-from uulearn.training.out_of_fold import CrossFit, cross_fit
+from uulearn.training.out_of_fold import OutOfFoldFit, fit_out_of_fold
 
 
 def train_members(
@@ -32,7 +32,7 @@ def train_members(
     *,
     test: tuple[Rows, Tensor] | None,
     callback: Callback | None,
-) -> CrossFit:
+) -> OutOfFoldFit:
     """Train a model for each fold.
 
     On CUDA, models that a stack can hold are trained in one; on the CPU that would gain little, and a callback is
@@ -40,8 +40,8 @@ def train_members(
     """
     on_cuda = torch.device(options.device).type == "cuda"
     if on_cuda and callback is None and isinstance(model, str) and can_be_batched(model, data, options):
-        return cross_fit_batched(model, model_params, data, folds, [Variant(risk)], options, test=test)[0]
-    return cross_fit(build, data, folds, risk, options, test=test, callback=callback)
+        return fit_out_of_fold_batched(model, model_params, data, folds, [Variant(risk)], options, test=test)[0]
+    return fit_out_of_fold(build, data, folds, risk, options, test=test, callback=callback)
 
 
 def round_options(options: TrainingOptions, number: int, half: int | None = None) -> TrainingOptions:

@@ -28,7 +28,7 @@ from uulearn.data import Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import Positions
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_gain
-from uulearn.training.out_of_fold import CrossFit
+from uulearn.training.out_of_fold import OutOfFoldFit
 
 LEAST_GAP = 0.05
 """Rates that are nearer than this sort the rows hardly better than chance."""
@@ -46,8 +46,8 @@ class Stage(NamedTuple):
 
 
 FIRST = Stage(0, None)
-Train = Callable[[TwoSets, Folds, Priors, Stage], CrossFit]
-Score = Callable[[CrossFit, Rows], Tensor]
+Train = Callable[[TwoSets, Folds, Priors, Stage], OutOfFoldFit]
+Score = Callable[[OutOfFoldFit, Rows], Tensor]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Refinement:
 
     rounds: list[Round]
     kept: int
-    best: CrossFit
+    best: OutOfFoldFit
     """Trained on all rows."""
     scores: tuple[Tensor, Tensor]
     """Of the original sets' rows, by models that know nothing of them: those of their fold where the first training was
@@ -190,7 +190,7 @@ class _Run(NamedTuple):
     """A round of a pool, with the scores of the pool's rows by the models of their folds."""
 
     sorting: _Sorting
-    fitted: CrossFit
+    fitted: OutOfFoldFit
     scores: Tensor
 
 

@@ -30,7 +30,7 @@ from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_gain
 from uulearn.selection.store import FoldStore
 from uulearn.selection.trials import Trials, cross_fit_all
-from uulearn.training.out_of_fold import CrossFit
+from uulearn.training.out_of_fold import OutOfFoldFit
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
 FOLDS = 5
@@ -238,14 +238,14 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             _warn_of_failures(candidates)
         best = next(place for place, candidate in enumerate(candidates) if candidate.rank == 1)
         first, chosen = fitted[best], tried[best]
-        assert isinstance(first, CrossFit)
+        assert isinstance(first, OutOfFoldFit)
         chosen._fit_members(work, columns, first)
         chosen._warn_if_degenerate(data)
         # All at once and at the end, so that a search that is broken off leaves what an earlier one found.
         self.best_estimator_, self.best_params_, self.candidates_ = chosen, settings[best], candidates
         return self
 
-    def _cross_fitted(self, trials: Trials) -> list[CrossFit | NonFiniteRiskError]:
+    def _cross_fitted(self, trials: Trials) -> list[OutOfFoldFit | NonFiniteRiskError]:
         store = None if self.store is None else FoldStore(self.store)
         if self.engine == "local":
             return cross_fit_all(trials, store=store)
@@ -314,7 +314,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _decisions(
-    classifier: UUClassifier, fitted: CrossFit | NonFiniteRiskError, sets: NDArray[np.int64]
+    classifier: UUClassifier, fitted: OutOfFoldFit | NonFiniteRiskError, sets: NDArray[np.int64]
 ) -> NDArray[np.float32] | Failure:
     """Scores of all rows as the classifier would give them, log-odds where it is calibrated, or why there are none."""
     if isinstance(fitted, NonFiniteRiskError):

@@ -21,7 +21,7 @@ from uulearn.exceptions import NonFiniteRiskError
 from uulearn.selection.store import FoldStore
 from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
 from uulearn.training.options import TrainingOptions
-from uulearn.training.out_of_fold import CrossFit, FoldFit, count_folds, fit_fold, put_together
+from uulearn.training.out_of_fold import FoldFit, OutOfFoldFit, combine_folds, count_folds, fit_fold
 
 PER_RUN = ("method", "slope", "lr", "l2", "weight_decay")
 """What the runs of one stack may differ in."""
@@ -66,7 +66,7 @@ class Job:
 
 def cross_fit_all(
     trials: Trials, *, store: FoldStore | None = None, train: TrainJobs | None = None
-) -> list[CrossFit | NonFiniteRiskError]:
+) -> list[OutOfFoldFit | NonFiniteRiskError]:
     """Every setting cross-fitted; those that differ only in what the runs of a stack may differ in, together.
 
     Parameters
@@ -185,11 +185,11 @@ def names_of(trials: Trials) -> dict[Place, str]:
     return names
 
 
-def _whole(trials: Trials, found: Mapping[Place, Result], setting: int) -> CrossFit | NonFiniteRiskError:
+def _whole(trials: Trials, found: Mapping[Place, Result], setting: int) -> OutOfFoldFit | NonFiniteRiskError:
     parts: list[FoldFit] = []
     for fold in range(count_folds(trials.folds)):
         part = found[setting, fold]  # of a setting that failed, the later folds may be missing
         if isinstance(part, NonFiniteRiskError):
             return part
         parts.append(part)
-    return put_together(parts, trials.folds)
+    return combine_folds(parts, trials.folds)

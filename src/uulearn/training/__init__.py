@@ -1,7 +1,7 @@
 """Algorithm 1: one training run on two unlabeled sets.
 
-`Trainer` is the loop, a ladder of small steps that can be overridden; `TrainingOptions` holds everything that shapes a
-run except the data, the model and the risk; `History` has one record per epoch; `score_rows` scores many rows in chunks.
+`Trainer` is the loop, a ladder of small steps that can be overridden. `TrainingOptions` holds all settings of a run
+except the data, the model and the risk. `History` has one record per epoch. `score_rows` scores many rows in chunks.
 """
 
 from uulearn.training.history import History

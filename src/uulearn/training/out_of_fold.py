@@ -1,4 +1,4 @@
-"""Cross-fitting: models that each have not seen one fold, so that every row is scored by one that does not know it."""
+"""Out-of-fold training: one model per fold, trained on the other folds, so that every row gets an unbiased score."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from uulearn.training.scoring import score_rows
 
 
 @dataclass(frozen=True)
-class CrossFit:
-    """The models of all folds, what happened while they were trained, and how they score the rows they do not know.
+class OutOfFoldFit:
+    """The models of all folds, their histories, and the out-of-fold scores.
 
-    ``scores`` are those of set 0 and of set 1, each row's by the model of its fold, divided by that model's scale: the
-    mean magnitude of its scores on its fold, by which `ensemble` divides too.
+    ``scores`` are those of set 0 and of set 1. Each row is scored by the model that was not trained on its fold, and
+    the score is divided by that model's scale, the mean absolute score on its fold. `ensemble` uses the same scales.
     """
 
     models: list[nn.Module]
@@ -37,16 +37,13 @@ class CrossFit:
     dtype: torch.dtype
 
     def ensemble(self) -> Ensemble:
-        """The models as one: the mean of their scores."""
+        """One module that returns the mean score of all models."""
         return Ensemble(self.models, self.scales).eval()
 
 
 @dataclass(frozen=True)
 class FoldFit:
-    """The model that does not know one fold, what happened while it was trained, and its scores of the fold's rows.
-
-    ``scores`` are those of the fold's rows of set 0 and of set 1, in their order.
-    """
+    """The model that was not trained on one fold, its history, and its scores of the fold's rows of set 0 and set 1."""
 
     model: nn.Module
     history: History
@@ -59,7 +56,7 @@ def count_folds(folds: tuple[Positions, Positions]) -> int:
     return 1 + max(int(part.max()) for part in folds)
 
 
-def cross_fit(
+def fit_out_of_fold(
     build: Callable[[int], nn.Module],
     data: TwoSets,
     folds: tuple[Positions, Positions],
@@ -68,26 +65,25 @@ def cross_fit(
     *,
     test: tuple[Rows, Tensor] | None = None,
     callback: Callback | None = None,
-) -> CrossFit:
-    """Train one model for each fold on the rows of the others.
+) -> OutOfFoldFit:
+    """Train one model per fold on the rows of the other folds.
 
     Parameters
     ----------
     build : callable
-        From a seed to a fresh model.
+        Returns a new model for a seed.
     data : TwoSets
     folds : two arrays
-        The fold of every row of each set, as `uulearn.data.folds.assign_folds` gives them. The rows of a model's
-        fold are its held-out rows: they are recorded, and evaluate its epochs.
+        The fold of every row of each set, from `uulearn.data.folds.assign_folds`. The rows of a model's fold are its
+        validation rows: their risk is recorded and used for early stopping.
     risk, options, test, callback
-        As for `Trainer`. Each model has a seed of its own, made from that of the options, and its checkpoints in a
-        folder of its own.
+        See `Trainer`. Each model has its own seed, derived from that of the options, and its own checkpoint folder.
     """
-    parts = [
+    fits = [
         fit_fold(fold, build, data, folds, risk, options, test=test, callback=callback)
         for fold in range(count_folds(folds))
     ]
-    return put_together(parts, folds)
+    return combine_folds(fits, folds)
 
 
 def fit_fold(
@@ -101,9 +97,9 @@ def fit_fold(
     test: tuple[Rows, Tensor] | None = None,
     callback: Callback | None = None,
 ) -> FoldFit:
-    """The model of one fold, of those that `cross_fit` trains; the parameters are those there."""
+    """The model of one fold; see `fit_out_of_fold` for the parameters."""
     inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
-    own = member_options(options, fold)
+    own = fold_options(options, fold)
     held_out = data.pick(*inside)
     trainer = Trainer(
         build(own.seed), data.pick(*outside), risk, own, validation=held_out, test=test, callback=callback
@@ -122,22 +118,22 @@ def fit_fold(
     return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
 
 
-def put_together(parts: Sequence[FoldFit], folds: tuple[Positions, Positions]) -> CrossFit:
-    """The models of all folds, in their order."""
+def combine_folds(fits: Sequence[FoldFit], folds: tuple[Positions, Positions]) -> OutOfFoldFit:
+    """The fits of all folds, in their order, as one."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
-    for fold, part in enumerate(parts):
-        scale = float(torch.cat(part.scores).abs().mean()) or 1.0
+    for fold, fit in enumerate(fits):
+        scale = float(torch.cat(fit.scores).abs().mean()) or 1.0
         scales.append(scale)
-        for which, values in enumerate(part.scores):
+        for which, values in enumerate(fit.scores):
             scores[which][torch.from_numpy(folds[which] == fold)] = values / scale
-    models, histories = [part.model for part in parts], [part.history for part in parts]
-    return CrossFit(models, histories, scales, (scores[0], scores[1]), parts[-1].dtype)
+    models, histories = [fit.model for fit in fits], [fit.history for fit in fits]
+    return OutOfFoldFit(models, histories, scales, (scores[0], scores[1]), fits[-1].dtype)
 
 
-def member_options(options: TrainingOptions, member: int) -> TrainingOptions:
-    """The options of one of several models: a seed of its own, and a folder of its own for checkpoints."""
-    seed = int(np.random.SeedSequence([options.seed, member]).generate_state(1)[0])
+def fold_options(options: TrainingOptions, fold: int) -> TrainingOptions:
+    """The options of the model of one fold: with its own seed and its own checkpoint folder."""
+    seed = int(np.random.SeedSequence([options.seed, fold]).generate_state(1)[0])
     changes: dict[str, Any] = {"seed": seed}
     if options.checkpoint_dir is not None:
-        changes["checkpoint_dir"] = Path(options.checkpoint_dir) / f"member-{member}"
+        changes["checkpoint_dir"] = Path(options.checkpoint_dir) / f"fold-{fold}"
     return dataclasses.replace(options, **changes)

@@ -1,4 +1,4 @@
-"""Cross-fitting with the models of all folds trained together."""
+"""Out-of-fold training with the models of all folds trained together."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from uulearn.training.batched.checks import UNSUPPORTED
 from uulearn.training.batched.runs import Run
 from uulearn.training.batched.trainer import BatchedTrainer
 from uulearn.training.options import TrainingOptions
-from uulearn.training.out_of_fold import CrossFit, FoldFit, count_folds, member_options, put_together
+from uulearn.training.out_of_fold import FoldFit, OutOfFoldFit, combine_folds, count_folds, fold_options
 from uulearn.training.workers import join_workers
 
-MOST_RUNS = 150
-"""Of a stack on CUDA."""
+MAX_RUNS = 150
+"""Maximum number of runs that are trained together on CUDA."""
 
 
 def can_be_batched(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
-    """Can a stack train these models on these rows? Several workers train one model at a time."""
+    """Whether these models can be trained together on these rows; several workers train one model at a time."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
     alone = join_workers(options.distributed, options.device) is None
@@ -35,7 +35,7 @@ def can_be_batched(model: Any, data: TwoSets, options: TrainingOptions) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """What may differ between models that are cross-fitted together: the risk, and what is set in place of options."""
+    """Settings that may differ between models that are trained together; they override the options."""
 
     risk: UURisk
     lr: float | None = None
@@ -43,7 +43,7 @@ class Variant:
     weight_decay: float | None = None
 
 
-def cross_fit_batched(
+def fit_out_of_fold_batched(
     model: str,
     model_params: Mapping[str, Any] | None,
     data: TwoSets,
@@ -52,16 +52,16 @@ def cross_fit_batched(
     options: TrainingOptions,
     *,
     test: tuple[Rows, Tensor] | None = None,
-) -> list[CrossFit]:
-    """As `uulearn.training.out_of_fold.cross_fit`, for a model that has a name and for several variants at once.
+) -> list[OutOfFoldFit]:
+    """Like `uulearn.training.out_of_fold.fit_out_of_fold`, for a model with a name and for several variants at once.
 
-    On CUDA all are trained together, as many as `MOST_RUNS` at a time; on the CPU those of one fold are, which share
-    their batches. Runs of a stack have sets of the same sizes, so that a few rows at random are left out of the larger
-    folds' training and evaluating; all rows are scored.
+    On CUDA, up to `MAX_RUNS` models are trained together; on a CPU those of one fold, which share their batches. Runs
+    that are trained together need sets of the same sizes, so a few random rows of the larger folds are used neither
+    for training nor for validation. All rows are scored.
     """
     n_folds = count_folds(folds)
     found = fit_folds_batched(range(n_folds), model, model_params, data, folds, variants, options, test=test)
-    return [put_together(parts, folds) for parts in found]
+    return [combine_folds(parts, folds) for parts in found]
 
 
 def fit_folds_batched(
@@ -75,7 +75,7 @@ def fit_folds_batched(
     *,
     test: tuple[Rows, Tensor] | None = None,
 ) -> list[list[FoldFit]]:
-    """The models of some folds, of those that `cross_fit_batched` trains; for every variant one for each."""
+    """For every variant, the models of some of the folds; see `fit_out_of_fold_batched`."""
     joined = data.joined()
     table, index = _tensor(joined.rows[0]), [part for part in joined.index if part is not None]
     rng = np.random.default_rng([options.seed, 3])
@@ -83,17 +83,17 @@ def fit_folds_batched(
         [[np.flatnonzero((part == fold) == side) for part in folds] for fold in range(count_folds(folds))]
         for side in (False, True)
     ]
-    trained, held_out = ([_rows(index, positions) for positions in _of_one_size(parts, rng)] for parts in sides)
+    trained, held_out = ([_rows(index, positions) for positions in _equalize(parts, rng)] for parts in sides)
     labelled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
     tasks = [(fold, place) for fold in chosen for place in range(len(variants))]
-    step = MOST_RUNS if torch.device(options.device).type == "cuda" else len(variants)
+    step = MAX_RUNS if torch.device(options.device).type == "cuda" else len(variants)
     found: dict[tuple[int, int], FoldFit] = {}
     for together in (tasks[start : start + step] for start in range(0, len(tasks), step)):
         runs = [
-            _run(variants[place], member_options(options, fold).seed, trained[fold], held_out[fold])
+            _run(variants[place], fold_options(options, fold).seed, trained[fold], held_out[fold])
             for fold, place in together
         ]
-        stack = BatchedTrainer(
+        trainer = BatchedTrainer(
             table,
             runs,
             model=model,
@@ -102,12 +102,12 @@ def fit_folds_batched(
             options=dataclasses.replace(options, seed=runs[0].seed),
             test=labelled,
         )
-        histories, models, scores = stack.run(), stack.models(), stack.scores(table)
-        for (fold, place), module, history, mine in zip(together, models, histories, scores, strict=True):
+        histories, models, scores = trainer.run(), trainer.models(), trainer.scores(table)
+        for (fold, place), module, history, own in zip(together, models, histories, scores, strict=True):
             first, second = (
-                mine[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)
+                own[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)
             )
-            found[fold, place] = FoldFit(module, history, (first, second), stack.dtype)
+            found[fold, place] = FoldFit(module, history, (first, second), trainer.dtype)
     return [[found[fold, place] for fold in chosen] for place in range(len(variants))]
 
 
@@ -142,9 +142,7 @@ def _tensor(rows: Rows) -> Tensor:
     return rows.tensor
 
 
-def _of_one_size(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:
-    """Positions of both sets for every fold, cut to the size of the smallest."""
+def _equalize(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:
+    """Positions of both sets for every fold, reduced at random to the size of the smallest fold."""
     sizes = [min(len(pair[which]) for pair in parts) for which in (0, 1)]
-    return [
-        [np.sort(rng.permutation(places)[:size]) for places, size in zip(pair, sizes, strict=True)] for pair in parts
-    ]
+    return [[np.sort(rng.permutation(own)[:size]) for own, size in zip(pair, sizes, strict=True)] for pair in parts]
