@@ -73,7 +73,7 @@ def test_scores_keep_float32_under_autocast():
 
 @pytest.mark.parametrize(("fill", "scale"), [(lecun_normal_, 1.0), (he_normal_, 2.0)])
 @pytest.mark.parametrize("shape", [(500, 400), (300, 40, 3, 3)])
-def test_initial_weights_have_the_variance_asked_for_and_end_at_the_cut(fill, scale, shape):
+def test_initializers_have_the_requested_variance_and_truncation(fill, scale, shape):
     weight = torch.empty(shape)
     fill(weight)
     fan_in = math.prod(shape[1:])
@@ -83,7 +83,7 @@ def test_initial_weights_have_the_variance_asked_for_and_end_at_the_cut(fill, sc
     assert 0.98 * cut < weight.abs().max() <= cut * (1 + 1e-4)
 
 
-def test_each_model_starts_with_the_weights_of_its_kind(networks):
+def test_models_use_their_initializers(networks):
     for kernel in MLP(400, hidden=(300, 200)).kernels():
         assert kernel.var().item() * kernel.shape[1] == pytest.approx(1, rel=0.03)
     for model in networks.values():
@@ -200,7 +200,7 @@ def test_normalization_has_the_settings_of_the_paper(network, networks):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_images_of_any_size(network, networks):
+def test_accepts_images_of_any_size(network, networks):
     assert networks[network](torch.zeros(2, 3, 32, 32)).shape == (2,)
     for shape in ((1, 28, 28), (4, 7, 10), (2, 1, 1)):
         model = network(shape)
@@ -211,7 +211,7 @@ def test_images_of_any_size(network, networks):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_kernels_are_those_of_the_hidden_layers(network, networks):
+def test_kernels_are_the_weights_of_the_hidden_layers(network, networks):
     model = networks[network]
     names = {id(p): name for name, p in model.named_parameters()}
     named = [names[id(kernel)] for kernel in model.kernels()]
@@ -221,7 +221,7 @@ def test_kernels_are_those_of_the_hidden_layers(network, networks):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_scores_of_images_keep_float32_under_autocast(network):
+def test_image_scores_keep_float32_under_autocast(network):
     model = network((2, 8, 8)).eval()
     x = torch.randn(100, 2, 8, 8)
     with torch.no_grad():
@@ -234,7 +234,7 @@ def test_scores_of_images_keep_float32_under_autocast(network):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_a_network_in_double_precision_computes_in_it(network):
+def test_double_precision_network_computes_in_float64(network):
     model = network((1, 6, 6)).eval()
     x = torch.randn(5, 1, 6, 6, dtype=torch.float64)
     with torch.no_grad():
@@ -254,7 +254,7 @@ def test_a_network_in_double_precision_computes_in_it(network):
     packing=st.sampled_from([1, 2, 3, 4]),
     seed=st.integers(0, 2**31),
 )
-def test_a_packed_convolution_is_the_convolution(channels, height, blocks, packing, seed):
+def test_packed_convolution_equals_plain_convolution(channels, height, blocks, packing, seed):
     """Values and both gradients, through the path that is taken on CUDA."""
     torch.manual_seed(seed)
     layer = PackedConv2d(*channels).double()
@@ -282,7 +282,7 @@ def test_packing_fills_a_tile_of_64_channels(channels, packing):
     assert list(layer.state_dict()) == ["weight"]
 
 
-def test_packed_are_the_convolutions_that_need_it(networks):
+def test_only_narrow_convolutions_are_packed(networks):
     packed = [layer for layer in networks[ResNet32].modules() if isinstance(layer, PackedConv2d)]
     assert len(packed) == 1 + 10 + 9  # the stem, the group of 16 channels, that of 32 but for its stride
     assert not any(isinstance(layer, PackedConv2d) for layer in networks[AllConvNet].modules())
@@ -302,7 +302,7 @@ def images():
 
 
 @pytest.mark.parametrize("name", IMAGE_MODELS)
-def test_a_network_is_trained_stored_and_loaded_by_name(name, images, tmp_path):
+def test_named_network_is_trained_saved_and_loaded(name, images, tmp_path):
     X, sets = images
     classifier = plain_classifier(
         (0.9, 0.1),
@@ -327,7 +327,7 @@ def test_a_network_is_trained_stored_and_loaded_by_name(name, images, tmp_path):
 
 @pytest.mark.parametrize("name", IMAGE_MODELS)
 @pytest.mark.parametrize("shape", [(192,), (8, 24)])
-def test_rows_that_are_no_images_are_refused(name, shape, images):
+def test_rejects_rows_that_are_not_images(name, shape, images):
     X, sets = images
     with pytest.raises(ValueError, match=rf"^model='{name}' expects images, got rows of shape \({shape[0]}.*\.$"):
         plain_classifier((0.9, 0.1), 0.5, model=name, epochs=1, random_state=0).fit(X.reshape(-1, *shape), sets)
@@ -336,7 +336,7 @@ def test_rows_that_are_no_images_are_refused(name, shape, images):
 # -------------------------------------------------------------------------------------------- what may be passed as one
 
 
-def test_what_may_be_passed_as_model():
+def test_build_model_accepts_classes_factories_and_instances():
     class Net(nn.Module):
         def __init__(self, width=3):
             super().__init__()
@@ -351,7 +351,7 @@ def test_what_may_be_passed_as_model():
     assert torch.equal(copied.layer.weight, instance.layer.weight)
 
 
-def test_image_models_and_factories_learn_the_shape_of_an_image():
+def test_build_model_passes_the_image_shape():
     assert build_model("resnet32", (1, 5, 6)).stem.in_channels == 1
     assert build_model("allconvnet", (2, 5, 9), {"momentum": 0.5})(torch.zeros(3, 2, 5, 9)).shape == (3,)
     assert build_model(lambda shape: nn.Linear(math.prod(shape), 1), (2, 3, 4)).in_features == 24
@@ -373,6 +373,6 @@ def test_image_models_and_factories_learn_the_shape_of_an_image():
         (5, (4,), None, TypeError, "got 5"),
     ],
 )
-def test_bad_models_are_refused(model, shape, params, error, text):
+def test_rejects_invalid_models(model, shape, params, error, text):
     with pytest.raises(error, match=text):
         build_model(model, shape, params)

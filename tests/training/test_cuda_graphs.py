@@ -26,7 +26,7 @@ def steps(model, optimizer, count, seed):
 @pytest.mark.parametrize(
     "make", [lambda p: torch.optim.Adam(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)]
 )
-def test_warm_up_steps_leave_no_trace(make, before):
+def test_restore_undoes_warm_up_steps(make, before):
     """Steps that are undone, then steps that count, end where the latter alone end."""
     ends = []
     for disturbed in (False, True):
@@ -46,7 +46,7 @@ def test_warm_up_steps_leave_no_trace(make, before):
         torch.testing.assert_close(one, other)
 
 
-def test_without_cuda_the_function_is_called_as_it_is():
+def test_graphed_function_on_cpu_is_a_plain_call():
     class Owner:
         def __init__(self):
             self.calls = []
@@ -64,7 +64,7 @@ def test_without_cuda_the_function_is_called_as_it_is():
     assert owner.calls == [(1, 2), (1, 2)]
 
 
-def test_a_step_through_static_rows_is_the_same_step(gaussians):
+def test_step_with_static_rows_equals_plain_step(gaussians):
     """What a captured step does around the graph, with the graph itself replaced by a plain call."""
 
     def train(captured):
@@ -83,7 +83,7 @@ def test_a_step_through_static_rows_is_the_same_step(gaussians):
     assert [r["objective"] for r in plain.history] == [r["objective"] for r in captured.history]
 
 
-def test_a_scheduler_is_refused():
+def test_rejects_scheduler_with_graph():
     rows = DenseRows(torch.zeros(4, 3))
     data = TwoSets.from_membership(rows, torch.tensor([0, 0, 1, 1]))
     options = TrainingOptions(graph=True, scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o), progress=False)
@@ -91,17 +91,19 @@ def test_a_scheduler_is_refused():
         Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
 
 
-def test_a_stack_is_freed_without_a_collection_of_cycles(gaussians):
-    """On a device its tensors are large, and the next stack may need their memory."""
+def test_batched_trainer_is_freed_without_garbage_collection(gaussians):
+    """On a device its tensors are large, and the next batched may need their memory."""
     sets = torch.from_numpy(gaussians["sets"])
     run = Run(((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()), (0.8, 0.2), 0.5)
     options = TrainingOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")
     gc.disable()
     try:
-        stack = BatchedTrainer(gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"]))
-        stack.run()
-        alive = weakref.ref(stack)
-        del stack
+        batched = BatchedTrainer(
+            gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"])
+        )
+        batched.run()
+        alive = weakref.ref(batched)
+        del batched
         assert alive() is None
     finally:
         gc.enable()

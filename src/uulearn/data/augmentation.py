@@ -1,15 +1,7 @@
 """Random changes of images during training; each image gets its own random draw.
 
-=====================  ==========================================================================
-`flip`                 mirror left and right with probability 1/2
-`shift`                move by a few pixels in both directions, with zeros moving in
-`AUGMENTATIONS`        both by name; ``"shift+flip"`` applies one after the other
-`get_augmentation`     the function for a name
-`build_augmentation`   the same for a trainer: tested on a few rows, and every batch is checked
-=====================  ==========================================================================
-
-All draws come from torch's generator of the images' device. A trainer seeds it and a checkpoint stores it, so that a
-run can be repeated and resumed.
+`flip` and `shift` are in `AUGMENTATIONS` by name; ``"shift+flip"`` applies one after the other. All draws come from
+torch's generator of the images' device. A trainer seeds it and a checkpoint stores it, so that runs can be resumed.
 """
 
 from __future__ import annotations

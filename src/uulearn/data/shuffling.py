@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import shutil
@@ -72,18 +71,14 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     }
     found = _read_index(path, wanted)
     if found is None:
-        with (
-            _explain_os_errors(path, stream),
-            one_at_a_time(path / LOCK, f"{path} is being written by another process"),
-        ):
-            found = _read_index(path, wanted)  # another process may have written it meanwhile
-            if found is None:
-                _check_folder(path)
-                for name in (INDEX, ROWS):
-                    remove_leftovers(path, name)
-                found = wanted | {"sizes": _write_rows(stream, path, seed)}
-                text = json.dumps(found)
-                write_atomically(path / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        try:
+            with one_at_a_time(path / LOCK, f"{path} is being written by another process"):
+                found = _read_index(path, wanted) or _write(stream, path, wanted)  # another process may have written it
+        except OSError as error:
+            size = stream.n_rows * row_bytes(stream) / 1e9
+            raise ValueError(
+                f"{path} cannot be written ({error.strerror or error}); pass a writable folder with {size:.1f} GB free."
+            ) from error
     return _ShuffledStream(stream, path / ROWS, found["sizes"], seed)
 
 
@@ -143,12 +138,18 @@ def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _check_folder(folder: Path) -> None:
-    """Raise an error if the folder holds anything but the leftovers of killed processes."""
+def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Write the rows and the index, and return the index; the folder may hold only leftovers of killed processes."""
     leftovers = tuple(f".{name}." for name in (INDEX, ROWS))
     others = [p.name for p in folder.iterdir() if p.name not in (ROWS, LOCK) and not p.name.startswith(leftovers)]
     if others:
         raise ValueError(f"{folder} already holds {min(others)!r}, but rows need an empty folder; pass another.")
+    for name in (INDEX, ROWS):
+        remove_leftovers(folder, name)
+    index = wanted | {"sizes": _write_rows(stream, folder, wanted["seed"])}
+    text = json.dumps(index)
+    write_atomically(folder / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return index
 
 
 def _write_rows(stream: RowStream, folder: Path, seed: int) -> list[int]:
@@ -178,18 +179,6 @@ def _write_rows(stream: RowStream, folder: Path, seed: int) -> list[int]:
 
     write_atomically(folder / ROWS, write)
     return [int(size) for size in sizes if size]
-
-
-@contextlib.contextmanager
-def _explain_os_errors(folder: Path, stream: RowStream) -> Iterator[None]:
-    """Turn errors of the operating system into one sentence with the fix."""
-    try:
-        yield
-    except OSError as error:
-        size = stream.n_rows * row_bytes(stream) / 1e9
-        raise ValueError(
-            f"{folder} cannot be written ({error.strerror or error}); pass a writable folder with {size:.1f} GB free."
-        ) from error
 
 
 def _draw_pieces(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:

@@ -29,19 +29,16 @@ SPARE_FACTOR, SPARE_ROWS = 1.5, 100
 Keys = NDArray[np.uint64]
 
 
-class Processes(Protocol):
+class _Workers(Protocol):
     """Several processes that read a stream together, such as `uulearn.training.workers.Workers`."""
 
     @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
+    def rank(self) -> int: ...
 
     @property
-    def count(self) -> int:
-        """Number of processes."""
+    def count(self) -> int: ...
 
-    def gather_objects(self, value: Any) -> list[Any]:
-        """The values of all processes, in the order of their ranks."""
+    def gather_objects(self, value: Any) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class StreamHoldOut:
 
 
 def hold_out_streams(
-    streams: tuple[RowStream, RowStream], fraction: float, seed: int, workers: Processes | None = None
+    streams: tuple[RowStream, RowStream], fraction: float, seed: int, workers: _Workers | None = None
 ) -> StreamHoldOut:
     """Hold out a fraction of each set, limited by `MAX_ROWS` and `MAX_BYTES`.
 
@@ -77,10 +74,10 @@ def hold_out_streams(
     # The set with the larger held-out fraction comes first: then its keys decide for the copies in the other set too.
     first = int(wanted[1] / streams[1].n_rows > wanted[0] / streams[0].n_rows)
     second = 1 - first
-    candidates, _ = _collect(streams[first], wanted[first], seed, workers, None)
+    candidates, _, _ = _collect(streams[first], wanted[first], seed, workers, None)
     held = candidates.chosen()
-    others, copies = _collect(streams[second], wanted[second], seed, workers, candidates.digests[held])
-    digests, counts = np.unique(copies.digests, return_counts=True)
+    others, copied, copies = _collect(streams[second], wanted[second], seed, workers, candidates.digests[held])
+    digests, counts = np.unique(copied, return_counts=True)
     held &= ~np.isin(candidates.digests, digests[counts > others.max_copies])
     held_others = (
         others.chosen()
@@ -90,9 +87,7 @@ def hold_out_streams(
     chosen = {first: (candidates, held), second: (others, held_others)}
     excluded = {
         first: candidates.numbers[held | np.isin(candidates.digests, others.digests[held_others])],
-        second: np.union1d(
-            others.numbers[held_others], copies.numbers[np.isin(copies.digests, candidates.digests[held])]
-        ),
+        second: np.union1d(others.numbers[held_others], copies[np.isin(copied, candidates.digests[held])]),
     }
     for which, (_, mask) in chosen.items():
         size = streams[which].n_rows
@@ -169,18 +164,10 @@ class _Candidates:
         return fits
 
 
-@dataclass(frozen=True)
-class _Copies:
-    """Rows of a set that are copies of given rows."""
-
-    digests: Numbers
-    numbers: Numbers
-
-
 def _collect(
-    stream: RowStream, n: int, seed: int, workers: Processes | None, wanted: Numbers | None
-) -> tuple[_Candidates, _Copies]:
-    """One pass over a set, shared by the workers: the candidates, and the copies of rows with the wanted digests."""
+    stream: RowStream, n: int, seed: int, workers: _Workers | None, wanted: Numbers | None
+) -> tuple[_Candidates, Numbers, Numbers]:
+    """One pass over a set: the candidates, and the digests and numbers of all rows with one of the wanted digests."""
     candidates = _Candidates(n, stream.n_rows, stream.row_shape, seed)
     wanted = np.empty(0, np.int64) if wanted is None else np.unique(wanted)
     copies: list[tuple[Numbers, Numbers]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -196,10 +183,10 @@ def _collect(
         found = workers.gather_objects((candidates, digests, numbers))
         candidates = candidates.combine([part for part, _, _ in found])
         digests, numbers = (np.concatenate([each[position] for each in found]) for position in (1, 2))
-    return candidates, _Copies(digests, numbers)
+    return candidates, digests, numbers
 
 
-def _pieces(stream: RowStream, workers: Processes | None) -> Iterator[tuple[int, Tensor]]:
+def _pieces(stream: RowStream, workers: _Workers | None) -> Iterator[tuple[int, Tensor]]:
     """This worker's pieces, each with the number of its first row."""
     starts = np.concatenate([[0], np.cumsum(stream.piece_sizes)])
     step, begin = (1, 0) if workers is None else (workers.count, workers.rank)

@@ -93,6 +93,7 @@ class StreamedSets:
         sampled: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         self.streams, self._sampled = streams, sampled
+        self._preview: TwoSets | None = None
         self.excluded = excluded or (np.empty(0, np.int64), np.empty(0, np.int64))
         first, second = (stream.n_rows - len(out) for stream, out in zip(streams, self.excluded, strict=True))
         self.sizes: tuple[int, int] = (first, second)
@@ -144,12 +145,10 @@ class StreamedSets:
 
     def preview(self) -> TwoSets:
         """Some rows of both sets in memory, for checks of the data."""
+        if self._preview is None:
+            first, second = (DenseRows(self._preview_rows(which)) for which in (0, 1))
+            self._preview = TwoSets((first, second))
         return self._preview
-
-    @functools.cached_property
-    def _preview(self) -> TwoSets:
-        first, second = (DenseRows(self._preview_rows(which)) for which in (0, 1))
-        return TwoSets((first, second))
 
     def _preview_rows(self, which: int) -> Tensor:
         if self._sampled is not None:

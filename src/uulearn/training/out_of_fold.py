@@ -66,18 +66,11 @@ def fit_out_of_fold(
     test: tuple[Rows, Tensor] | None = None,
     callback: Callback | None = None,
 ) -> OutOfFoldFit:
-    """Train one model per fold on the rows of the other folds.
+    """Train one model per fold on the rows of the other folds; see `Trainer` for the other parameters.
 
-    Parameters
-    ----------
-    build : callable
-        Returns a new model for a seed.
-    data : TwoSets
-    folds : two arrays
-        The fold of every row of each set, from `uulearn.data.folds.assign_folds`. The rows of a model's fold are its
-        validation rows: their risk is recorded and used for early stopping.
-    risk, options, test, callback
-        See `Trainer`. Each model has its own seed, derived from that of the options, and its own checkpoint folder.
+    ``build`` returns a new model for a seed. ``folds`` are the folds of the rows of each set, from
+    `uulearn.data.folds.assign_folds`; the rows of a model's fold are its validation rows. Each model has its own seed,
+    derived from that of the options, and its own checkpoint folder.
     """
     fits = [
         fit_fold(fold, build, data, folds, risk, options, test=test, callback=callback)
@@ -105,16 +98,8 @@ def fit_fold(
         build(own.seed), data.pick(*outside), risk, own, validation=held_out, test=test, callback=callback
     )
     trainer.run()
-    first, second = (
-        score_rows(
-            trainer.final_model,
-            held_out.rows_of(which),
-            device=trainer.device,
-            dtype=trainer.dtype,
-            scale=options.input_scale,
-        )
-        for which in (0, 1)
-    )
+    scoring: dict[str, Any] = {"device": trainer.device, "dtype": trainer.dtype, "scale": options.input_scale}
+    first, second = (score_rows(trainer.final_model, held_out.rows_of(which), **scoring) for which in (0, 1))
     return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
 
 

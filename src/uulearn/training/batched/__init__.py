@@ -1,10 +1,7 @@
 """Batched training of many runs: linear models or MLPs trained together on one device.
 
-================  =====================================================================================
-`Run`             the settings of one run: its rows, risk, seed and rates
-`BatchedTrainer`  trains runs with sets of equal sizes; each ends as it would have ended alone
-`train_runs`      trains any list of runs, in as few batches as their set sizes allow
-================  =====================================================================================
+`Run` holds the settings of one run: its rows, risk, seed and rates. `BatchedTrainer` trains runs with sets of equal
+sizes; each ends like a single run. `train_runs` trains any list of runs, grouped by the sizes of their sets.
 """
 
 from uulearn.training.batched.runs import Run

@@ -18,14 +18,9 @@ Weights = tuple[dict[str, Tensor], dict[str, Tensor]]
 class BestWeights:
     """Copies of the weights of each run's best epoch so far, in tensors of the same layout as the network's.
 
-    Parameters
-    ----------
-    weights : two dicts of tensors
-        The parameters and buffers that predictions are made with; `restore` writes into them.
-    per_run : callable
-        Reshapes a tensor of shape (R,) so that it can be multiplied with the tensor of a name.
-    histories : sequence of History
-        One per run. A run that has exhausted its patience gets its stop reason here and is not updated any more.
+    ``weights`` are the parameters and buffers that predictions are made with; `restore` writes into them. ``per_run``
+    reshapes a tensor of shape (R,) to multiply the tensor of a name. A run that has exhausted its patience gets its
+    stop reason in its history and is not updated any more.
     """
 
     def __init__(

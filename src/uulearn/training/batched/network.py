@@ -23,20 +23,11 @@ Tensors = Mapping[str, Tensor]
 
 
 class BatchedNetwork:
-    """Parameters and statistics of R dense models, and their scores.
+    """Parameters and statistics of R `Linear` or `MLP` models of the same architecture, and their scores.
 
-    Parameters
-    ----------
-    models : sequence of Linear or MLP
-        All with the same architecture, in the order of the runs; their weights are copied.
-    groups : Groups
-        The runs that read the same rows.
-    dtype : torch.dtype
-        Type of the matrix products. Sums, statistics, the output layer and the parameters are float32.
-    dropout : (R,) tensor or None
-        Fraction of hidden units that each run drops during training.
-    align : int
-        Widths are padded to a multiple of this with units that stay zero, for half-precision products.
+    ``dtype`` is the type of the matrix products; sums, statistics, the output layer and the parameters are float32.
+    ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. Widths are padded
+    to a multiple of ``align`` with units that stay zero, for half-precision products.
     """
 
     def __init__(

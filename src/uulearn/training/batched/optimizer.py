@@ -22,21 +22,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class BatchedOptimizer:
-    """State and update of one of the named optimizers.
+    """State and update of ``"adam"``, ``"adamw"`` or ``"sgd"``; ``params`` are updated in place.
 
-    Parameters
-    ----------
-    name : str
-        ``"adam"``, ``"adamw"`` or ``"sgd"``.
-    params : dict of tensors
-        Updated in place.
-    spread : callable
-        Reshapes values of shape (R,) to multiply the named parameter.
-    kernels : list of str
-        Names of the parameters that ``l2`` acts on.
-    width : int
-        Number of runs side by side in ``0.kernel``.
-    lr, lr_decay, weight_decay, l2 : tensors of shape (R,)
+    ``spread`` reshapes values of shape (R,), such as ``lr``, to multiply the named parameter. ``kernels`` are the names
+    of the parameters that ``l2`` acts on, and ``width`` is the number of runs side by side in ``0.kernel``.
     """
 
     def __init__(

@@ -42,6 +42,12 @@ class Variant:
     l2: float | None = None
     weight_decay: float | None = None
 
+    def run(self, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor], seed: int) -> Run:
+        """A run with these settings."""
+        risk = (self.risk.set_priors, self.risk.target_prior, self.risk.method)
+        rates: dict[str, Any] = {"lr": self.lr, "l2": self.l2, "weight_decay": self.weight_decay}
+        return Run(rows, *risk, seed=seed, held_out=held_out, **rates)
+
 
 def fit_out_of_fold_batched(
     model: str,
@@ -90,7 +96,7 @@ def fit_folds_batched(
     found: dict[tuple[int, int], FoldFit] = {}
     for together in (tasks[start : start + step] for start in range(0, len(tasks), step)):
         runs = [
-            _run(variants[place], fold_options(options, fold).seed, trained[fold], held_out[fold])
+            variants[place].run(trained[fold], held_out[fold], fold_options(options, fold).seed)
             for fold, place in together
         ]
         trainer = BatchedTrainer(
@@ -109,21 +115,6 @@ def fit_folds_batched(
             )
             found[fold, place] = FoldFit(module, history, (first, second), trainer.dtype)
     return [[found[fold, place] for fold in chosen] for place in range(len(variants))]
-
-
-def _run(variant: Variant, seed: int, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]) -> Run:
-    risk = variant.risk
-    return Run(
-        rows,
-        risk.set_priors,
-        risk.target_prior,
-        risk.method,
-        seed=seed,
-        lr=variant.lr,
-        l2=variant.l2,
-        weight_decay=variant.weight_decay,
-        held_out=held_out,
-    )
 
 
 def _rows(index: list[Tensor], positions: list[Positions]) -> tuple[Tensor, Tensor]:
