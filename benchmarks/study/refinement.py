@@ -150,12 +150,12 @@ class Pair:
     first: dict[Stage, CrossFit] = field(default_factory=dict)
     """Trainings before any sorting."""
 
-    def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> CrossFit:
+    def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFoldFit:
         """The models of all folds."""
         if stage in self.first:
             return self.first[stage]
         risk = UURisk(priors, self.target_prior, self.loss, self.settings["method"], self.settings["slope"])
-        fitted = cross_fit(self._build, sets, folds, risk, round_options(self.options, *stage))
+        fitted = fit_out_of_fold(self._build, sets, folds, risk, round_options(self.options, *stage))
         if stage.number == 0:
             self.first[stage] = fitted
         return fitted
@@ -164,7 +164,7 @@ class Pair:
         torch.manual_seed(seed)
         return build_model("mlp", self.sets.row_shape, {"hidden": tuple(self.settings["hidden"])})
 
-    def score(self, fitted: CrossFit, rows: Rows) -> Tensor:
+    def score(self, fitted: OutOfFoldFit, rows: Rows) -> Tensor:
         """Scores of the ensemble, shape (n,)."""
         return score_rows(fitted.ensemble(), rows, device=CPU, dtype=fitted.dtype, scale=self.options.input_scale)
 
@@ -198,17 +198,17 @@ def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None =
 
 def refined(pair: Pair, pure: bool) -> Record:
     """All rounds of a pair, by what the rule of halves sees of them and by what they are worth on test rows."""
-    trained: list[tuple[CrossFit, Stage]] = []
+    trained: list[tuple[OutOfFoldFit, Stage]] = []
     on_test: dict[Stage, Scores] = {}
     by_other_half: dict[int, Tensor] = {}
 
-    def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> CrossFit:
+    def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFoldFit:
         fitted = pair.train(sets, folds, priors, stage)
         trained.append((fitted, stage))
         on_test[stage] = pair.score(fitted, pair.test[0]).numpy()
         return fitted
 
-    def score(fitted: CrossFit, rows: Rows) -> Tensor:
+    def score(fitted: OutOfFoldFit, rows: Rows) -> Tensor:
         assert isinstance(rows, PickedRows)
         found = pair.score(fitted, rows)
         number = next(stage.number for own, stage in trained if own is fitted)

@@ -293,10 +293,19 @@ ATTACKS = {
         ),
         "the pipeline ",
     ),
-    "a path for a name": (lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"), "which save does not write"),
-    "a path from the root": (lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"), "which save does not write"),
+    "a path for a name": (
+        lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"),
+        "which save does not write",
+    ),
+    "a path from the root": (
+        lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"),
+        "which save does not write",
+    ),
     "a link": (link, "is missing or a link"),
-    "ten thousand models": (lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}), "not a model that can be loaded"),
+    "ten thousand models": (
+        lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
+        "not a model that can be loaded",
+    ),
     "weights for a giant": (
         lambda folder: alter(folder, "fitted", "row_shape", [10**12]),
         "the stored weights do not fit the model",

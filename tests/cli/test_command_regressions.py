@@ -93,7 +93,9 @@ def test_who_asks_for_members_gets_them_or_a_sentence(copies, tmp_path):
     files = (copies / "a.csv", copies / "b.csv", *PRIORS, *QUICK)
     refused = run("fit", *files, "--n-estimators", "5", "--out", tmp_path / "five")
     assert_refused(refused, "cannot be cut into 5 folds")
-    (tmp_path / "rounds.toml").write_text("[classifier]\nself_training_rounds = 2\n")  # of refinement, which needs members
+    (tmp_path / "rounds.toml").write_text(
+        "[classifier]\nself_training_rounds = 2\n"
+    )  # of refinement, which needs members
     assert_refused(run("fit", *files, "--config", tmp_path / "rounds.toml", "--out", tmp_path / "m"), "5 folds")
     assert run("fit", *files, "--n-estimators", "2", "--no-sensitivity", "--out", tmp_path / "two").code == 0
     assert TableModel.load(tmp_path / "two").classifier.n_estimators == 2

@@ -21,7 +21,18 @@ from uulearn.tabular.matrices import Prepared, Source
 from uulearn.training.workers import Workers
 
 RAY = "--engine ray starts its own processes; leave torchrun out, or leave --engine out."
-FIT = ("fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", "--n-estimators", "1", "--no-sensitivity")
+FIT = (
+    "fit",
+    "a.csv",
+    "b.csv",
+    "--set-priors",
+    "0.8 0.2",
+    "--model",
+    "linear",
+    "--n-estimators",
+    "1",
+    "--no-sensitivity",
+)
 BY_RAY = {
     "fit": (*FIT, "--engine", "ray", "--workers", "2"),
     "predict": ("predict", "model", "rows", "--out", "scored", "--engine", "ray"),
@@ -227,7 +238,7 @@ def test_a_worker_knows_whether_the_first_has_ended(seconds, said):
 class Alone(Workers):
     """The first of several, or another, without any connection."""
 
-    def by_first(self, work):
+    def run_on_first(self, work):
         return work()
 
 
@@ -270,7 +281,7 @@ def test_rows_that_were_left_are_not_written_over(alone, tmp_path):
 
 def test_shared_rows_that_are_not_seen_or_have_no_room(alone, tmp_path, monkeypatch):
     other = Alone(1, 2)
-    monkeypatch.setattr(Alone, "by_first", lambda self, work: (None, [tmp_path / "0.npy"]))
+    monkeypatch.setattr(Alone, "run_on_first", lambda self, work: (None, [tmp_path / "0.npy"]))
     with pytest.raises(TableError, match=r"0\.npy, which the first .* is not to be seen from here; pass as --out"):
         sharing.read_once(read, tmp_path, other).__enter__()
     assert tmp_path.exists()

@@ -57,7 +57,7 @@ def images(n, shape, seed=0):
 
 
 @given(shape=SHAPES, n=st.integers(1, 6), seed=st.integers(0, 99))
-def test_each_image_is_flipped_or_left(shape, n, seed):
+def test_each_image_is_flipped_or_unchanged(shape, n, seed):
     x = images(n, shape)
     before = x.clone()
     torch.manual_seed(seed)
@@ -67,7 +67,7 @@ def test_each_image_is_flipped_or_left(shape, n, seed):
 
 
 @given(shape=SHAPES, n=st.integers(1, 6), pixels=st.integers(0, 6), seed=st.integers(0, 99))
-def test_each_image_is_at_an_allowed_place(shape, n, pixels, seed):
+def test_each_image_is_shifted_by_an_allowed_amount(shape, n, pixels, seed):
     x = images(n, shape)
     before = x.clone()
     torch.manual_seed(seed)
@@ -88,7 +88,7 @@ def test_half_of_the_images_are_flipped():
     assert abs(left - 2000) < 4 * np.sqrt(1000)
 
 
-def test_all_places_are_equally_likely():
+def test_all_shifts_are_equally_likely():
     image = images(1, (2, 4, 4))
     found = counts(shift(image.expand(10_000, 2, 4, 4), 2), places(image[0].numpy(), 2))
     assert sum(found) == 10_000
@@ -97,7 +97,7 @@ def test_all_places_are_equally_likely():
     assert chi_square < 51  # the 99.9% quantile at 24 degrees of freedom
 
 
-def test_by_default_images_move_by_up_to_four_pixels():
+def test_default_shift_is_up_to_four_pixels():
     image = images(1, (1, 9, 9))
     found = counts(shift(image.expand(3000, 1, 9, 9)), places(image[0].numpy(), 4))
     assert sum(found) == 3000
@@ -106,7 +106,7 @@ def test_by_default_images_move_by_up_to_four_pixels():
 
 @pytest.mark.parametrize("name", ["flip", "shift", "shift+flip"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_type_shape_and_memory_format_are_kept(name, dtype):
+def test_preserves_type_shape_and_memory_format(name, dtype):
     x = images(7, (3, 5, 6)).to(dtype)
     for memory_format in (torch.contiguous_format, torch.channels_last):
         out = get_augmentation(name)(x.contiguous(memory_format=memory_format))
@@ -118,7 +118,7 @@ def test_type_shape_and_memory_format_are_kept(name, dtype):
         assert torch.equal(get_augmentation(name)(x.contiguous(memory_format=memory_format)), plain)
 
 
-def test_values_are_copied_to_the_bit():
+def test_values_are_copied_exactly():
     """No value is multiplied or interpolated on its way: not the tiniest, nor what is no number."""
     values = torch.tensor([1e-44, -0.0, float("inf"), float("nan"), 3e38, 1 / 3])
     x = values.reshape(1, 1, 1, 6).expand(300, 1, 1, 6)
@@ -127,15 +127,15 @@ def test_values_are_copied_to_the_bit():
 
 
 @pytest.mark.parametrize("pixels", [-1, 1.5, True, "2"])
-def test_pixels_that_are_no_number_of_pixels_are_refused(pixels):
-    with pytest.raises(ValueError, match=rf"^pixels must be a whole number of at least 0, got {pixels!r}\.$"):
+def test_rejects_invalid_pixels(pixels):
+    with pytest.raises(ValueError, match=rf"^pixels must be an integer of at least 0, got {pixels!r}\.$"):
         shift(torch.zeros(2, 1, 4, 4), pixels)
 
 
 # --------------------------------------------------------------------------------------------------------- names
 
 
-def test_joined_names_are_applied_from_left_to_right():
+def test_joined_names_are_applied_left_to_right():
     x = images(50, (2, 5, 5))
     for name in ("shift+flip", "flip+shift"):
         torch.manual_seed(1)
@@ -148,8 +148,8 @@ def test_joined_names_are_applied_from_left_to_right():
 
 
 @pytest.mark.parametrize("name", ["rotate", "", "flip+", "+shift", "flip shift", "shift+rotate", 3])
-def test_unknown_names_are_refused(name):
-    with pytest.raises(ValueError, match=r"^augment must be one of 'flip', 'shift', several joined by '\+' or .*\.$"):
+def test_rejects_unknown_names(name):
+    with pytest.raises(ValueError, match=r"^augment must be one of 'flip', 'shift', several joined by '\+', or .*\.$"):
         get_augmentation(name)
 
 
@@ -201,7 +201,7 @@ def weights(run):
     return run.final_model.state_dict()["output.weight"]
 
 
-def test_a_batch_arrives_scaled_and_what_comes_back_is_trained_on():
+def test_gets_scaled_batches_and_its_result_is_trained_on():
     seen = []
 
     def halved(x):
@@ -221,7 +221,7 @@ def test_a_batch_arrives_scaled_and_what_comes_back_is_trained_on():
     torch.testing.assert_close(weights(run), weights(plain))
 
 
-def test_rows_that_judge_are_never_touched():
+def test_validation_rows_are_not_augmented():
     """Weights that stand still: with every training image set to zero, all held-out figures are as without."""
     still = {"lr": 1e-30, "epochs": 2}
     dark, plain = trainer(torch.zeros_like, **still).run(), trainer(None, **still).run()
@@ -233,7 +233,7 @@ def test_rows_that_judge_are_never_touched():
 
 
 @half_trained
-def test_rows_to_predict_are_never_touched():
+def test_predicted_rows_are_not_augmented():
     X, sets = pictures()
     classifier = plain_classifier(
         (0.8, 0.2), model=Flat, epochs=3, lr=0.05, input_scale=1 / 255, augment=lambda x: x * 0, random_state=0
@@ -245,7 +245,7 @@ def test_rows_to_predict_are_never_touched():
     assert len(np.unique(classifier.decision_function(X))) == len(X)
 
 
-def test_no_gradient_is_taken_through_it_and_any_layout_will_do():
+def test_runs_without_gradient_and_accepts_any_memory_layout():
     class Turned(nn.Module):
         def __init__(self):
             super().__init__()
@@ -263,12 +263,12 @@ def test_no_gradient_is_taken_through_it_and_any_layout_will_do():
     assert torch.equal(weights(run), weights(by_hand))
 
 
-def test_a_batch_may_be_changed_in_place():
+def test_batch_may_be_changed_in_place():
     run, other = trainer(lambda x: x.mul_(0.5)), trainer(lambda x: x * 0.5)
     assert records(run.run()) == records(other.run())
 
 
-def test_with_flips_the_mirrored_side_is_learned_too():
+def test_flips_teach_the_mirrored_side():
     X, sets = pictures(400)
     arguments = {"model": Flat, "epochs": 100, "lr": 0.02, "ema": None, "input_scale": 1 / 255, "random_state": 0}
     sides = []
@@ -285,7 +285,7 @@ def test_with_flips_the_mirrored_side_is_learned_too():
 # ------------------------------------------------------------------------------------ repeated, continued, refused
 
 
-def test_the_seed_decides_the_draws_and_the_callers_are_left_alone():
+def test_draws_depend_on_the_seed_and_preserve_the_global_generator():
     state = torch.get_rng_state()
     first = trainer("shift+flip")
     torch.set_rng_state(state)
@@ -299,13 +299,13 @@ def test_the_seed_decides_the_draws_and_the_callers_are_left_alone():
     assert runs[0] != records(trainer(None).run())
 
 
-def test_trying_it_leaves_the_callers_draws_alone():
+def test_build_preserves_the_global_generator():
     before = torch.get_rng_state()
     build_augmentation("shift+flip", torch.zeros(2, 1, 4, 4))
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_every_epoch_draws_anew():
+def test_every_epoch_has_new_draws():
     """Weights that stand still and one batch an epoch: the objective moves with the draws alone."""
     still = {"lr": 1e-30, "epochs": 6, "batch_size": 40}
     assert len(set(trainer("shift", **still).run().column("objective"))) == 6
@@ -313,7 +313,7 @@ def test_every_epoch_draws_anew():
 
 
 @pytest.mark.parametrize("augment", ["shift+flip", functools.partial(shift, pixels=1)])
-def test_a_continued_run_equals_an_unbroken_one(augment, tmp_path):
+def test_resumed_run_equals_uninterrupted_run(augment, tmp_path):
     whole = trainer(augment, epochs=6)
     whole.run()
     trainer(augment, epochs=2, checkpoint_dir=tmp_path).run()
@@ -333,7 +333,7 @@ def test_a_continued_run_equals_an_unbroken_one(augment, tmp_path):
         (functools.partial(shift, pixels=1), functools.partial(shift, pixels=2)),
     ],
 )
-def test_a_checkpoint_with_another_augmentation_is_refused(first, second, tmp_path):
+def test_rejects_checkpoint_with_another_augmentation(first, second, tmp_path):
     trainer(first, epochs=1, checkpoint_dir=tmp_path).run()
     with pytest.raises(CheckpointError, match=r"another run \(different: augment\)"):
         trainer(second, epochs=1, checkpoint_dir=tmp_path).run()
@@ -341,12 +341,12 @@ def test_a_checkpoint_with_another_augmentation_is_refused(first, second, tmp_pa
 
 @pytest.mark.parametrize("augment", ["flip", "shift+flip", lambda x: x])
 @pytest.mark.parametrize("shape", [(32,), (8, 4)])
-def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
+def test_rejects_rows_that_are_not_images(augment, shape, monkeypatch):
     X, sets = pictures()
     monkeypatch.setattr("uulearn.data.separability.measure_separability", lambda *_: pytest.fail("work was begun"))
     classifier = plain_classifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
     name = repr(augment) if isinstance(augment, str) else ".*<lambda>"
-    said = rf"^augment={name.replace('+', '[+]')} takes images, got rows of shape \({shape[0]},.*set augment=None\.$"
+    said = rf"^augment={name.replace('+', '[+]')} expects images, got rows of shape \({shape[0]},.*set augment=None\.$"
     with pytest.raises(ValueError, match=said):
         classifier.fit(X.reshape(-1, *shape), sets)
     assert not hasattr(classifier, "model_")
@@ -362,18 +362,18 @@ def test_rows_that_are_no_images_are_refused(augment, shape, monkeypatch):
         (lambda x: None, "a NoneType"),
     ],
 )
-def test_a_function_that_gives_something_else_is_refused_before_any_work(augment, gave, monkeypatch):
+def test_rejects_invalid_function_before_training(augment, gave, monkeypatch):
     X, sets = pictures()
-    monkeypatch.setattr("uulearn.data.separability.measure_separability", lambda *_: pytest.fail("work was begun"))
-    said = rf"^augment=.*<lambda> must give a batch like the one it gets, .*, but gave {gave}; .*\.$"
+    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    said = rf"^augment=.*<lambda> must return a batch like its input, .*, but returned {gave}; .*\.$"
     with pytest.raises(ValueError, match=said):
         plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
     with pytest.raises(ValueError, match=said):
         trainer(augment)
 
 
-def test_a_function_that_gives_something_else_later_is_refused_then():
-    with pytest.raises(ValueError, match=r"\(1[0-9], 2, 4, 4\) of torch.float32 on cpu, but gave \(5, 2, 4, 4\)"):
+def test_rejects_invalid_batch_during_training():
+    with pytest.raises(ValueError, match=r"\(1[0-9], 2, 4, 4\) of torch.float32 on cpu, but returned \(5, 2, 4, 4\)"):
         trainer(lambda x: x[:5]).run()
 
 
@@ -387,7 +387,7 @@ def images_of_two_sets():
 
 
 @half_trained
-def test_members_are_trained_with_it():
+def test_ensemble_is_trained_with_augmentation():
     X, sets, arguments = images_of_two_sets()
     fitted = [
         plain_classifier((0.8, 0.2), n_estimators=3, augment=augment, **arguments).fit(X, sets)
@@ -399,19 +399,21 @@ def test_members_are_trained_with_it():
     assert len(fitted[0].history_.models) == 3
 
 
-def test_stacks_leave_it_to_single_runs():
+def test_batched_training_rejects_augmentation():
     rows = DenseRows(torch.zeros(4, 3))
     data = TwoSets((rows, rows))
     for augment in ("flip", lambda x: x):
         assert can_be_batched("mlp", data, RunOptions())
         assert not can_be_batched("mlp", data, RunOptions(augment=augment))
-        with pytest.raises(ValueError, match=r"^a stack has no augment; train runs that need it one by one, .*\.$"):
+        with pytest.raises(
+            ValueError, match=r"^batched training does not support augment; train runs that need it one by one .*\.$"
+        ):
             BatchedTrainer(
                 torch.zeros(4, 3), [Run(([0, 1], [2, 3]), (0.8, 0.2), 0.5)], options=RunOptions(augment=augment)
             )
 
 
-def test_a_search_compares_augmentations():
+def test_search_compares_augmentations():
     X, sets, arguments = images_of_two_sets()
     base = plain_classifier((0.8, 0.2), n_estimators=2, **arguments | {"epochs": 60})
     search = UUClassifierCV(base, {"training__augment": [torch.zeros_like, None, "flip"]}).fit(X, sets)
@@ -420,16 +422,16 @@ def test_a_search_compares_augmentations():
     assert len({one.evaluation.accuracy.value for one in search.candidates_}) == 3
 
 
-def test_a_search_refuses_a_bad_one_before_any_work(monkeypatch):
+def test_search_rejects_invalid_augmentation_before_training(monkeypatch):
     X, sets, arguments = images_of_two_sets()
-    monkeypatch.setattr("uulearn.selection.search.train_all", lambda *_, **__: pytest.fail("work was begun"))
-    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"training__augment": [None, lambda x: x[:1]]})
-    with pytest.raises(ValueError, match="must give a batch like the one it gets"):
+    monkeypatch.setattr("uulearn.selection.search.cross_fit_all", lambda *_, **__: pytest.fail("work was begun"))
+    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
+    with pytest.raises(ValueError, match="must return a batch like its input"):
         search.fit(X, sets)
 
 
 @half_trained
-def test_a_name_is_stored_and_loaded(tmp_path):
+def test_name_is_saved_and_loaded(tmp_path):
     X, sets, arguments = images_of_two_sets()
     del arguments["model"]
     arguments |= {"model": "allconvnet", "model_params": {"momentum": 0.5}, "epochs": 1, "ema": None}
@@ -442,12 +444,15 @@ def test_a_name_is_stored_and_loaded(tmp_path):
 
 
 @half_trained
-def test_a_function_is_not_stored_and_must_be_passed_again(tmp_path):
+def test_function_is_not_saved_and_must_be_passed_again(tmp_path):
     X, sets, arguments = images_of_two_sets()
     gently = functools.partial(shift, pixels=1)
     classifier = plain_classifier((0.8, 0.2), augment=gently, **arguments).fit(X, sets)
     classifier.save(tmp_path)
-    with pytest.raises(ModelFormatError, match=r"trained with training__augment=partial, which is code .* training__augment=\.\.\.\)\.$"):
+    with pytest.raises(
+        ModelFormatError,
+        match=r"trained with training__augment=partial, which is code .* training__augment=\.\.\.\)\.$",
+    ):
         UUClassifier.load(tmp_path, model=Flat)
     for again in (gently, "flip", None):
         loaded = UUClassifier.load(tmp_path, model=Flat, training__augment=again)

@@ -14,7 +14,7 @@ size = st.integers(2, 300)
 
 
 @given(size, size, st.integers(2, 400), st.integers(0, 1000), st.integers(1, 50))
-def test_every_row_once_and_composition_exact(n0, n1, batch_size, seed, epoch):
+def test_every_row_is_used_once_with_exact_counts(n0, n1, batch_size, seed, epoch):
     plan = BatchPlan((n0, n1), batch_size)
     shuffles = plan.shuffles(seed, epoch)
     seen = ([], [])
@@ -31,18 +31,18 @@ def test_every_row_once_and_composition_exact(n0, n1, batch_size, seed, epoch):
 
 
 @given(size, size, st.integers(2, 400))
-def test_batches_are_of_the_size_asked_for_unless_a_set_is_too_small(n0, n1, batch_size):
+def test_batches_have_batch_size_unless_a_set_is_too_small(n0, n1, batch_size):
     plan = BatchPlan((n0, n1), batch_size)
     assert plan.n_batches == min(math.ceil((n0 + n1) / batch_size), n0, n1)
 
 
-def test_the_papers_batches():
+def test_batches_of_the_paper():
     plan = BatchPlan((30_000, 30_000), 3_000)
     assert plan.n_batches == 20
     assert {plan.counts(batch) for batch in range(20)} == {(1500, 1500)}
 
 
-def test_shuffles_depend_on_seed_and_epoch_alone():
+def test_shuffles_depend_only_on_seed_and_epoch():
     plan = BatchPlan((50, 60), 20)
     first, again = plan.shuffles(1, 1), plan.shuffles(1, 1)
     assert torch.equal(first[0], again[0])
@@ -53,7 +53,7 @@ def test_shuffles_depend_on_seed_and_epoch_alone():
     assert not torch.equal(*equal_sizes)
 
 
-def test_a_tiny_set_makes_batches_grow_with_a_warning():
+def test_warns_if_a_small_set_makes_batches_grow():
     plan = BatchPlan((1000, 4), 100)
     assert plan.n_batches == 4
     assert all(plan.counts(batch)[1] == 1 for batch in range(4))
@@ -62,7 +62,7 @@ def test_a_tiny_set_makes_batches_grow_with_a_warning():
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_streams_deliver_the_planned_rows(together):
+def test_epoch_yields_the_planned_rows(together):
     """Rows numbered by value arrive once each, set 0 first in every batch."""
     n0, n1 = 23, 11
     values = torch.arange(n0 + n1, dtype=torch.float32)[:, None]
@@ -78,7 +78,7 @@ def test_streams_deliver_the_planned_rows(together):
         of_set1 = set(range(n0, n0 + n1))
     plan = BatchPlan(data.sizes, 8)
     seen = []
-    for x, (count0, count1) in data.batches(plan, plan.shuffles(0, 1), torch.device("cpu")):
+    for x, (count0, count1) in data.epoch(plan, 0, 1, torch.device("cpu")):
         rows = x.flatten().tolist()
         assert len(rows) == count0 + count1
         assert of_set1.isdisjoint(rows[:count0])

@@ -60,14 +60,14 @@ PLAIN = {"factor": 2, "limit": 5, "rate": 0.1, "power": 2, "added": 1, "size": 7
 
 @pytest.mark.parametrize("changed", [None, *PLAIN])
 @pytest.mark.parametrize("thing", ["reads_a_class", "[reads_a_class, np.exp]"])
-def test_code_that_is_read_counts_wherever_it_is(changed, thing):
+def test_description_includes_all_code_that_is_read(changed, thing):
     source = PROGRAM.replace("{thing}", thing)
     plain = describe(defined(source.format(**PLAIN), "thing"))
     other = PLAIN | ({} if changed is None else {changed: "relu" if changed == "function" else 9})
     assert (describe(defined(source.format(**other), "thing")) == plain) == (changed is None)
 
 
-def test_a_description_is_short_and_the_same_in_another_process():
+def test_description_is_short_and_the_same_in_another_process():
     source = textwrap.dedent(PROGRAM.format(**PLAIN, thing="reads_a_class"))
     code = f"{source}\n__name__ = 'of_a_user'\nfrom uulearn.data.identity import describe\n"
     code += "space = {'__name__': 'of_a_user'}\n" + f"exec({source!r}, space)\nprint(describe(space['thing']))"
@@ -85,13 +85,13 @@ class Loss:
         return self.scale * x
 
 
-def test_methods_know_their_objects():
+def test_description_of_a_method_includes_its_object():
     assert describe(Loss(1.0).value) == describe(Loss(1.0).value)
     assert describe(Loss(1.0).value) != describe(Loss(5.0).value)
     assert describe(functools.partial(Loss(1.0).value, 2)) != describe(functools.partial(Loss(1.0).value, 3))
 
 
-def test_values_of_all_kinds():
+def test_describes_values_of_all_kinds():
     things = [
         1, 1.0, True, "1", None, (1, 2), [1, 3], {"a": 1}, np.array([1, 2]), np.array([1.0, 2.0]),
         np.array(["a", None]), np.array(["b", None]), torch.ones(2), torch.ones(3), nn.Linear, nn.ReLU,
@@ -109,7 +109,7 @@ def halved(table):
     return np.column_stack([table[name].to_numpy() for name in table.column_names]) / 2
 
 
-def test_a_set_of_files_is_another_by_rows_transform_and_place(tmp_path):
+def test_description_of_files_includes_rows_transform_and_path(tmp_path):
     rng = np.random.default_rng(0)
 
     def write(folder, X):

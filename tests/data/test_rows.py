@@ -12,21 +12,21 @@ TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_rows_are_gathered_from_any_type(dtype):
+def test_gathers_rows_of_any_type(dtype):
     table = (torch.arange(40).reshape(10, 4) % 7).to(dtype)
     out = torch.empty(3, 4)
     DenseRows(table).take(torch.tensor([9, 0, 4]), out)
     assert torch.equal(out, table[[9, 0, 4]].float())
 
 
-def test_dense_rows_are_used_in_place():
+def test_dense_rows_are_not_copied():
     table = torch.zeros(5, 2)
     assert DenseRows(table).tensor.data_ptr() == table.data_ptr()
     assert DenseRows(table).slice(1, 3).data_ptr() == table[1:].data_ptr()
 
 
 @pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array])
-def test_sparse_rows_agree_with_dense_ones(container):
+def test_sparse_rows_equal_dense_rows(container):
     dense = np.random.default_rng(0).random((20, 6)) * (np.random.default_rng(1).random((20, 6)) < 0.3)
     rows = SparseRows(container(dense))
     out = torch.empty(4, 6)
@@ -41,15 +41,15 @@ def test_samples_are_spread_over_the_set():
     assert len(data.sample(0, 1000)) == 50
 
 
-def test_scores_do_not_depend_on_the_chunk(monkeypatch):
+def test_scores_do_not_depend_on_chunk_size(monkeypatch):
     torch.manual_seed(0)
     model, rows = MLP(8, hidden=(16, 16)).eval(), DenseRows(torch.randn(3000, 8))
     whole = score_rows(model, rows)
-    monkeypatch.setattr("uulearn.training.scoring.CHUNK_BYTES", {"cpu": 1})
+    monkeypatch.setattr("uulearn.training.scoring.SCORING_CHUNK_BYTES", {"cpu": 1})
     torch.testing.assert_close(score_rows(model, rows), whole)
 
 
-def test_folding_normalisation_changes_nothing_but_rounding():
+def test_folding_normalization_changes_only_rounding():
     torch.manual_seed(0)
     model = MLP(8, hidden=(32, 32), dropout=0.3)
     for _ in range(20):  # give the normalisation something to remember
@@ -61,7 +61,7 @@ def test_folding_normalisation_changes_nothing_but_rounding():
     torch.testing.assert_close(half, model(x), rtol=0.05, atol=0.05)
 
 
-def test_scoring_leaves_the_mode_and_the_model_alone():
+def test_scoring_does_not_change_the_model():
     model = MLP(4, hidden=(8,)).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     score_rows(model, DenseRows(torch.randn(10, 4)))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uulearn import UUClassifier
-from uulearn.data import stream_holdout as stream_holding
+from uulearn.data import stream_holdout
 from uulearn.data.rows import DenseRows
 from uulearn.data.stream_holdout import hold_out_streams
 from uulearn.data.streams import StreamedSets
@@ -93,31 +93,31 @@ def test_no_copy_of_a_held_out_row_is_trained_on(lengths, kinds, fraction, seed,
         return
     evaluated, trained = set(), set()
     for which, stream in enumerate(streams):
-        numbers, left_out = held_out.numbers[which], held_out.left_out[which]
+        numbers, excluded = held_out.numbers[which], held_out.excluded[which]
         assert torch.equal(held_out.rows[which], stream.rows[torch.from_numpy(numbers)])
         assert (np.diff(numbers) > 0).all()
-        assert set(numbers) <= set(left_out)
+        assert set(numbers) <= set(excluded)
         evaluated |= set(held_out.rows[which][:, 0].tolist())
-        kept = np.setdiff1d(np.arange(stream.n_rows), left_out)
+        kept = np.setdiff1d(np.arange(stream.n_rows), excluded)
         trained |= set(stream.rows[torch.from_numpy(kept), 0].tolist())
         if kinds == 10**6:
             assert abs(len(numbers) - round(fraction * stream.n_rows)) <= 2
     assert not evaluated & trained
     for other in others:
-        assert all(np.array_equal(*pair) for pair in zip(held_out.left_out, other.left_out, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(held_out.excluded, other.excluded, strict=True))
         assert all(torch.equal(*pair) for pair in zip(held_out.rows, other.rows, strict=True))
 
 
 def trained_on(streams, held_out):
     """The values of each set that are left to train on."""
     return [
-        np.delete(stream.rows[:, 0].numpy(), left_out)
-        for stream, left_out in zip(streams, held_out.left_out, strict=True)
+        np.delete(stream.rows[:, 0].numpy(), excluded)
+        for stream, excluded in zip(streams, held_out.excluded, strict=True)
     ]
 
 
 @pytest.mark.parametrize("often_in", [0, 1])
-def test_a_row_that_is_rare_in_one_set_and_frequent_in_the_other_is_trained_on_in_both(often_in):
+def test_row_with_many_copies_in_one_set_is_trained_on_in_both(often_in):
     """Held out of the one, it would be missing from the other, or be trained on there all the same."""
     rare, frequent = np.arange(100), np.concatenate([np.arange(1000, 1060), np.full(60, 7)])
     sets = (frequent, rare) if often_in == 0 else (rare, frequent)
@@ -130,11 +130,11 @@ def test_a_row_that_is_rare_in_one_set_and_frequent_in_the_other_is_trained_on_i
 def by_key(seed, n):
     """n values, those first that are held out before others."""
     candidates = torch.arange(n, dtype=torch.float32)[:, None]
-    keys = stream_holding._keys(stream_holding.digests_of(DenseRows(candidates)), seed)
+    keys = stream_holdout._keys(stream_holdout.digests_of(DenseRows(candidates)), seed)
     return np.argsort(keys)
 
 
-def test_where_copies_fill_the_room_no_copy_of_a_held_out_row_is_trained_on():
+def test_no_copy_is_trained_on_if_copies_fill_the_capacity():
     """Four rows with many copies fill most of the room, so that fewer others of that set are known."""
     order = by_key(3, 10_000)
     streams = Listed(np.concatenate([np.repeat(order[:4], 240), order[4:9044]]), 500), Listed(order, 500)
@@ -145,49 +145,49 @@ def test_where_copies_fill_the_room_no_copy_of_a_held_out_row_is_trained_on():
         assert not evaluated & set(kept.tolist())
 
 
-def test_pools_of_parts_joined_are_the_pool_of_the_whole():
+def test_combined_candidates_equal_candidates_of_one_worker():
     order = by_key(3, 10_000)
     several = Listed(np.concatenate([np.repeat(order[:6], 240), order]), 572)  # most copies are in three pieces
     # The first worker has no room for the seventh value, of which the second sees one copy.
     seventh = Listed(np.concatenate([np.repeat(order[:7], 240), order[6:10]]), 7 * 240)
     for values, count in ((several, 2), (several, 3), (seventh, 2)):
-        whole, _ = stream_holding._collect(values, 1000, 3, None, None)
-        for found in Together(count).run(lambda own, of=values: stream_holding._collect(of, 1000, 3, own, None)[0]):
-            assert found.cut == whole.cut
+        whole, *_ = stream_holdout._collect(values, 1000, 3, None, None)
+        for found in Together(count).run(lambda own, of=values: stream_holdout._collect(of, 1000, 3, own, None)[0]):
+            assert found.limit == whole.limit
             assert set(found.numbers) == set(whole.numbers)
 
 
-def test_the_number_of_workers_changes_nothing():
+def test_result_does_not_depend_on_number_of_workers():
     streams = values((900, 500), 300, 0)
     alone = hold_out_streams(streams, 0.1, 0)
     for workers in (2, 3):
         for found in Together(workers).run(lambda own: hold_out_streams(streams, 0.1, 0, own)):
-            assert all(np.array_equal(*pair) for pair in zip(alone.left_out, found.left_out, strict=True))
+            assert all(np.array_equal(*pair) for pair in zip(alone.excluded, found.excluded, strict=True))
 
 
-def test_their_number_is_bounded_and_the_seed_draws_them(monkeypatch):
+def test_number_is_bounded_and_rows_depend_on_the_seed(monkeypatch):
     streams = Listed(torch.arange(5000.0), 1000), Listed(torch.arange(6000.0, 6300.0))
     held_out = hold_out_streams(streams, 0.1, 0)
     assert [len(rows) for rows in held_out.rows] == [500, 30]
     assert not np.array_equal(held_out.numbers[0], hold_out_streams(streams, 0.1, 1).numbers[0])
     assert abs(held_out.numbers[0].mean() - 2500) < 4 * 5000 / np.sqrt(12 * 500)
-    monkeypatch.setattr(stream_holding, "HELD_OUT_ROWS", 100)
+    monkeypatch.setattr(stream_holdout, "MAX_ROWS", 100)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 100
-    monkeypatch.setattr(stream_holding, "HELD_OUT_BYTES", 40)
+    monkeypatch.setattr(stream_holdout, "MAX_BYTES", 40)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 10
 
 
-def test_rows_that_occur_very_often_are_trained_on(monkeypatch):
+def test_rows_with_many_copies_are_trained_on(monkeypatch):
     """Neither is a set distorted by holding out a third of it, nor does memory fill with copies."""
     most = 0
-    original = stream_holding._Pool._take
+    original = stream_holdout._Candidates._select
 
     def spy(pool, digests, numbers, rows):
         nonlocal most
         most = max(most, len(rows))
         original(pool, digests, numbers, rows)
 
-    monkeypatch.setattr(stream_holding._Pool, "_take", spy)
+    monkeypatch.setattr(stream_holdout._Candidates, "_select", spy)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=30_000)
     rows[rng.random(len(rows)) < 0.3] = 0.0
@@ -198,14 +198,15 @@ def test_rows_that_occur_very_often_are_trained_on(monkeypatch):
     assert most < 3000
 
 
-def test_what_cannot_be_held_out():
+def test_rejects_sets_that_cannot_be_split():
     with pytest.raises(
-        ValueError, match=r"a fraction of 0.1 cannot be held out of the 500 rows of set 1, which leaves"
+        ValueError,
+        match=r"cannot be held out of the 500 rows of set 1: 500 rows would be left for training and 0 held out",
     ):
         hold_out_streams((Listed(torch.arange(100.0)), Listed(torch.ones(500))), 0.1, 0)
 
 
-def test_what_is_learned_by_heart_is_not_mistaken_for_learning():
+def test_memorized_copies_do_not_improve_the_estimate():
     """Rows in five copies, of which nothing can be learned: from a stream as from memory, the estimate says so."""
     rng = np.random.default_rng(0)
     rows = [np.repeat(rng.normal(size=(300, 8)), 5, axis=0) for _ in range(2)]
@@ -216,12 +217,12 @@ def test_what_is_learned_by_heart_is_not_mistaken_for_learning():
     assert abs(clf.history_[-1]["validation_zero_one"] - 0.5) < 0.2
 
 
-def test_a_look_is_a_draw_from_several_pieces():
+def test_preview_samples_several_pieces():
     streams = Listed(torch.arange(100_000.0), 40_000), Listed(torch.arange(50.0), 40)
-    some = StreamedSets(streams).some()
+    some = StreamedSets(streams).preview()
     assert some.sizes == (20_000, 50)
-    looked = some.side(0).slice(0, 20_000)[:, 0]
+    looked = some.rows_of(0).slice(0, 20_000)[:, 0]
     assert len(looked.unique()) == 20_000
     assert abs(looked.mean() - 50_000) < 1_500
     drawn = torch.randn(50_000, 1), torch.randn(10, 1)
-    assert StreamedSets(streams, None, drawn).some().sizes == (16_667, 10)
+    assert StreamedSets(streams, None, drawn).preview().sizes == (16_667, 10)

@@ -23,7 +23,7 @@ from helpers.processes import Program
 from uulearn import UUClassifier, streaming
 from uulearn.data import BatchPlan, shuffling
 from uulearn.data.stream_holdout import hold_out_streams
-from uulearn.data.streams import StreamedSets, likeness
+from uulearn.data.streams import StreamedSets, piece_similarity
 from uulearn.exceptions import CheckpointError, IndistinguishableSetsWarning, PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
 
@@ -63,21 +63,21 @@ pieces = st.lists(st.integers(1, 60), min_size=1, max_size=8)
 
 
 @given(pieces, pieces, st.integers(2, 90), st.integers(4, 2_000), st.floats(0, 0.5), st.integers(1, 3))
-def test_every_row_is_used_once_an_epoch_by_one_worker(sizes0, sizes1, batch_size, buffer_bytes, fraction, workers):
+def test_every_row_is_used_once_per_epoch_by_one_worker(sizes0, sizes1, batch_size, buffer_bytes, fraction, workers):
     streams = (Counted(sizes0, buffer_bytes=buffer_bytes), Counted(sizes1, 10_000, buffer_bytes))
     enough = fraction and min(sum(sizes0), sum(sizes1)) > 3
-    left_out = hold_out_streams(streams, fraction, 3).left_out if enough else None
-    data = StreamedSets(streams, left_out)
+    excluded = hold_out_streams(streams, fraction, 3).excluded if enough else None
+    data = StreamedSets(streams, excluded)
     plans = [BatchPlan(data.sizes, batch_size, worker, workers) for worker in range(workers)]
     for epoch in (1, 2):
         found = [numbers(data.epoch(plan, 7, epoch, CPU)) for plan in plans]
         for which, (stream, start) in enumerate(zip(streams, (0, 10_000), strict=True)):
             used = np.sort(np.concatenate([each[which] for each in found]))
-            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if left_out is None else left_out[which])
+            left = start + np.setdiff1d(np.arange(stream.n_rows), [] if excluded is None else excluded[which])
             np.testing.assert_array_equal(used, left)
 
 
-def test_batches_have_the_composition_of_the_plan_with_very_unequal_sets():
+def test_batches_follow_the_plan_for_very_unequal_sets():
     data = StreamedSets((Counted([500] * 20), Counted([37])))
     plan = BatchPlan(data.sizes, 1_000)
     counts = [counts for _, counts in data.epoch(plan, 0, 1, CPU)]
@@ -85,7 +85,7 @@ def test_batches_have_the_composition_of_the_plan_with_very_unequal_sets():
     assert {n1 for _, n1 in counts} == {3, 4}
 
 
-def test_order_follows_from_the_seed_and_the_epoch():
+def test_order_depends_on_seed_and_epoch():
     data = StreamedSets((Counted([30] * 10), Counted([30] * 10)))
     plan = BatchPlan(data.sizes, 50)
 
@@ -97,7 +97,7 @@ def test_order_follows_from_the_seed_and_the_epoch():
     assert order(1, 1) != order(2, 1)
 
 
-def test_rows_are_mixed_across_pieces_that_are_far_apart():
+def test_rows_of_distant_pieces_are_mixed():
     """With a window of ten pieces of a hundred, a batch holds rows of many, and none holds neighbours only."""
     data = StreamedSets((Counted([20] * 100, buffer_bytes=4 * 200), Counted([20] * 100, buffer_bytes=4 * 200)))
     plan = BatchPlan(data.sizes, 80)
@@ -107,7 +107,7 @@ def test_rows_are_mixed_across_pieces_that_are_far_apart():
     assert abs(np.corrcoef(np.arange(len(rows)), rows)[0, 1]) < 0.2  # nor is the order that of the files
 
 
-def test_one_piece_at_a_time_is_in_memory_beside_the_window():
+def test_only_one_piece_is_in_memory_beside_the_buffer():
     stream = Counted([50] * 40, buffer_bytes=4 * 100)
     data = StreamedSets((stream, Counted([50] * 40, buffer_bytes=4 * 100)))
     batches = data.epoch(BatchPlan(data.sizes, 40), 0, 1, CPU)
@@ -150,7 +150,7 @@ def streams(folders, **options):
     return [ParquetSet(folder, **options) for folder in folders]
 
 
-def test_a_folder_is_read_as_written(sets, folders):
+def test_folder_is_read_in_order(sets, folders):
     for X, stream in zip(sets, streams(folders), strict=True):
         assert stream.n_rows == len(X)
         rows = torch.cat([stream.read(piece) for piece in range(len(stream.piece_sizes))])
@@ -161,7 +161,7 @@ def test_a_folder_is_read_as_written(sets, folders):
     np.testing.assert_array_equal(one.read(0).numpy(), sets[0][300:350])
 
 
-def test_streamed_training_ends_like_training_from_memory(sets, folders):
+def test_streamed_training_is_close_to_training_in_memory(sets, folders):
     rng = np.random.default_rng(9)
     labels = rng.random(2000) < 0.5
     X = (rng.normal(size=(2000, 4)) + 1.5 * labels[:, None]).astype(np.float32)
@@ -179,7 +179,7 @@ def test_streamed_training_ends_like_training_from_memory(sets, folders):
     assert min(found["stream"]) > np.mean(found["memory"]) - 0.015
 
 
-def test_what_is_auto_suits_streams(folders):
+def test_auto_parameters_for_streams(folders):
     clf = UUClassifier((0.8, 0.2), model="linear", epochs=3, random_state=0).fit_sets(*streams(folders))
     assert clf.resolved_params_["n_estimators"] == 1
     assert clf.resolved_params_["early_stopping"] is True
@@ -189,7 +189,7 @@ def test_what_is_auto_suits_streams(folders):
     assert plain.resolved_params_["early_stopping"] is False
 
 
-def test_a_stream_that_was_interrupted_goes_on(folders, tmp_path):
+def test_resumed_streamed_run_equals_uninterrupted_run(folders, tmp_path):
     def fit(epochs, folder, given=folders):
         clf = plain_classifier((0.8, 0.2), model="linear", epochs=epochs, random_state=0, checkpoint_dir=folder)
         return clf.fit_sets(*streams(given))
@@ -203,7 +203,7 @@ def test_a_stream_that_was_interrupted_goes_on(folders, tmp_path):
         fit(5, tmp_path, given=folders[::-1])
 
 
-def test_test_rows_and_callbacks_serve_as_ever(sets, folders):
+def test_test_rows_and_callbacks_work_with_streams(sets, folders):
     records = []
     clf = plain_classifier((0.8, 0.2), model="linear", epochs=3, random_state=0)
     X = np.concatenate(sets)[::7]
@@ -214,20 +214,20 @@ def test_test_rows_and_callbacks_serve_as_ever(sets, folders):
     assert "test_accuracy" in records[0]
 
 
-@pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
-def test_what_streams_cannot_do_is_refused(folders, parameters):
-    with pytest.raises(ValueError, match="streamed sets train one model"):
+@pytest.mark.parametrize("parameters", [{"members": 5}, {"rounds": 1}])
+def test_rejects_unsupported_parameters_for_streams(folders, parameters):
+    with pytest.raises(ValueError, match="sets that are streamed train one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
 
 
-def test_two_kinds_of_sets_are_refused(sets, folders):
-    with pytest.raises(TypeError, match="X1 is ndarray and the other set is a stream"):
+def test_rejects_a_stream_with_an_array(sets, folders):
+    with pytest.raises(TypeError, match="X1 is ndarray while the other set is streamed"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
     with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))
 
 
-def test_bad_folders_are_refused_in_a_sentence(sets, tmp_path):
+def test_rejects_invalid_folders(sets, tmp_path):
     with pytest.raises(ValueError, match="does not exist; pass a Parquet file"):
         ParquetSet(tmp_path / "none")
     (tmp_path / "empty").mkdir()
@@ -259,15 +259,15 @@ def test_bad_folders_are_refused_in_a_sentence(sets, tmp_path):
         ParquetSet(words, buffer_bytes=0)
 
 
-def test_a_file_that_changes_under_way_is_noticed(sets, tmp_path):
+def test_detects_a_file_that_changes_during_training(sets, tmp_path):
     stream = ParquetSet(write(tmp_path / "a", sets[0], files=1))
     write(tmp_path / "a", sets[0][:430], files=1, group=43)
     data = StreamedSets((stream, stream))
-    with pytest.raises(ValueError, match="let nobody write to it and fit again|cannot be read"):
+    with pytest.raises(ValueError, match="the set changed while it was read|cannot be read"):
         numbers(data.epoch(BatchPlan(data.sizes, 100), 0, 1, CPU))
 
 
-def test_columns_of_another_order_are_refused(sets, tmp_path):
+def test_rejects_columns_in_another_order(sets, tmp_path):
     first, second = (ParquetSet(write(tmp_path / str(i), X)) for i, X in enumerate(sets))
     other = ParquetSet(second.path, second.columns[::-1])
     with pytest.raises(ValueError, match=r"column 1 is '.*' in the first set and '.*' in the second; pass the same"):
@@ -276,13 +276,13 @@ def test_columns_of_another_order_are_refused(sets, tmp_path):
         UUClassifier((0.8, 0.2)).fit_sets(first, shuffled(other, tmp_path / "shuffled"))
 
 
-def test_sets_that_are_the_same_are_warned_of(sets, tmp_path):
+def test_warns_if_both_sets_are_the_same(sets, tmp_path):
     rows = ParquetSet(write(tmp_path / "a", sets[0]))
     with pytest.warns(IndistinguishableSetsWarning):
         UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(rows, rows)
 
 
-def test_footers_are_read_once_where_memory_allows(sets, tmp_path, monkeypatch):
+def test_footers_are_read_once_if_memory_allows(sets, tmp_path, monkeypatch):
     folder = write(tmp_path / "a", sets[0], files=2)
     original, read = pq.ParquetFile, []
 
@@ -300,14 +300,14 @@ def test_footers_are_read_once_where_memory_allows(sets, tmp_path, monkeypatch):
     assert read == [False, True] * len(ours.piece_sizes)
 
 
-def test_large_row_groups_are_warned_of(sets, tmp_path):
+def test_warns_about_large_row_groups(sets, tmp_path):
     folder = write(tmp_path / "large", sets[0], files=1, group=900)
     data = StreamedSets((ParquetSet(folder, buffer_bytes=16 * 200), ParquetSet(folder)))
     with pytest.warns(
-        PoorMixingWarning, match="large comes in pieces of up to 900 rows, .* where its files are"
-    ) as heard:
+        PoorMixingWarning, match="large has pieces of up to 900 rows, .* if its files are sorted"
+    ) as caught:
         data.warn_if_poorly_mixed()
-    assert len(heard) == 1  # the other fits in its buffer
+    assert len(caught) == 1  # the other fits in its buffer
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = write(tmp_path / "small", sets[0], files=1, group=25)
@@ -319,16 +319,16 @@ def fit_streamed(folders, **changes):
     return UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0, **changes).fit_sets(*streams)
 
 
-def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
+def test_warns_about_sorted_rows_if_few_pieces_are_mixed(sets, tmp_path):
     """Whether they are sorted is seen in the rows held out."""
     in_order = [X[np.argsort(X[:, 0])] for X in sets]
     folders = [write(tmp_path / f"sorted{i}", X, files=1, group=20) for i, X in enumerate(in_order)]
     with pytest.warns(
-        PoorMixingWarning, match="10 are mixed at a time: since the rows of one resemble each other"
-    ) as heard:
+        PoorMixingWarning, match="10 pieces are mixed at a time: since the rows of a piece resemble"
+    ) as caught:
         fit_streamed(folders)
-    assert len(heard) == 2
-    lines = [linecache.getline(one.filename, one.lineno) for one in heard if one.filename == __file__]
+    assert len(caught) == 2
+    lines = [linecache.getline(one.filename, one.lineno) for one in caught if one.filename == __file__]
     assert [".fit_sets(" in line for line in lines] == [True, True]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -340,30 +340,30 @@ def test_sorted_rows_are_warned_of_where_few_pieces_are_mixed(sets, tmp_path):
         UUClassifier((0.8, 0.2), model="linear", epochs=1, random_state=0).fit_sets(*rows)
 
 
-@given(st.integers(2, 40), st.integers(2, 30), st.floats(0.0, 3.0), st.integers(0, 100))
-def test_likeness_is_the_share_of_variance_between_pieces(n_pieces, size, spread, seed):
+@given(st.integers(2, 40), st.integers(5, 30), st.floats(0.0, 3.0), st.integers(0, 100))
+def test_piece_similarity_is_the_fraction_of_variance_between_pieces(n_pieces, size, spread, seed):
     rng = np.random.default_rng(seed)
     pieces = np.repeat(np.arange(n_pieces), 20 * size)
     centres = rng.permutation(np.linspace(-1, 1, n_pieces)) * spread
     rows = torch.from_numpy(
         np.column_stack([rng.normal(size=len(pieces)), centres[pieces] + rng.normal(size=len(pieces))])
     )
-    found = likeness(pieces, n_pieces, rows)
+    found = piece_similarity(pieces, n_pieces, rows)
     variance = centres.var(ddof=1)
     if variance > 0.5:
         assert found == pytest.approx(variance / (1 + variance), rel=0.25)
     if spread == 0:
         assert found == 0
     assert 0 <= found < 1
-    assert likeness(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
+    assert piece_similarity(pieces, n_pieces, torch.zeros(len(pieces), 3)) == 0
     sites = np.eye(n_pieces)[pieces]  # the same for all rows of a piece
-    assert likeness(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
+    assert piece_similarity(pieces, n_pieces, torch.from_numpy(sites)) > 0.99
 
 
-def test_of_many_columns_some_differ_between_pieces_by_chance(monkeypatch):
-    monkeypatch.setattr("uulearn.data.streams.CHANCE", 0.01)
+def test_piece_similarity_allows_for_many_columns(monkeypatch):
+    monkeypatch.setattr("uulearn.data.streams.P_VALUE", 0.01)
     pieces, rng = np.repeat(np.arange(20), 50), np.random.default_rng(0)
-    found = [likeness(pieces, 20, torch.from_numpy(rng.normal(size=(1000, 200)))) for _ in range(20)]
+    found = [piece_similarity(pieces, 20, torch.from_numpy(rng.normal(size=(1000, 200)))) for _ in range(20)]
     assert found.count(0) >= 18  # one in a hundred is expected
 
 
@@ -371,7 +371,7 @@ def test_of_many_columns_some_differ_between_pieces_by_chance(monkeypatch):
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.sampled_from([16, 400, 4000]), st.integers(1, 3))
-def test_a_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
+def test_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
     source = Counted(sizes, buffer_bytes=buffer_bytes, columns=columns)
     with tempfile.TemporaryDirectory() as place:
         mixed = shuffled(source, place)
@@ -385,8 +385,8 @@ def test_a_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
     assert mixed.describe() != source.describe()
 
 
-def test_every_piece_of_a_shuffled_set_is_a_random_draw(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffling, "WAITING_BYTES", 1000)  # written in many rounds
+def test_every_piece_of_a_shuffled_set_is_a_random_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffling, "WRITE_BYTES", 1000)  # written in many rounds
     mixed = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path)
     means = np.array([float(mixed.read(piece).mean()) for piece in range(len(mixed.piece_sizes))])
     sizes = np.array(mixed.piece_sizes)
@@ -400,29 +400,29 @@ def test_every_piece_of_a_shuffled_set_is_a_random_draw(tmp_path, monkeypatch):
     assert not torch.equal(other.read(0)[:50], mixed.read(0)[:50])
 
 
-def test_what_is_in_the_folder_is_checked(tmp_path):
+def test_rejects_folder_with_other_content(tmp_path):
     rows = Counted([10, 10])
     shuffled(rows, tmp_path / "a")
     with pytest.raises(ValueError, match=r"a holds the rows of another set \(different: rows\); pass another folder"):
         shuffled(Counted([10, 11]), tmp_path / "a")
     with pytest.raises(ValueError, match=r"different: seed"):
         shuffled(rows, tmp_path / "a", seed=3)
-    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -1"):
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0, got -1"):
         shuffled(rows, tmp_path / "b", seed=-1)
     content = (tmp_path / "a" / "rows.bin").read_bytes()
     (tmp_path / "a" / "rows.bin").write_bytes(content[:-1])
-    with pytest.raises(ValueError, match="has 79 bytes and should have 80; delete index.json beside it"):
+    with pytest.raises(ValueError, match="expected 80 bytes, found 79; delete index.json"):
         shuffled(rows, tmp_path / "a")
     (tmp_path / "a" / "index.json").write_text("{}")
     with pytest.raises(ValueError, match="index.json is damaged or was not written by uulearn"):
         shuffled(rows, tmp_path / "a")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("")
-    with pytest.raises(ValueError, match="mine holds 'notes.txt', and rows are written to a folder of their own"):
+    with pytest.raises(ValueError, match="mine already holds 'notes.txt', but rows need an empty folder"):
         shuffled(rows, tmp_path / "mine")
     with pytest.raises(TypeError, match="stream must be a RowStream such as ParquetSet.path., got str"):
         shuffled("rows", tmp_path / "b")
-    with pytest.raises(ValueError, match="folder must be a folder, and .* is a file"):
+    with pytest.raises(ValueError, match="folder must be a directory, but .* is a file"):
         shuffled(rows, tmp_path / "a" / "rows.bin")
     with pytest.raises(ValueError, match="below cannot be written"):
         shuffled(rows, tmp_path / "a" / "rows.bin" / "below")
@@ -437,7 +437,7 @@ AT_ONCE = """
 """
 
 
-def test_of_several_processes_one_writes_and_the_others_wait(sets, tmp_path):
+def test_one_of_several_processes_writes(sets, tmp_path):
     rows = write(tmp_path / "rows", sets[0])
     programs = [Program("-c", textwrap.dedent(AT_ONCE), rows, tmp_path / "shuffled") for _ in range(4)]
     told = [program.read() for program in programs]
@@ -446,21 +446,21 @@ def test_of_several_processes_one_writes_and_the_others_wait(sets, tmp_path):
     assert sorted(path.name for path in (tmp_path / "shuffled").iterdir()) == ["index.json", "rows.bin"]
 
 
-def test_what_killed_processes_left_is_removed(tmp_path):
+def test_removes_leftovers_of_killed_processes(tmp_path):
     for name in ("rows.bin", ".rows.bin.ab12.tmp", ".index.json.cd34.tmp"):
         (tmp_path / name).write_text("half")
     shuffled(Counted([10, 10]), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index.json", "rows.bin"]
 
 
-def test_without_room_nothing_is_written(tmp_path, monkeypatch):
+def test_writes_nothing_without_disk_space(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
-    with pytest.raises(ValueError, match=r"the rows take 0.0 GB and .* has 0.0 GB free"):
+    with pytest.raises(ValueError, match=r"the rows need 0.0 GB and .* has 0.0 GB free"):
         shuffled(Counted([10, 10]), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_shuffle_that_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
+def test_failed_shuffle_leaves_nothing(tmp_path, monkeypatch):
     rows = Counted([10, 10])
 
     def stops(piece):
@@ -491,7 +491,7 @@ BOUNDED = """
 """
 
 
-def test_memory_stays_far_below_the_data(tmp_path):
+def test_memory_stays_far_below_the_data_size(tmp_path):
     rng = np.random.default_rng(0)
     for which in (0, 1):
         (tmp_path / str(which)).mkdir()

@@ -121,7 +121,10 @@ def tables(tmp_path_factory):
     asked = ["a.csv", "b.csv", "--set-priors", "0.8 0.2", "--id", "name", "--epochs", "3", "--no-sensitivity"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for command in (["fit", *asked, "--n-estimators", "1"], ["predict", "model", "rows", "--out", "scored.parquet"]):
+        for command in (
+            ["fit", *asked, "--n-estimators", "1"],
+            ["predict", "model", "rows", "--out", "scored.parquet"],
+        ):
             patch.setattr(sys, "argv", ["uulearn", *command])
             with pytest.raises(SystemExit, match="^0$"):
                 main()

@@ -53,12 +53,12 @@ def test_folds_depend_on_the_seed_alone_and_too_few_rows_are_refused():
     one, again, other = (assign_folds(data, 4, seed) for seed in (0, 0, 1))
     assert all((a == b).all() for a, b in zip(one, again, strict=True))
     assert (one[0] != other[0]).any()
-    with pytest.raises(ValueError, match="31 folds need at least 31 rows of each set, and one has 30"):
+    with pytest.raises(ValueError, match="31 folds need at least 31 rows of each set, but one has 30"):
         assign_folds(data, 31, 0)
     with pytest.raises(ValueError, match="1 folds need at least 2"):
         assign_folds(data, 1, 0)
     same = TwoSets((DenseRows(torch.ones(40, 2)), DenseRows(torch.randn(30, 2))))
-    with pytest.raises(ValueError, match="set 0 cannot be cut into 4 folds: too many of its rows are copies"):
+    with pytest.raises(ValueError, match="set 0 cannot be split into 4 folds because too many of its rows are copies"):
         assign_folds(same, 4, 0)
 
 

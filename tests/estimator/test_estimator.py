@@ -147,11 +147,11 @@ def test_rows_of_any_shape_with_a_model_of_ones_own(as_type):
 @pytest.mark.parametrize(
     ("model", "text"),
     [
-        (nn.Linear(3, 2), r"one score a row.*gave \(2, 2\)"),
-        (nn.Linear(5, 1), r"cannot take rows of shape \(3,\)"),
+        (nn.Linear(3, 2), r"one score per row.*returned \(2, 2\)"),
+        (nn.Linear(5, 1), r"does not accept rows of shape \(3,\)"),
         (
             nn.Sequential(nn.Linear(3, 1), nn.Flatten(0), nn.Softmax(0), nn.Unflatten(0, (1, -1))),
-            "one score a row",
+            "one score per row",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_ensemble_of_another_learner_is_calibrated_and_evaluated_without_labels(
 
 
 def rows_of(X):
-    return read_two_tables(X, X, any_shape=False)[0].side(0)
+    return read_two_tables(X, X, any_shape=False)[0].rows_of(0)
 
 
 def test_models_of_another_learner_do_not_see_their_fold(problem):

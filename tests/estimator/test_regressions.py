@@ -138,7 +138,7 @@ def test_lazy_layers_learn_their_shapes(data):
     for model in (nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(1)), lambda: nn.LazyLinear(1)):
         clf = plain_classifier((0.8, 0.2), model=model, epochs=2, random_state=0).fit(*data)
         assert clf.decision_function(data[0]).shape == (600,)
-    with pytest.raises(ValueError, match="the model cannot take rows of shape"):
+    with pytest.raises(ValueError, match="the model does not accept rows of shape"):
         plain_classifier((0.8, 0.2), model=nn.Sequential(nn.LazyLinear(4), nn.Linear(5, 1)), epochs=2).fit(*data)
 
 

@@ -1,4 +1,4 @@
-"""Small stacks, and the same runs alone, for the tests of stacks."""
+"""Small batched trainings and the same runs alone, for the tests of batched training."""
 
 import dataclasses
 
@@ -46,16 +46,16 @@ def options(**changed):
     return RunOptions(**(settings | changed))
 
 
-def stacked(runs, kind="mlp", table=X, **arguments):
+def train_batched(runs, kind="mlp", table=X, **arguments):
     model, model_params = MODELS[kind]
     arguments = {"options": options(), "model": model, "model_params": model_params} | arguments
-    stack = BatchedTrainer(table, runs, **arguments)
-    stack.run()
-    return stack
+    batched = BatchedTrainer(table, runs, **arguments)
+    batched.run()
+    return batched
 
 
-def histories(stack):
-    return stack._in_given_order(stack.histories)
+def histories(batched):
+    return batched._in_given_order(batched.histories)
 
 
 def alone(run, kind="mlp", table=X, *, loss="logistic", test=None, options=options(), model_params=None):  # noqa: B008
@@ -84,7 +84,7 @@ def alone(run, kind="mlp", table=X, *, loss="logistic", test=None, options=optio
 
 
 def assert_same_records(found, expected, rel=1e-4, atol=1e-5):
-    """All figures that both have. One that counts may differ in one epoch, by a score that is zero but for rounding."""
+    """Compares all common metrics. A metric that counts may differ in one epoch, by a score that rounds to zero."""
     assert len(found) == len(expected)
     assert found.stop_reason == expected.stop_reason
     assert found.labels_used == expected.labels_used
@@ -98,23 +98,23 @@ def assert_same_records(found, expected, rel=1e-4, atol=1e-5):
 def assert_same_model(found, expected, rtol=1e-3, atol=3e-5):
     theirs = expected.state_dict()
     for name, ours in found.state_dict().items():
-        if ours.is_floating_point():  # not the counters of the normalisation, which nothing reads
+        if ours.is_floating_point():  # the counters of batch normalization are not used
             torch.testing.assert_close(
                 ours, theirs[name], rtol=rtol, atol=atol, msg=lambda text, at=name: f"{at}: {text}"
             )
 
 
 def assert_each_as_alone(runs, kind="mlp", table=X, *, loss="logistic", test=TEST, options=options(), **arguments):  # noqa: B008
-    stack = stacked(runs, kind, table, loss=loss, test=test, options=options, **arguments)
-    models, scores = stack.models(), stack.scores(table)
+    batched = train_batched(runs, kind, table, loss=loss, test=test, options=options, **arguments)
+    models, scores = batched.models(), batched.scores(table)
     for place, run in enumerate(runs):
         trainer = alone(run, kind, table, loss=loss, test=test, options=options)
-        assert_same_records(histories(stack)[place], trainer.history)
+        assert_same_records(histories(batched)[place], trainer.history)
         assert_same_model(models[place], trainer.final_model)
         with torch.no_grad():
             expected = trainer.final_model(table.float() * options.input_scale)
         torch.testing.assert_close(scores[place], expected, rtol=1e-3, atol=1e-4)
-    return stack
+    return batched
 
 
 def steep(x):
@@ -122,7 +122,7 @@ def steep(x):
 
 
 def mixed_runs(**others):
-    """Every method, two pairs of sets, three groups of two runs that draw the same batches."""
+    """Every method, two pairs of sets, three groups of two runs that use the same batches."""
     return [
         run_of(method="biased", **others),
         run_of((0.3, 0.9), 0.4, "unbiased", draws=1, seed=1, lr=0.005, **others),

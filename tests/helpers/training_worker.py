@@ -13,7 +13,7 @@ from torch import nn
 
 from uulearn import UUClassifier
 from uulearn.exceptions import CheckpointError
-from uulearn.models.normalization import synchronised
+from uulearn.models.normalization import synchronized
 from uulearn.training.workers import FirstWorkerError, join_workers
 
 FITS = {
@@ -109,7 +109,7 @@ def normalised(workers):
         if workers is None and kind != torch.float64:
             x, norm = x.float(), norm.float()
         x.requires_grad_()
-        with synchronised(norm):
+        with synchronized(norm):
             out = norm(x[part])
             (out * weights[part]).sum().backward()
         whole = torch.zeros_like(x).detach()
@@ -129,7 +129,7 @@ def normalised(workers):
 def too_few(workers):
     """What is said where all workers together have one row, and none; statistics stay as they were, and can be used."""
     said, norm = [], nn.BatchNorm1d(3)
-    with synchronised(norm):
+    with synchronized(norm):
         for rows in (1, 0):
             try:
                 norm(torch.ones(rows if workers.first else 0, 3))
@@ -143,7 +143,7 @@ def copies():
     """Copies from within, used by each worker by itself: what kind they are, and what they make of rows of its own."""
     rank, model = torch.distributed.get_rank(), nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
     file, rows = io.BytesIO(), torch.arange(2.0 * (rank + 2)).view(-1, 2).square()
-    with synchronised(model, torch.distributed.new_group()):
+    with synchronized(model, torch.distributed.new_group()):
         torch.save(model, file)
         file.seek(0)
         made = {"copy": copy.deepcopy(model), "file": torch.load(file, weights_only=False)}
@@ -158,7 +158,7 @@ def copies():
 def refused(workers, folder):
     """What a failure in the first worker, or of its checkpoint, is in each."""
     said = []
-    for what in (lambda: workers.by_first(lambda: 1 / 0), lambda: fitted({"epochs": 3}, parameters=folder)):
+    for what in (lambda: workers.run_on_first(lambda: 1 / 0), lambda: fitted({"epochs": 3}, parameters=folder)):
         try:
             what()
         except (FirstWorkerError, ZeroDivisionError, CheckpointError) as error:

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolic
 from torch.nn.parallel import DistributedDataParallel
 
 from uulearn import UURisk
-from uulearn.models.normalization import synchronised
+from uulearn.models.normalization import synchronized
 from uulearn.risk import accumulate
 
 TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
@@ -97,7 +97,7 @@ def with_precision(step, precision):
 def ddp(step, normalised=False, own=own_part):
     model = network(normalised)
     parallel = DistributedDataParallel(model)
-    with synchronised(model):
+    with synchronized(model):
         return {"losses": trained(parallel, step, own), "weights": flat(model)}
 
 
@@ -125,7 +125,7 @@ def scaled(precision=None):
 
 
 def sharded(normalised=False, **policy):
-    """Layer by layer; batch normalisation goes with the model, since a sharded one cannot be synchronised."""
+    """Layer by layer; batch normalisation goes with the model, since a sharded one cannot be synchronized."""
     model, mesh = network(normalised), init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model:
         if not isinstance(layer, nn.BatchNorm1d):
@@ -135,7 +135,7 @@ def sharded(normalised=False, **policy):
 
 def fsdp2(step, normalised=False, **policy):
     model = sharded(normalised, **policy)
-    with synchronised(model):
+    with synchronized(model):
         losses = trained(model, step, own_part)
     state = [p.full_tensor().detach() for p in model.parameters()]
     state += [buffer for buffer in model.buffers() if buffer.is_floating_point()]
@@ -153,7 +153,7 @@ def fsdp1(step, **options):
 def refused():
     """What is said in each process where the numbers of parts differ and would make one wait for the other."""
     said, normalised = [], network(normalised=True)
-    with synchronised(normalised):
+    with synchronized(normalised):
         for model in (sharded(), FullyShardedDataParallel(network(), device_id=torch.device("cpu")), normalised):
             x, sets = batches()[0]
             try:

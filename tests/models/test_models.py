@@ -21,7 +21,7 @@ CONVOLUTIONAL = [AllConvNet, ResNet32]
 
 @pytest.fixture(scope="module")
 def networks():
-    """One of each for 32×32 colour images; not to be changed."""
+    """One of each for 32×32 color images; not to be changed."""
     torch.manual_seed(0)
     return {network: network().eval() for network in CONVOLUTIONAL}
 
@@ -52,7 +52,7 @@ def traced(model, x):
 
 def test_parameter_counts_and_shapes():
     assert n_parameters(Linear(784)) == 785
-    # four products without bias, four pairs of normalisation weights, one output with bias
+    # four products without bias, four pairs of normalization weights, one output with bias
     assert n_parameters(MLP(784)) == 784 * 300 + 3 * 300 * 300 + 4 * 600 + 301
     assert MLP(5)(torch.zeros(7, 5)).shape == (7,)
     assert MLP(5, hidden=())(torch.zeros(7, 5)).shape == (7,)
@@ -68,12 +68,12 @@ def test_scores_keep_float32_under_autocast():
     assert len(scores.unique()) > 150  # in bfloat16 many would coincide
 
 
-# ------------------------------------------------------------------------------------------------------ initialisers
+# ------------------------------------------------------------------------------------------------------ initializers
 
 
 @pytest.mark.parametrize(("fill", "scale"), [(lecun_normal_, 1.0), (he_normal_, 2.0)])
 @pytest.mark.parametrize("shape", [(500, 400), (300, 40, 3, 3)])
-def test_initial_weights_have_the_variance_asked_for_and_end_at_the_cut(fill, scale, shape):
+def test_initializers_have_the_requested_variance_and_truncation(fill, scale, shape):
     weight = torch.empty(shape)
     fill(weight)
     fan_in = math.prod(shape[1:])
@@ -83,7 +83,7 @@ def test_initial_weights_have_the_variance_asked_for_and_end_at_the_cut(fill, sc
     assert 0.98 * cut < weight.abs().max() <= cut * (1 + 1e-4)
 
 
-def test_each_model_starts_with_the_weights_of_its_kind(networks):
+def test_models_use_their_initializers(networks):
     for kernel in MLP(400, hidden=(300, 200)).kernels():
         assert kernel.var().item() * kernel.shape[1] == pytest.approx(1, rel=0.03)
     for model in networks.values():
@@ -103,8 +103,8 @@ def test_each_model_starts_with_the_weights_of_its_kind(networks):
 def test_parameter_count_of_the_all_convolutional_net(networks):
     convolutions = 9 * (3 * 96 + 2 * 96 * 96 + 96 * 192 + 3 * 192 * 192) + 192 * 192 + 192 * 10
     products = 10 * 8 * 8 * 1000 + 1000 * 1000
-    normalisations = 2 * (3 * 96 + 5 * 192 + 10 + 2 * 1000)
-    assert n_parameters(networks[AllConvNet]) == convolutions + products + normalisations + 1001
+    normalizations = 2 * (3 * 96 + 5 * 192 + 10 + 2 * 1000)
+    assert n_parameters(networks[AllConvNet]) == convolutions + products + normalizations + 1001
 
 
 def test_parameter_count_of_the_residual_network(networks):
@@ -112,8 +112,8 @@ def test_parameter_count_of_the_residual_network(networks):
     groups = 9 * (10 * 16 * 16 + (16 * 32 + 9 * 32 * 32) + (32 * 64 + 9 * 64 * 64))
     shortcuts = 16 * 32 + 32 * 64
     # before each convolution but the stem, and one after the last
-    normalisations = 2 * (10 * 16 + (16 + 9 * 32) + (32 + 9 * 64) + 64)
-    assert n_parameters(networks[ResNet32]) == stem + groups + shortcuts + normalisations + 65
+    normalizations = 2 * (10 * 16 + (16 + 9 * 32) + (32 + 9 * 64) + 64)
+    assert n_parameters(networks[ResNet32]) == stem + groups + shortcuts + normalizations + 65
 
 
 def test_layers_of_the_all_convolutional_net(networks):
@@ -157,7 +157,7 @@ def test_layers_of_the_residual_network(networks):
     assert layers[-1][0] is model.output
 
 
-def test_the_residual_network_normalises_before_its_convolutions():
+def test_the_residual_network_normalizes_before_its_convolutions():
     """Block by block, written out: what enters the first block is the bare output of the stem."""
     model, x = ResNet32((2, 8, 8)).eval(), torch.randn(4, 2, 8, 8)
     for layer in model.modules():
@@ -165,7 +165,7 @@ def test_the_residual_network_normalises_before_its_convolutions():
             layer.running_mean.normal_(std=0.1)
             layer.running_var.uniform_(0.5, 2.0)
 
-    def normalise(layer, x):
+    def normalize(layer, x):
         scale = layer.weight / torch.sqrt(layer.running_var + 1e-3)
         return F.relu((x - layer.running_mean[:, None, None]) * scale[:, None, None] + layer.bias[:, None, None])
 
@@ -177,20 +177,20 @@ def test_the_residual_network_normalises_before_its_convolutions():
         torch.testing.assert_close(entered[0], expected)
         assert (entered[0] < 0).any()
         for block in model.blocks:
-            active = normalise(block.norm1, expected)
+            active = normalize(block.norm1, expected)
             stride = block.conv1.stride
             inner = F.conv2d(active, block.conv1.weight, stride=stride, padding=1)
-            inner = F.conv2d(normalise(block.norm2, inner), block.conv2.weight, padding=1)
+            inner = F.conv2d(normalize(block.norm2, inner), block.conv2.weight, padding=1)
             if block.shortcut is not None:
                 expected = F.conv2d(active, block.shortcut.weight, stride=stride)
             expected = expected + inner
-        pooled = normalise(model.norm, expected).mean((2, 3))
+        pooled = normalize(model.norm, expected).mean((2, 3))
         torch.testing.assert_close(scores, pooled @ model.output.weight[0] + model.output.bias, rtol=1e-4, atol=1e-5)
     handle.remove()
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_normalisation_has_the_settings_of_the_paper(network, networks):
+def test_normalization_has_the_settings_of_the_paper(network, networks):
     layers = [layer for layer in networks[network].modules() if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d)]
     assert {(layer.momentum, layer.eps) for layer in layers} == {(0.01, 1e-3)}  # Keras's momentum 0.99
     assert len(layers) == {AllConvNet: 11, ResNet32: 31}[network]
@@ -200,18 +200,18 @@ def test_normalisation_has_the_settings_of_the_paper(network, networks):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_images_of_any_size(network, networks):
+def test_accepts_images_of_any_size(network, networks):
     assert networks[network](torch.zeros(2, 3, 32, 32)).shape == (2,)
     for shape in ((1, 28, 28), (4, 7, 10), (2, 1, 1)):
         model = network(shape)
-        scores = model(torch.randn(3, *shape))  # in training mode, as normalisation has it
+        scores = model(torch.randn(3, *shape))  # in training mode, as normalization has it
         assert scores.shape == (3,)
         scores.sum().backward()
         assert all(p.grad is not None for p in model.parameters())
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_kernels_are_those_of_the_hidden_layers(network, networks):
+def test_kernels_are_the_weights_of_the_hidden_layers(network, networks):
     model = networks[network]
     names = {id(p): name for name, p in model.named_parameters()}
     named = [names[id(kernel)] for kernel in model.kernels()]
@@ -221,7 +221,7 @@ def test_kernels_are_those_of_the_hidden_layers(network, networks):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_scores_of_images_keep_float32_under_autocast(network):
+def test_image_scores_keep_float32_under_autocast(network):
     model = network((2, 8, 8)).eval()
     x = torch.randn(100, 2, 8, 8)
     with torch.no_grad():
@@ -234,7 +234,7 @@ def test_scores_of_images_keep_float32_under_autocast(network):
 
 
 @pytest.mark.parametrize("network", CONVOLUTIONAL)
-def test_a_network_in_double_precision_computes_in_it(network):
+def test_double_precision_network_computes_in_float64(network):
     model = network((1, 6, 6)).eval()
     x = torch.randn(5, 1, 6, 6, dtype=torch.float64)
     with torch.no_grad():
@@ -254,7 +254,7 @@ def test_a_network_in_double_precision_computes_in_it(network):
     packing=st.sampled_from([1, 2, 3, 4]),
     seed=st.integers(0, 2**31),
 )
-def test_a_packed_convolution_is_the_convolution(channels, height, blocks, packing, seed):
+def test_packed_convolution_equals_plain_convolution(channels, height, blocks, packing, seed):
     """Values and both gradients, through the path that is taken on CUDA."""
     torch.manual_seed(seed)
     layer = PackedConv2d(*channels).double()
@@ -282,7 +282,7 @@ def test_packing_fills_a_tile_of_64_channels(channels, packing):
     assert list(layer.state_dict()) == ["weight"]
 
 
-def test_packed_are_the_convolutions_that_need_it(networks):
+def test_only_narrow_convolutions_are_packed(networks):
     packed = [layer for layer in networks[ResNet32].modules() if isinstance(layer, PackedConv2d)]
     assert len(packed) == 1 + 10 + 9  # the stem, the group of 16 channels, that of 32 but for its stride
     assert not any(isinstance(layer, PackedConv2d) for layer in networks[AllConvNet].modules())
@@ -302,7 +302,7 @@ def images():
 
 
 @pytest.mark.parametrize("name", IMAGE_MODELS)
-def test_a_network_is_trained_stored_and_loaded_by_name(name, images, tmp_path):
+def test_named_network_is_trained_saved_and_loaded(name, images, tmp_path):
     X, sets = images
     classifier = plain_classifier(
         (0.9, 0.1),
@@ -327,16 +327,16 @@ def test_a_network_is_trained_stored_and_loaded_by_name(name, images, tmp_path):
 
 @pytest.mark.parametrize("name", IMAGE_MODELS)
 @pytest.mark.parametrize("shape", [(192,), (8, 24)])
-def test_rows_that_are_no_images_are_refused(name, shape, images):
+def test_rejects_rows_that_are_not_images(name, shape, images):
     X, sets = images
-    with pytest.raises(ValueError, match=rf"^model='{name}' takes images, got rows of shape \({shape[0]}.*\.$"):
+    with pytest.raises(ValueError, match=rf"^model='{name}' expects images, got rows of shape \({shape[0]}.*\.$"):
         plain_classifier((0.9, 0.1), 0.5, model=name, epochs=1, random_state=0).fit(X.reshape(-1, *shape), sets)
 
 
 # -------------------------------------------------------------------------------------------- what may be passed as one
 
 
-def test_what_may_be_passed_as_model():
+def test_build_model_accepts_classes_factories_and_instances():
     class Net(nn.Module):
         def __init__(self, width=3):
             super().__init__()
@@ -351,7 +351,7 @@ def test_what_may_be_passed_as_model():
     assert torch.equal(copied.layer.weight, instance.layer.weight)
 
 
-def test_image_models_and_factories_learn_the_shape_of_an_image():
+def test_build_model_passes_the_image_shape():
     assert build_model("resnet32", (1, 5, 6)).stem.in_channels == 1
     assert build_model("allconvnet", (2, 5, 9), {"momentum": 0.5})(torch.zeros(3, 2, 5, 9)).shape == (3,)
     assert build_model(lambda shape: nn.Linear(math.prod(shape), 1), (2, 3, 4)).in_features == 24
@@ -364,15 +364,15 @@ def test_image_models_and_factories_learn_the_shape_of_an_image():
         ("resnet", (4,), None, ValueError, "'resnet'"),
         ("mlp", (3, 8, 8), None, ValueError, r"rows of shape \(3, 8, 8\)"),
         ("linear", (8, 8), None, ValueError, r"rows of shape \(8, 8\)"),
-        ("resnet32", (64,), None, ValueError, r"takes images, got rows of shape \(64,\)"),
-        ("allconvnet", (8, 8), None, ValueError, r"takes images, got rows of shape \(8, 8\)"),
+        ("resnet32", (64,), None, ValueError, r"expects images, got rows of shape \(64,\)"),
+        ("allconvnet", (8, 8), None, ValueError, r"expects images, got rows of shape \(8, 8\)"),
         ("mlp", (4,), {"layers": 3}, ValueError, "correct model_params"),
         ("resnet32", (3, 8, 8), {"depth": 20}, ValueError, "correct model_params"),
-        (nn.Linear(4, 1), (4,), {"bias": True}, ValueError, "no use when model is an instance"),
+        (nn.Linear(4, 1), (4,), {"bias": True}, ValueError, "cannot be used with a model instance"),
         (lambda: "net", (4,), None, TypeError, "must return an nn.Module, got str"),
         (5, (4,), None, TypeError, "got 5"),
     ],
 )
-def test_bad_models_are_refused(model, shape, params, error, text):
+def test_rejects_invalid_models(model, shape, params, error, text):
     with pytest.raises(error, match=text):
         build_model(model, shape, params)

@@ -1,4 +1,4 @@
-"""The pieces of a stack, one by one, against torch and against the risk of single runs."""
+"""The parts of batched training, compared with torch and with the risk of single runs."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from helpers.batched_runs import CPU, X, alone, assert_same_model, histories, options, run_of, stacked, steep
+from helpers.batched_runs import CPU, X, alone, assert_same_model, histories, options, run_of, steep, train_batched
 from uulearn.risk.functional import row_weights, weighted_risk
 from uulearn.risk.losses import get_loss
 from uulearn.training.batched import Run
-from uulearn.training.batched.layers import LastUnit, NormaliseReLU, runs_apart, runs_side_by_side
-from uulearn.training.batched.optimizer import StackedOptimizer
-from uulearn.training.batched.risk import RiskStack
+from uulearn.training.batched.layers import NormalizeReLU, OutputUnit, concatenate_runs, split_runs
+from uulearn.training.batched.optimizer import BatchedOptimizer
+from uulearn.training.batched.risk import BatchedRisk
 
 # --------------------------------------------------------------------------------------------- the pieces, one by one
 
@@ -30,15 +30,15 @@ SCORES = st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=12)
     pi=st.floats(0.05, 0.95),
     loss=st.sampled_from(["logistic", "sigmoid", "ramp", "double_hinge", "squared"]),
 )
-def test_stacked_risks_are_the_risks_of_each_run(scores, share, priors, pi, loss):
+def test_batched_risk_equals_risk_of_each_run(scores, share, priors, pi, loss):
     assume(abs(priors[0] - priors[1]) > 0.1)
     n0 = min(max(1, round(share * len(scores))), len(scores) - 1)
     counts = (n0, len(scores) - n0)
     methods = ["biased", "unbiased", "abs", "relu", "leaky_relu", ("abs", steep), (steep, "relu")]
     runs = [Run(([0], [1]), priors, pi, method, slope=-0.3) for method in methods]
-    stack = RiskStack(runs, get_loss(loss), CPU)
+    batched = BatchedRisk(runs, get_loss(loss), CPU)
     leaf = torch.tensor([scores] * len(runs), requires_grad=True)
-    found = stack.risk(leaf, stack.weights(counts))
+    found = batched.risk(leaf, batched.weights(counts))
     (gradients,) = torch.autograd.grad(found.objective.sum(), leaf)
     sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
     for place, run in enumerate(runs):
@@ -56,27 +56,27 @@ def test_stacked_risks_are_the_risks_of_each_run(scores, share, priors, pi, loss
             torch.testing.assert_close(gradients[place], gradient, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_of_weight_zero_count_nothing_even_if_their_loss_is_infinite():
+def test_rows_of_weight_zero_are_ignored_even_with_infinite_loss():
     """As in `weighted_risk`: with set_priors (1, 0) a row of set 0 has no part in the negative bracket."""
     runs = [Run(([0], [1]), (1.0, 0.0), 0.5, method) for method in ("relu", "biased")]
-    stack = RiskStack(runs, get_loss(lambda z: torch.exp(-z)), CPU)
+    batched = BatchedRisk(runs, get_loss(lambda z: torch.exp(-z)), CPU)
     scores = torch.tensor([[100.0, -100.0]] * 2, requires_grad=True)
-    risk = stack.risk(scores, stack.weights((1, 1)))
+    risk = batched.risk(scores, batched.weights((1, 1)))
     (gradient,) = torch.autograd.grad(risk.objective.sum(), scores)
     assert risk.objective.tolist() == pytest.approx([0.0, 0.0], abs=1e-30)
     assert gradient.isfinite().all()
 
 
-def test_a_correction_is_asked_only_about_the_brackets_of_its_own_runs():
+def test_correction_is_applied_only_to_its_own_runs():
     """√(1 − x) − 1 below zero: of a bracket above one the root, and its gradient, would be no number."""
 
     def root(x):
         return torch.where(x < 0, torch.sqrt(1 - x) - 1, x)
 
     runs = [Run(([0], [1]), (0.9, 0.1), 0.5, (root, root)), Run(([0], [1]), (0.9, 0.1), 0.5, "abs")]
-    stack = RiskStack(runs, get_loss("logistic"), CPU)
+    batched = BatchedRisk(runs, get_loss("logistic"), CPU)
     scores = torch.tensor([[0.5, -0.5], [-9.0, 9.0]], requires_grad=True)
-    risk = stack.risk(scores, stack.weights((1, 1)))
+    risk = batched.risk(scores, batched.weights((1, 1)))
     assert (risk.positive[1] > 1) & (risk.positive[0] < 1)
     assert torch.autograd.grad(risk.objective.sum(), scores)[0].isfinite().all()
 
@@ -91,12 +91,12 @@ def normal(seed, *shapes):
 
 
 @given(shape=STACKED, seed=st.integers(0, 2**31))
-def test_runs_side_by_side_and_apart(shape, seed):
+def test_concatenate_runs_is_the_inverse_of_split_runs(shape, seed):
     groups, width, n, h = shape
     (x,) = normal(seed, (groups * width, n, h))
-    together = runs_side_by_side(x, width)
+    together = concatenate_runs(x, width)
     assert together.shape == (groups, n, width * h)
-    assert torch.equal(runs_apart(together, width), x)
+    assert torch.equal(split_runs(together, width), x)
     for run in range(groups * width):
         place = (run % width) * h
         assert torch.equal(together[run // width, :, place : place + h], x[run])
@@ -104,8 +104,8 @@ def test_runs_side_by_side_and_apart(shape, seed):
 
 @settings(max_examples=40)
 @given(shape=STACKED, offset=st.floats(-3, 3), seed=st.integers(0, 2**31))
-def test_normalisation_is_that_of_torch(shape, offset, seed):
-    """Values, statistics and gradients of batch normalisation and ReLU, for each run of a stack."""
+def test_normalization_equals_torch(shape, offset, seed):
+    """Values, statistics and gradients of batch normalisation and ReLU, for each run."""
     groups, width, n, h = shape
     runs = groups * width
     unit = (runs, 1, h)
@@ -118,26 +118,26 @@ def test_normalisation_is_that_of_torch(shape, offset, seed):
             for x, g, b in zip(*theirs, strict=True)
         ]
     )
-    ours = [t.requires_grad_() for t in (runs_side_by_side(values, width), gamma, beta)]
-    out, mean, var = NormaliseReLU.apply(*ours, 1e-3, width)
+    ours = [t.requires_grad_() for t in (concatenate_runs(values, width), gamma, beta)]
+    out, mean, var = NormalizeReLU.apply(*ours, 1e-3, width)
     torch.testing.assert_close(mean, values.mean(1, keepdim=True), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, values.var(1, keepdim=True, correction=0), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
     assume(torch.equal(out > 0, expected > 0))  # else rounding has carried a unit over the kink
     found = list(torch.autograd.grad(out, ours, direction))
-    found[0] = runs_apart(found[0], width)
+    found[0] = split_runs(found[0], width)
     for one, other in zip(found, torch.autograd.grad(expected, theirs, direction.double()), strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-2, atol=1e-2 * (1 + other.abs().max().item()))
 
 
 @given(shape=STACKED, seed=st.integers(0, 2**31))
-def test_the_last_unit_is_a_product(shape, seed):
+def test_output_unit_equals_matrix_product(shape, seed):
     groups, width, n, h = shape
     runs = groups * width
     hidden, kernel, bias, direction = normal(seed, (runs, n, h), (runs, h, 1), (runs, 1, 1), (runs, n))
     leaves = [t.requires_grad_() for t in (hidden, kernel, bias)]
     expected = torch.einsum("rnh,rh->rn", hidden, kernel[:, :, 0]) + bias[:, 0]
-    found = LastUnit.apply(*leaves)
+    found = OutputUnit.apply(*leaves)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     for one, other in zip(
         torch.autograd.grad(found, leaves, direction), torch.autograd.grad(expected, leaves, direction), strict=True
@@ -146,15 +146,15 @@ def test_the_last_unit_is_a_product(shape, seed):
 
 
 @pytest.mark.parametrize("offset", [30.0, 100.0])
-def test_columns_far_from_zero_are_normalised_as_well(offset):
+def test_normalizes_columns_far_from_zero(offset):
     """Before the running mean has arrived, too: the moments must not cancel."""
     run, table = run_of(), X + offset
-    trainer, stack = alone(run, table=table), stacked([run], table=table)
+    trainer, batched = alone(run, table=table), train_batched([run], table=table)
     torch.testing.assert_close(
-        stack.models()[0].hidden[1].running_var, trainer.final_model.hidden[1].running_var, rtol=1e-3, atol=1e-5
+        batched.models()[0].hidden[1].running_var, trainer.final_model.hidden[1].running_var, rtol=1e-3, atol=1e-5
     )
     objectives = trainer.history.column("objective")
-    np.testing.assert_allclose(histories(stack)[0].column("objective"), objectives, rtol=1e-4)
+    np.testing.assert_allclose(histories(batched)[0].column("objective"), objectives, rtol=1e-4)
 
 
 TORCH = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
@@ -168,13 +168,13 @@ SETTINGS = st.one_of(
 
 @settings(max_examples=40)
 @given(chosen=SETTINGS, seed=st.integers(0, 2**31))
-def test_optimizers_are_those_of_torch(chosen, seed):
+def test_optimizers_equal_torch(chosen, seed):
     name, params = chosen
     generator = torch.Generator().manual_seed(seed)
     start = torch.randn(3, 2, 4, generator=generator)
     lr, decay = torch.tensor([0.1, 0.01, 0.05]), torch.tensor([0.0, 0.1, 0.3])
     own = {"kernel": start.clone()}
-    stack = StackedOptimizer(
+    batched = BatchedOptimizer(
         name, own, lambda values, _: values[:, None, None], [], 1, params,
         lr=lr, lr_decay=torch.zeros(3), weight_decay=decay, l2=torch.zeros(3),
     )  # fmt: skip
@@ -186,7 +186,7 @@ def test_optimizers_are_those_of_torch(chosen, seed):
     for step in range(5):
         gradient = torch.randn(3, 2, 4, generator=generator)
         alive = torch.tensor([True, True, step < 2])  # the third stands still from then on
-        stack.update({"kernel": gradient}, alive)
+        batched.update({"kernel": gradient}, alive)
         for p, g, optimizer, lives in zip(theirs, gradient, optimizers, alive.tolist(), strict=True):
             if lives:
                 p.grad = g.clone()
@@ -194,12 +194,14 @@ def test_optimizers_are_those_of_torch(chosen, seed):
     torch.testing.assert_close(own["kernel"], torch.stack([p.detach() for p in theirs]), rtol=1e-4, atol=1e-5)
 
 
-def test_adam_without_memory_of_gradients():
+def test_adam_with_zero_betas():
     run = run_of()
     settings = options(optimizer_params={"betas": (0.0, 0.999)})
-    assert_same_model(stacked([run], options=settings).models()[0], alone(run, options=settings).final_model)
+    assert_same_model(train_batched([run], options=settings).models()[0], alone(run, options=settings).final_model)
 
 
-def test_l2_leaves_the_output_of_a_perceptron_alone_even_without_hidden_layers():
+def test_l2_does_not_act_on_output_layer_of_mlp():
     run, params = run_of(l2=0.5), {"hidden": ()}
-    assert_same_model(stacked([run], model_params=params).models()[0], alone(run, model_params=params).final_model)
+    assert_same_model(
+        train_batched([run], model_params=params).models()[0], alone(run, model_params=params).final_model
+    )

@@ -63,7 +63,7 @@ def finish(program):
     return program.read()[0]
 
 
-def test_sigkill_and_resume_end_bit_identical(tmp_path):
+def test_run_resumed_after_sigkill_equals_uninterrupted_run(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(textwrap.dedent(RUN))
     assert finish(start(script, "", tmp_path / "unbroken", 0)) == 0
@@ -103,7 +103,7 @@ def fit(folder, gaussians, callback=None, **changes):
     return classifier.fit_sets(gaussians["X0"], gaussians["X1"], callback=callback)
 
 
-def test_a_finished_run_is_not_trained_again_and_more_epochs_continue_it(tmp_path, gaussians):
+def test_finished_run_is_not_repeated_and_can_be_extended(tmp_path, gaussians):
     first = fit(tmp_path / "a", gaussians)
     again = fit(tmp_path / "a", gaussians)
     assert again.history_.resumed_at == [6]
@@ -114,7 +114,7 @@ def test_a_finished_run_is_not_trained_again_and_more_epochs_continue_it(tmp_pat
     np.testing.assert_array_equal(longer.decision_function(gaussians["X"]), straight.decision_function(gaussians["X"]))
 
 
-def test_without_a_seed_the_resumed_run_keeps_the_one_it_began_with(tmp_path, gaussians):
+def test_resumed_run_without_seed_uses_stored_seed(tmp_path, gaussians):
     first = fit(tmp_path, gaussians, random_state=None)
     again = fit(tmp_path, gaussians, random_state=None)
     assert first.seed_ == again.seed_
@@ -134,14 +134,8 @@ def stopped_in_member(number, epochs):
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_without_a_seed_several_members_go_on_with_the_one_they_began_with(tmp_path, gaussians, rounds):
-    several = {
-        "n_estimators": 3,
-        "self_training_rounds": rounds,
-        "random_state": None,
-        "checkpoint_every": 1,
-        "model": "linear",
-    }
+def test_resumed_ensemble_without_seed_uses_stored_seed(tmp_path, gaussians, rounds):
+    several = {"members": 3, "rounds": rounds, "random_state": None, "checkpoint_every": 1, "model": "linear"}
     several |= {"model_params": None}
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "a", gaussians, callback=stopped_in_member(1, 6), **several)
@@ -153,8 +147,8 @@ def test_without_a_seed_several_members_go_on_with_the_one_they_began_with(tmp_p
     assert other.seed_ != resumed.seed_
 
 
-def test_the_seed_of_members_belongs_to_their_checkpoints(tmp_path, gaussians):
-    several = {"n_estimators": 2, "model": "linear", "model_params": None}
+def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
+    several = {"members": 2, "model": "linear", "model_params": None}
     first = fit(tmp_path, gaussians, **several | {"random_state": None})
     with pytest.raises(CheckpointError, match="different: .*seed"):
         fit(tmp_path, gaussians, **several | {"random_state": first.seed_ + 1})
@@ -168,12 +162,12 @@ def test_the_seed_of_members_belongs_to_their_checkpoints(tmp_path, gaussians):
         fit(tmp_path, gaussians, **several | {"random_state": None})
 
 
-def test_one_model_needs_no_note_of_its_seed(tmp_path, gaussians):
-    fit(tmp_path, gaussians, n_estimators=1)
+def test_single_model_stores_no_separate_seed(tmp_path, gaussians):
+    fit(tmp_path, gaussians, members=1)
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
-def test_a_folder_that_cannot_be_written_is_found_out_before_members_are_trained(tmp_path, gaussians):
+def test_rejects_unwritable_folder_before_training_an_ensemble(tmp_path, gaussians):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"seed.json cannot be written .*choose another checkpoint_dir"):
         fit(tmp_path / "file", gaussians, n_estimators=2)
@@ -188,13 +182,13 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_members_are_trained
         ({"random_state": 1}, "model, seed"),
     ],
 )
-def test_another_runs_checkpoint_is_refused(tmp_path, gaussians, changes, named):
+def test_rejects_checkpoint_of_another_run(tmp_path, gaussians, changes, named):
     fit(tmp_path, gaussians)
     with pytest.raises(CheckpointError, match=rf"another run \(different: {named}\)"):
         fit(tmp_path, gaussians, **changes)
 
 
-def test_code_and_layers_without_weights_belong_to_the_configuration(tmp_path, gaussians):
+def test_fingerprint_includes_code_and_layers_without_weights(tmp_path, gaussians):
     def stepped(optimizer, size):
         return torch.optim.lr_scheduler.StepLR(optimizer, size)
 
@@ -220,7 +214,7 @@ def test_code_and_layers_without_weights_belong_to_the_configuration(tmp_path, g
             fit(folder, gaussians, **second)
 
 
-def test_a_single_changed_row_is_other_data(tmp_path, gaussians):
+def test_fingerprint_detects_a_single_changed_row(tmp_path, gaussians):
     fit(tmp_path, gaussians)
     X0 = gaussians["X0"].copy()
     X0[123, 1] += 1e-3
@@ -228,13 +222,13 @@ def test_a_single_changed_row_is_other_data(tmp_path, gaussians):
         fit(tmp_path, gaussians | {"X0": X0})
 
 
-def test_fewer_epochs_than_stored_are_refused(tmp_path, gaussians):
+def test_rejects_fewer_epochs_than_stored(tmp_path, gaussians):
     fit(tmp_path, gaussians)
-    with pytest.raises(CheckpointError, match="has 6 epochs behind it, more than epochs=2"):
+    with pytest.raises(CheckpointError, match="holds 6 finished epochs, more than epochs=2"):
         fit(tmp_path, gaussians, epochs=2)
 
 
-def test_an_unusable_folder_is_found_before_the_work(tmp_path, gaussians):
+def test_rejects_unusable_folder_before_training(tmp_path, gaussians):
     path = tmp_path / "file"
     path.write_text("mine")
     seen = []
@@ -246,7 +240,7 @@ def test_an_unusable_folder_is_found_before_the_work(tmp_path, gaussians):
     assert path.read_text() == "mine"
 
 
-def test_labels_given_to_the_resumed_part_are_owned_up_to(tmp_path, gaussians):
+def test_resumed_history_says_that_labels_were_used(tmp_path, gaussians):
     fit(tmp_path, gaussians)
     arguments = {"epochs": 8, "checkpoint_every": 2, "random_state": 0, "model_params": {"hidden": (8,)}}
     classifier = plain_classifier((0.8, 0.2), 0.5, checkpoint_dir=tmp_path, **arguments)
@@ -259,7 +253,7 @@ def test_labels_given_to_the_resumed_part_are_owned_up_to(tmp_path, gaussians):
         classifier.history_.column("validation_unbiased")
 
 
-def test_killed_between_writing_and_renaming(tmp_path, gaussians):
+def test_ignores_files_of_a_write_that_was_killed(tmp_path, gaussians):
     """The process dies with the new checkpoint on disk under its temporary name."""
     script = tmp_path / "run.py"
     script.write_text(
@@ -309,14 +303,14 @@ def test_optimizers_and_schedulers_resume_exactly(tmp_path, gaussians, optimizer
     np.testing.assert_array_equal(whole.decision_function(gaussians["X"]), parts.decision_function(gaussians["X"]))
 
 
-def test_other_data_are_refused(tmp_path, gaussians):
+def test_rejects_checkpoint_of_other_data(tmp_path, gaussians):
     fit(tmp_path, gaussians)
     with pytest.raises(CheckpointError, match="different: data"):
         fit(tmp_path, gaussians | {"X0": gaussians["X0"] + 0.1})
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b)])
-def test_damaged_checkpoints_are_refused(tmp_path, gaussians, damage):
+def test_rejects_damaged_checkpoints(tmp_path, gaussians, damage):
     fit(tmp_path, gaussians)
     path = tmp_path / FILE_NAME
     path.write_bytes(damage(path.read_bytes()))
@@ -324,13 +318,13 @@ def test_damaged_checkpoints_are_refused(tmp_path, gaussians, damage):
         fit(tmp_path, gaussians)
 
 
-def test_newer_checkpoints_are_refused(tmp_path, gaussians):
+def test_rejects_newer_checkpoint_format(tmp_path, gaussians):
     save_tree(tmp_path / FILE_NAME, {"format": 99})
     with pytest.raises(CheckpointError, match="format 99"):
         fit(tmp_path, gaussians)
 
 
-def test_a_state_that_needs_pickle_is_refused(tmp_path, gaussians):
+def test_rejects_state_that_needs_pickle(tmp_path, gaussians):
     class Odd(torch.optim.SGD):
         def state_dict(self):
             return super().state_dict() | {"odd": object()}
@@ -355,7 +349,7 @@ def test_trees_round_trip_exactly(tmp_path):
     assert back[3][2]["empty"].shape == (0, 3)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+def test_failed_write_keeps_old_file_and_leaves_no_temporary_files(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -373,7 +367,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     ("said", "number"),
     [(f"I/O error: No space left on device (os error {errno.ENOSPC})", errno.ENOSPC), ("InvalidHeaderLength", None)],
 )
-def test_what_cannot_be_written_is_an_os_error_and_leaves_what_was_there(tmp_path, monkeypatch, said, number):
+def test_failed_write_raises_os_error_and_keeps_old_file(tmp_path, monkeypatch, said, number):
     save_tree(tmp_path / "tree", {"a": torch.ones(2)})
 
     def refuse(tensors, path, metadata):

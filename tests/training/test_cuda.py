@@ -19,7 +19,7 @@ from uulearn.models import MLP, ResNet32
 from uulearn.risk import LOSSES
 from uulearn.training import RunOptions, Trainer, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run, layers
-from uulearn.training.cuda_graphs import Captured
+from uulearn.training.cuda_graphs import GraphedFunction
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -39,14 +39,14 @@ def table():
     return torch.randn(512, 12, generator=generator), (torch.arange(512) % 3 == 0).long()
 
 
-def test_agrees_with_the_cpu(table):
+def test_cuda_agrees_with_cpu(table):
     there, here = train(*table), train(*table, device="cpu")
     for one, other in zip(there.model.parameters(), here.model.parameters(), strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
-def test_streamed_rows_train_the_same_weights_as_resident_ones(table, dtype, monkeypatch):
+def test_rows_copied_per_batch_train_the_same_weights(table, dtype, monkeypatch):
     X = (table[0] * 20).abs().to(dtype)
     resident = train(X, table[1], input_scale=0.05)
     assert resident.data.rows[0].device.type == "cuda"
@@ -57,24 +57,26 @@ def test_streamed_rows_train_the_same_weights_as_resident_ones(table, dtype, mon
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_streams_deliver_every_row_once(monkeypatch):
+def test_rows_copied_per_batch_are_used_once(monkeypatch):
     monkeypatch.setattr("uulearn.data.rows.RESIDENT_SHARE", 0.0)
     values = torch.arange(5000.0)[:, None]
-    data = TwoSets.from_membership(DenseRows(values), (torch.arange(5000) % 4 == 0).long()).place(torch.device("cuda"))
+    data = TwoSets.from_membership(DenseRows(values), (torch.arange(5000) % 4 == 0).long()).to_device(
+        torch.device("cuda")
+    )
     plan = BatchPlan(data.sizes, 64)
     seen = []
-    for x, _ in data.batches(plan, plan.shuffles(0, 1), torch.device("cuda")):
+    for x, _ in data.epoch(plan, 0, 1, torch.device("cuda")):
         seen += (x * 1.0).flatten().tolist()
     assert sorted(seen) == values.flatten().tolist()
 
 
 @pytest.mark.parametrize("options", [{"ema": 0.9}, {"precision": "bfloat16"}, {"clip_norm": 1.0, "l2": 1e-3}])
-def test_options(table, options):
+def test_options_work_on_cuda(table, options):
     history = train(*table, epochs=20, **options).history
     assert history[-1]["corrected"] < history[0]["corrected"]
 
 
-def test_trained_there_loads_on_a_machine_without_it(tmp_path, gaussians, quick):
+def test_model_trained_on_cuda_loads_on_cpu(tmp_path, gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
     assert next(classifier.model_.parameters()).device.type == "cuda"
     expected = classifier.decision_function(gaussians["X_test"])
@@ -92,13 +94,13 @@ def test_trained_there_loads_on_a_machine_without_it(tmp_path, gaussians, quick)
     np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_tensors_on_the_device_are_used_where_they_are(gaussians, quick):
+def test_tensors_on_the_device_are_not_copied(gaussians, quick):
     X, sets = torch.tensor(gaussians["X"], device="cuda"), torch.tensor(gaussians["sets"], device="cuda")
     classifier = UUClassifier(**quick).fit(X, sets)
     assert (classifier.predict(torch.tensor(gaussians["X_test"], device="cuda")) == gaussians["y_test"]).mean() > 0.9
 
 
-def test_checkpoints(tmp_path, table):
+def test_resume_on_cuda_equals_uninterrupted_run(tmp_path, table):
     whole = train(*table, epochs=6)
     train(*table, epochs=3, checkpoint_dir=tmp_path)
     resumed = train(*table, epochs=6, checkpoint_dir=tmp_path)
@@ -107,22 +109,22 @@ def test_checkpoints(tmp_path, table):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_non_finite_risk_is_noticed(table):
+def test_non_finite_risk_is_detected(table):
     with pytest.raises(NonFiniteRiskError, match="epoch 1"):
         train(*table, lr=1e38, optimizer="sgd")
 
 
-def test_wrong_sets_are_loud():
+def test_rejects_invalid_sets():
     values = UURisk((0.8, 0.2), 0.5)(torch.zeros(4, device="cuda"), torch.tensor([0, 1, 2, 1], device="cuda"))
     assert values.isnan()
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_a_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
+def test_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
     """Batches of two sizes, so two graphs; the warm-up of each must leave no trace."""
     graphs = []
-    capture = Captured._capture
-    monkeypatch.setattr(Captured, "_capture", lambda *given: graphs.append(given) or capture(*given))
+    capture = GraphedFunction._capture
+    monkeypatch.setattr(GraphedFunction, "_capture", lambda *given: graphs.append(given) or capture(*given))
     options = {"optimizer": optimizer, "l2": 1e-3, "batch_size": 150, "ema": 0.9}
     if optimizer == "sgd":
         options["optimizer_params"] = {"momentum": 0.9}
@@ -135,10 +137,10 @@ def test_a_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
     assert captured.history.column("objective") == pytest.approx(plain.history.column("objective"), abs=1e-4)
 
 
-def test_the_estimator_captures_steps_of_what_it_knows(gaussians, quick, monkeypatch, tmp_path):
+def test_estimator_captures_steps_of_named_models(gaussians, quick, monkeypatch, tmp_path):
     graphs = []
-    capture = Captured._capture
-    monkeypatch.setattr(Captured, "_capture", lambda *given: graphs.append(given) or capture(*given))
+    capture = GraphedFunction._capture
+    monkeypatch.setattr(GraphedFunction, "_capture", lambda *given: graphs.append(given) or capture(*given))
     X, sets, epochs = gaussians["X"], gaussians["sets"], quick["epochs"]
     captured = UUClassifier(**quick).fit(X, sets)
     assert graphs
@@ -152,10 +154,10 @@ def test_the_estimator_captures_steps_of_what_it_knows(gaussians, quick, monkeyp
         np.testing.assert_allclose(other.decision_function(X), plain.decision_function(X), rtol=1e-2, atol=1e-3)
 
 
-# ---------------------------------------------------------------------------------------------------- stacks of runs
+# -------------------------------------------------------------------------------------------------- batched training
 
 
-def stack_of_runs(X, sets, **changes):
+def train_batched_runs(X, sets, **changes):
     rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
     held_out, rows = tuple(index[-20:] for index in rows), tuple(index[:-20] for index in rows)
     methods = (("biased", 0.0), ("unbiased", 0.0), ("abs", 0.0), ("leaky_relu", -0.3))
@@ -166,17 +168,17 @@ def stack_of_runs(X, sets, **changes):
     ]
     model = {"model": "mlp", "model_params": {"hidden": (24, 40), "momentum": 0.01}} | changes.pop("model", {})
     settings = {"epochs": 4, "batch_size": 130, "lr": 0.003, "l2": 1e-3, "ema": None, "precision": "float32"}
-    options = RunOptions(**settings | {"device": "cuda", "progress": False} | changes)
-    stack = BatchedTrainer(X, runs, options=options, test=(X, sets), **model)
-    return stack, stack.run()
+    options = TrainingOptions(**settings | {"device": "cuda", "progress": False} | changes)
+    batched = BatchedTrainer(X, runs, options=options, test=(X, sets), **model)
+    return batched, batched.run()
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("model", [{}, {"model": "linear", "model_params": None}])
-def test_a_stack_trains_the_same_weights_as_on_the_cpu(table, optimizer, model):
+def test_batched_training_on_cuda_equals_cpu(table, optimizer, model):
     params = {"momentum": 0.9} if optimizer == "sgd" else {}
     changes = {"optimizer": optimizer, "optimizer_params": params, "weight_decay": 0.01, "ema": 0.9, "model": model}
-    (there, found), (here, expected) = (stack_of_runs(*table, device=d, **changes) for d in ("cuda", "cpu"))
+    (there, found), (here, expected) = (train_batched_runs(*table, device=d, **changes) for d in ("cuda", "cpu"))
     for one, other in zip(there.models(), here.models(), strict=True):
         for mine, its in zip(one.state_dict().values(), other.state_dict().values(), strict=True):
             torch.testing.assert_close(mine, its, rtol=5e-3, atol=1e-3, check_dtype=False)
@@ -186,21 +188,21 @@ def test_a_stack_trains_the_same_weights_as_on_the_cpu(table, optimizer, model):
             assert one.column(name) == pytest.approx(other.column(name), abs=3e-3)
 
 
-def test_half_precision_in_a_stack_stays_near_full_precision(table):
+def test_batched_half_precision_is_close_to_float32(table):
     """Widths that are no multiple of eight are padded there; the padding must stay without effect."""
     model = {"model_params": {"hidden": (27, 13)}}
-    (half, _), (full, _) = (stack_of_runs(*table, precision=p, model=model) for p in ("bfloat16", "float32"))
+    (half, _), (full, _) = (train_batched_runs(*table, precision=p, model=model) for p in ("bfloat16", "float32"))
     for name, value in half.network.params.items():
         if name.endswith("gamma") or name.endswith("beta"):
             assert not value[:, :, 27 if name.startswith("0") else 13 :].any()
-    scores = [stack.scores(table[0]) for stack in (half, full)]
+    scores = [batched.scores(table[0]) for batched in (half, full)]
     assert (scores[0] - scores[1]).abs().mean() < 0.1 * scores[1].abs().mean()
 
 
 @pytest.mark.skipif(not layers.HAS_TRITON, reason="Triton is not installed")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("groups", "width", "n", "h"), [(2, 3, 50, 24), (1, 2, 131, 136), (4, 1, 7, 304)])
-def test_kernels_agree_with_the_formulas(groups, width, n, h, dtype, monkeypatch):
+def test_triton_kernels_agree_with_torch_formulas(groups, width, n, h, dtype, monkeypatch):
     generator = torch.Generator("cuda").manual_seed(0)
 
     def draw(*shape):
@@ -212,8 +214,8 @@ def test_kernels_agree_with_the_formulas(groups, width, n, h, dtype, monkeypatch
 
     def everything():
         leaves = [tensor.clone().requires_grad_() for tensor in (x, gamma, beta, kernel, bias)]
-        hidden, mean, var = layers.NormaliseReLU.apply(*leaves[:3], 1e-3, width)
-        scores = layers.LastUnit.apply(hidden, *leaves[3:])
+        hidden, mean, var = layers.NormalizeReLU.apply(*leaves[:3], 1e-3, width)
+        scores = layers.OutputUnit.apply(hidden, *leaves[3:])
         return [hidden, mean, var, scores, *torch.autograd.grad(scores, leaves, back)]
 
     by_kernels = everything()
@@ -223,7 +225,7 @@ def test_kernels_agree_with_the_formulas(groups, width, n, h, dtype, monkeypatch
         torch.testing.assert_close(one, other, rtol=near, atol=near * (1 + other.abs().max().item() / 10))
 
 
-def test_resnet_trains_the_same_on_packed_pixels_as_on_the_cpu():
+def test_resnet_with_packed_convolutions_equals_cpu():
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (48, 3, 32, 32), dtype=torch.uint8, generator=generator)
     outcomes = []
@@ -236,8 +238,8 @@ def test_resnet_trains_the_same_on_packed_pixels_as_on_the_cpu():
     assert outcomes[0] == pytest.approx(outcomes[1], rel=0.02)
 
 
-def test_a_run_that_dies_on_the_device_disturbs_nobody(table):
-    """Of two runs in one stack one has a learning rate that overflows: it is left with finite weights and says so."""
+def test_non_finite_run_on_cuda_does_not_affect_others(table):
+    """One of two runs has a learning rate that overflows: it keeps finite weights and its history says so."""
     X, sets = table
     rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
     options = RunOptions(epochs=3, batch_size=130, device="cuda", precision="float32", ema=None, progress=False)
@@ -250,26 +252,26 @@ def test_a_run_that_dies_on_the_device_disturbs_nobody(table):
     assert all(p.isfinite().all() for p in both.models()[1].parameters())
 
 
-def test_dropout_is_drawn_anew_at_every_replay(table):
+def test_every_replay_draws_new_dropout(table):
     X, sets = table
     rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
     options = RunOptions(epochs=1, batch_size=512, lr=0.0, device="cuda", ema=None, progress=False)
     runs = [Run(rows, (0.8, 0.2), 0.5, dropout=rate) for rate in (0.0, 0.5)]
-    stack = BatchedTrainer(X, runs, model_params={"hidden": (64, 64)}, options=options)
-    stack._load(stack._shuffle(1))
+    batched = BatchedTrainer(X, runs, model_params={"hidden": (64, 64)}, options=options)
+    batched._load(batched._shuffle(1))
     seen = []
     for _ in range(5):
-        stack.totals.zero_()
-        stack._step(stack.plan.counts(0))
-        seen.append(stack.totals[3].tolist())  # the objective of each run; with lr = 0 nothing else changes it
+        batched.totals.zero_()
+        batched._step(batched.plan.counts(0))
+        seen.append(batched.totals[3].tolist())  # the objective of each run; with lr = 0 nothing else changes it
     still, moving = zip(*seen, strict=True)
     assert max(still) - min(still) < 1e-3 * abs(still[0])
     assert len(set(moving)) == 5
 
 
-def test_one_stack_after_another_gives_its_memory_back(table):
+def test_batched_trainer_releases_its_memory(table):
     def once():
-        stack_of_runs(*table)
+        train_batched_runs(*table)
         torch.cuda.synchronize()
         return torch.cuda.memory_allocated()
 
@@ -291,7 +293,7 @@ class Flattening(torch.nn.Module):
         return self.output(x.view(len(x), -1))
 
 
-def test_a_network_of_ones_own_keeps_its_layout():
+def test_custom_network_keeps_its_memory_layout():
     rng = np.random.default_rng(0)
     sets = np.arange(64) % 2
     X = (rng.normal(size=(64, 3, 8, 8)) + sets[:, None, None, None]).astype(np.float32)
@@ -310,7 +312,7 @@ def train_images(**options):
     return run
 
 
-def test_augmentation_is_drawn_anew_before_every_replay():
+def test_every_replay_draws_new_augmentation():
     """Weights that stand still and one batch an epoch: the objective moves with the draws alone."""
     still = {"lr": 1e-30, "batch_size": 60, "graph": True}
     moving, fixed = (train_images(augment=augment, **still).history for augment in ("shift+flip", None))
@@ -318,7 +320,7 @@ def test_augmentation_is_drawn_anew_before_every_replay():
     assert np.ptp(fixed.column("objective")) < 1e-5
 
 
-def test_a_captured_step_trains_the_same_weights_with_augmentation(tmp_path):
+def test_captured_step_with_augmentation_trains_the_same_weights(tmp_path):
     """As without a graph, and as when the run was broken off and continued."""
     options = {"augment": "shift+flip", "epochs": 6}
     plain, captured = train_images(**options), train_images(graph=True, **options)
@@ -333,7 +335,7 @@ def test_a_captured_step_trains_the_same_weights_with_augmentation(tmp_path):
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_images_are_augmented_without_waiting_for_the_device(memory_format, dtype):
+def test_augmentation_does_not_synchronize_the_device(memory_format, dtype):
     image = torch.arange(1.0, 3 * 6 * 7 + 1).reshape(1, 3, 6, 7).to("cuda", dtype)
     x = image.expand(2000, 3, 6, 7).contiguous(memory_format=memory_format)
     with warnings.catch_warnings():
@@ -351,9 +353,9 @@ def test_images_are_augmented_without_waiting_for_the_device(memory_format, dtyp
     assert torch.equal(out.flatten(1).unique(dim=0), allowed)
 
 
-def test_models_of_an_ensemble_are_trained_together(gaussians, quick, monkeypatch):
-    monkeypatch.setattr("uulearn.estimator.learners.fit_fold", lambda *_, **__: pytest.fail("one by one"))
-    classifier = UUClassifier(**quick | {"n_estimators": 3, "early_stopping": True, "calibrated": True})
+def test_folds_are_trained_together_on_cuda(gaussians, quick, monkeypatch):
+    monkeypatch.setattr("uulearn.estimator.members.fit_out_of_fold", lambda *_, **__: pytest.fail("one by one"))
+    classifier = UUClassifier(**quick | {"members": 3, "keep": "best", "calibrated": True})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9
     assert next(classifier.model_.parameters()).device.type == "cuda"

@@ -11,7 +11,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.risk import UURisk
 from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.cuda_graphs import Captured, protect_optimizer, protect_tensors
+from uulearn.training.cuda_graphs import GraphedFunction, snapshot_optimizer, snapshot_tensors
 
 
 def steps(model, optimizer, count, seed):
@@ -26,7 +26,7 @@ def steps(model, optimizer, count, seed):
 @pytest.mark.parametrize(
     "make", [lambda p: torch.optim.Adam(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)]
 )
-def test_warm_up_steps_leave_no_trace(make, before):
+def test_restore_undoes_warm_up_steps(make, before):
     """Steps that are undone, then steps that count, end where the latter alone end."""
     ends = []
     for disturbed in (False, True):
@@ -35,8 +35,8 @@ def test_warm_up_steps_leave_no_trace(make, before):
         optimizer = make(model.parameters())
         steps(model, optimizer, before, seed=1)
         if disturbed:
-            undo_model = protect_tensors([p.detach() for p in model.parameters()])
-            undo_optimizer = protect_optimizer(optimizer)
+            undo_model = snapshot_tensors([p.detach() for p in model.parameters()])
+            undo_optimizer = snapshot_optimizer(optimizer)
             steps(model, optimizer, 4, seed=2)
             undo_model()
             undo_optimizer()
@@ -46,11 +46,11 @@ def test_warm_up_steps_leave_no_trace(make, before):
         torch.testing.assert_close(one, other)
 
 
-def test_without_cuda_the_function_is_called_as_it_is():
+def test_graphed_function_on_cpu_is_a_plain_call():
     class Owner:
         def __init__(self):
             self.calls = []
-            self.captured = Captured(self.work, torch.device("cpu"), self.protect)
+            self.captured = GraphedFunction(self.work, torch.device("cpu"), self.protect)
 
         def work(self, *arguments):
             self.calls.append(arguments)
@@ -64,7 +64,7 @@ def test_without_cuda_the_function_is_called_as_it_is():
     assert owner.calls == [(1, 2), (1, 2)]
 
 
-def test_a_step_through_static_rows_is_the_same_step(gaussians):
+def test_step_with_static_rows_equals_plain_step(gaussians):
     """What a captured step does around the graph, with the graph itself replaced by a plain call."""
 
     def train(captured):
@@ -74,16 +74,16 @@ def test_a_step_through_static_rows_is_the_same_step(gaussians):
         options = RunOptions(epochs=3, batch_size=130, lr=0.01, progress=False)
         trainer = Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
         if captured:
-            trainer._captured = Captured(trainer._update_static, trainer.device, trainer._protect)
+            trainer._graphed = GraphedFunction(trainer._update_static, trainer.device, trainer._snapshot)
         trainer.run()
         return trainer
 
     plain, captured = train(False), train(True)
-    assert captured._static
+    assert captured._static_rows
     assert [r["objective"] for r in plain.history] == [r["objective"] for r in captured.history]
 
 
-def test_a_scheduler_is_refused():
+def test_rejects_scheduler_with_graph():
     rows = DenseRows(torch.zeros(4, 3))
     data = TwoSets.from_membership(rows, torch.tensor([0, 0, 1, 1]))
     options = RunOptions(graph=True, scheduler=lambda o: torch.optim.lr_scheduler.ConstantLR(o), progress=False)
@@ -91,17 +91,19 @@ def test_a_scheduler_is_refused():
         Trainer(nn.Linear(3, 1), data, UURisk((0.8, 0.2), 0.5), options)
 
 
-def test_a_stack_is_freed_without_a_collection_of_cycles(gaussians):
-    """On a device its tensors are large, and the next stack may need their memory."""
+def test_batched_trainer_is_freed_without_garbage_collection(gaussians):
+    """On a device its tensors are large, and the next batched may need their memory."""
     sets = torch.from_numpy(gaussians["sets"])
     run = Run(((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()), (0.8, 0.2), 0.5)
     options = RunOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")
     gc.disable()
     try:
-        stack = BatchedTrainer(gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"]))
-        stack.run()
-        alive = weakref.ref(stack)
-        del stack
+        batched = BatchedTrainer(
+            gaussians["X"], [run], options=options, test=(gaussians["X_test"], gaussians["y_test"])
+        )
+        batched.run()
+        alive = weakref.ref(batched)
+        del batched
         assert alive() is None
     finally:
         gc.enable()

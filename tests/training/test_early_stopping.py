@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from helpers.batched_runs import X as TABLE
-from helpers.batched_runs import alone, assert_same_model, histories, options, run_of, stacked
+from helpers.batched_runs import alone, assert_same_model, histories, options, run_of, train_batched
 from helpers.batched_runs import rows as draw_rows
 from helpers.plain import make_classifier
 from uulearn import UUClassifier
@@ -33,12 +33,12 @@ def test_copies_stay_on_one_side_and_no_row_is_lost(seed, n0, n1, fraction, dist
 
 
 @given(st.integers(0, 1000), st.integers(10, 300), st.integers(10, 300), st.floats(0.1, 0.9))
-def test_without_copies_the_fraction_is_exact(seed, n0, n1, fraction):
+def test_fraction_is_exact_without_copies(seed, n0, n1, fraction):
     held = choose_held_out((np.arange(n0), np.arange(n0, n0 + n1)), fraction, seed)
     assert [len(index) for index in held] == [round(fraction * n0), round(fraction * n1)]
 
 
-def test_sets_that_share_many_rows_are_split_near_the_fraction():
+def test_sets_with_common_rows_are_split_near_the_fraction():
     first, second = np.arange(3000), np.arange(1000, 4000)
     held = choose_held_out((first, second), 0.1, 0)
     assert [len(index) for index in held] == [300, 300]
@@ -49,7 +49,7 @@ def test_sets_that_share_many_rows_are_split_near_the_fraction():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8, torch.int16])
-def test_digests_are_equal_where_rows_are(dtype):
+def test_equal_rows_have_equal_digests(dtype):
     generator = torch.Generator().manual_seed(0)
     rows = torch.randint(0, 3, (2000, 4), generator=generator).to(dtype)  # 81 different rows
     tables = [DenseRows(rows[:1500]), DenseRows(rows[1500:])]
@@ -60,7 +60,7 @@ def test_digests_are_equal_where_rows_are(dtype):
     assert len(pairs) == expected.max() + 1 == found.max() + 1
 
 
-def test_digests_do_not_depend_on_type_storage_or_the_sign_of_zero():
+def test_digests_do_not_depend_on_type_storage_or_sign_of_zero():
     dense = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 5.0], [-0.0, 2.0, 0.0], [2.0, 0.0, 0.0]])
     matrix = sparse.csr_matrix(dense.numpy())
     stored_zero = sparse.csr_matrix(([2.0, 0.0], ([0, 0], [1, 2])), shape=(1, 3))
@@ -74,7 +74,7 @@ def test_digests_do_not_depend_on_type_storage_or_the_sign_of_zero():
     assert row_digests(TwoSets((SparseRows(stored_zero), kinds[0])))[0][0] == found[0][0]
 
 
-def test_held_out_rows_are_rows_of_their_set():
+def test_held_out_rows_come_from_their_set():
     rows = DenseRows(torch.arange(400.0)[:, None])
     sets = (torch.arange(400) % 4 == 0).long()
     for data in (
@@ -87,11 +87,11 @@ def test_held_out_rows_are_rows_of_their_set():
         for which in (0, 1):
             both = [part.take(which, torch.arange(part.sizes[which])).flatten() for part in (kept, held_out)]
             assert sorted(torch.cat(both).tolist()) == sorted(rows.tensor[sets == which].flatten().tolist())
-            sliced = held_out.side(which).slice(0, held_out.sizes[which]).flatten()
+            sliced = held_out.rows_of(which).slice(0, held_out.sizes[which]).flatten()
             assert sliced.tolist() == both[1].tolist()
 
 
-def test_picked_rows_are_those_of_the_table():
+def test_picked_rows_equal_rows_of_the_table():
     table = DenseRows(torch.arange(20, dtype=torch.uint8).reshape(10, 2))
     picked = PickedRows(table, torch.tensor([7, 3, 3]))
     assert (picked.n_rows, picked.row_shape, picked.dtype, picked.n_bytes) == (3, (2,), torch.uint8, 6)
@@ -101,7 +101,7 @@ def test_picked_rows_are_those_of_the_table():
     assert out.tolist() == [[14, 15], [6, 7]]
 
 
-def test_too_few_rows_to_hold_out():
+def test_rejects_too_few_rows_to_hold_out():
     data = TwoSets((DenseRows(torch.randn(100, 2)), DenseRows(torch.randn(4, 2))))
     with pytest.raises(ValueError, match=r"a fraction of 0.1 cannot be held out of the 4 rows of set 1"):
         hold_out(data, 0.1, seed=0)
@@ -111,7 +111,7 @@ def test_too_few_rows_to_hold_out():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 8))
-def test_the_best_epoch_has_the_lowest_trailing_mean(figures, smoothing):
+def test_best_epoch_has_the_lowest_trailing_mean(figures, smoothing):
     best = BestEpoch(smoothing, None)
     for figure in figures:
         best.update(figure)
@@ -138,7 +138,7 @@ def overfitting(method="unbiased", **others):
 
 @pytest.mark.parametrize("ema", [None, 0.8])
 @pytest.mark.parametrize(("smoothing", "patience"), [(1, None), (3, None), (3, 4)])
-def test_the_kept_weights_are_those_of_the_chosen_epoch(ema, smoothing, patience):
+def test_final_weights_are_those_of_the_best_epoch(ema, smoothing, patience):
     run = overfitting(seed=2)
     changes = {"ema": ema, "early_stopping": True, "smoothing": smoothing, "patience": patience}
     kept = alone(run, options=options(epochs=25, lr=0.05, **changes))
@@ -153,12 +153,12 @@ def test_the_kept_weights_are_those_of_the_chosen_epoch(ema, smoothing, patience
 
 @pytest.mark.parametrize("ema", [None, 0.8])
 @pytest.mark.parametrize("patience", [None, 3])
-def test_a_stack_keeps_what_single_runs_keep(ema, patience):
+def test_batched_early_stopping_equals_single_runs(ema, patience):
     runs = [overfitting(seed=2), overfitting("abs", seed=1), overfitting("relu", seed=2, lr=0.02)]
-    chosen = options(epochs=25, lr=0.05, ema=ema, early_stopping=True, smoothing=2, patience=patience)
-    stack = stacked(runs, options=chosen)
+    chosen = options(epochs=25, lr=0.05, ema=ema, keep="best", smoothing=2, patience=patience)
+    batched = train_batched(runs, options=chosen)
     ends = []
-    for run, module, history in zip(runs, stack.models(), histories(stack), strict=True):
+    for run, module, history in zip(runs, batched.models(), histories(batched), strict=True):
         single = alone(run, options=chosen)
         assert history.best_epoch == single.history.best_epoch
         assert len(history) == len(single.history)
@@ -166,18 +166,18 @@ def test_a_stack_keeps_what_single_runs_keep(ema, patience):
         ends.append(len(history))
         assert_same_model(module, single.final_model, rtol=5e-3, atol=3e-4)
     assert patience is None or len(set(ends)) > 1
-    scores = stack.scores(TABLE)
-    modules = torch.stack([module(TABLE).flatten() for module in stack.models()])
+    scores = batched.scores(TABLE)
+    modules = torch.stack([module(TABLE).flatten() for module in batched.models()])
     torch.testing.assert_close(scores, modules.detach(), rtol=1e-3, atol=1e-4)
 
 
-def test_choosing_needs_held_out_rows():
+def test_early_stopping_needs_held_out_rows():
     run = run_of()
-    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
-        alone(run, options=options(early_stopping=True))
-    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
-        stacked([run], options=options(early_stopping=True))
-    with pytest.raises(ValueError, match=r"patience=3 needs early stopping; set early_stopping=True"):
+    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
+        alone(run, options=options(keep="best"))
+    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
+        train_batched([run], options=options(keep="best"))
+    with pytest.raises(ValueError, match=r"patience=3 waits .* set keep='best'"):
         alone(run, options=options(patience=3))
 
 
@@ -188,7 +188,7 @@ def best(quick, **changes):
     return make_classifier(**quick | {"validation_fraction": 0.2, "early_stopping": True, "epochs": 30} | changes)
 
 
-def test_the_estimator_holds_out_and_keeps(gaussians, quick):
+def test_estimator_holds_out_rows_and_uses_the_best_epoch(gaussians, quick):
     classifier = best(quick).fit(gaussians["X"], gaussians["sets"])
     assert classifier.set_sizes_ == (320, 320)
     assert classifier.held_out_sizes_ == (80, 80)
@@ -196,16 +196,14 @@ def test_the_estimator_holds_out_and_keeps(gaussians, quick):
     assert len(history) == 30
     error = history[history.best_epoch - 1]["validation_zero_one"]
     assert "held out of training for validation without labels: 80 + 80 rows" in classifier.summary()
-    assert f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows" in (
-        classifier.summary()
-    )
+    assert f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows" in (classifier.summary())
     apart = best(quick).fit_sets(gaussians["X"][gaussians["sets"] == 0], gaussians["X"][gaussians["sets"] == 1])
     np.testing.assert_array_equal(
         apart.decision_function(gaussians["X_test"]), classifier.decision_function(gaussians["X_test"])
     )
 
 
-def test_validation_rows_that_are_given_are_the_ones_used(gaussians, quick):
+def test_given_validation_rows_are_used(gaussians, quick):
     X, sets = gaussians["X"], gaussians["sets"]
     classifier = best(quick).fit(X[100:], sets[100:], validation_data=(X[:100], sets[:100]))
     assert sum(classifier.set_sizes_) == 700
@@ -215,12 +213,12 @@ def test_validation_rows_that_are_given_are_the_ones_used(gaussians, quick):
     assert estimate.value == pytest.approx(1 - kept["validation_zero_one"], abs=1e-6)
 
 
-def test_without_rows_to_judge_by_it_is_refused(gaussians, quick):
+def test_rejects_early_stopping_without_validation_rows(gaussians, quick):
     with pytest.raises(ValueError, match="hold some out"):
         best(quick, validation_fraction=0.0).fit(gaussians["X"], gaussians["sets"])
 
 
-def test_a_resumed_run_keeps_the_same_epoch(tmp_path, gaussians, quick):
+def test_resumed_run_finds_the_same_best_epoch(tmp_path, gaussians, quick):
     X, sets = gaussians["X"], gaussians["sets"]
     settings = {"model_params": {"hidden": (32,)}, "lr": 0.05, "method": "unbiased", "smoothing": 2}
     whole = best(quick, **settings, epochs=20).fit(X, sets)
@@ -232,7 +230,7 @@ def test_a_resumed_run_keeps_the_same_epoch(tmp_path, gaussians, quick):
 
 
 @pytest.mark.parametrize("stop", [8, 25])
-def test_patience_over_a_resumption(tmp_path, gaussians, quick, stop):
+def test_patience_continues_after_resume(tmp_path, gaussians, quick, stop):
     X, sets = gaussians["X"], gaussians["sets"]
     settings = {"lr": 0.05, "method": "unbiased", "smoothing": 1, "patience": 5}
     whole = best(quick, **settings, epochs=60).fit(X, sets)
@@ -244,7 +242,7 @@ def test_patience_over_a_resumption(tmp_path, gaussians, quick, stop):
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
 
 
-def test_what_was_kept_is_saved(tmp_path, gaussians, quick):
+def test_saved_model_has_the_best_weights(tmp_path, gaussians, quick):
     classifier = best(quick).fit(gaussians["X"], gaussians["sets"])
     classifier.save(tmp_path / "model")
     loaded = UUClassifier.load(tmp_path / "model")
@@ -253,7 +251,7 @@ def test_what_was_kept_is_saved(tmp_path, gaussians, quick):
     assert loaded.summary() == classifier.summary()
 
 
-def test_an_interrupted_run_has_its_best_weights(gaussians, quick):
+def test_interrupted_run_has_its_best_weights(gaussians, quick):
     X, sets = gaussians["X"], gaussians["sets"]
 
     def interrupt(record, model):
@@ -269,7 +267,7 @@ def test_an_interrupted_run_has_its_best_weights(gaussians, quick):
     np.testing.assert_array_equal(classifier.decision_function(X), whole.decision_function(X))
 
 
-def test_the_last_epoch_is_kept_when_asked(gaussians, quick):
-    classifier = best(quick, early_stopping=False).fit(gaussians["X"], gaussians["sets"])
+def test_last_epoch_is_used_without_early_stopping(gaussians, quick):
+    classifier = best(quick, keep="last").fit(gaussians["X"], gaussians["sets"])
     assert classifier.history_.best_epoch is None
     assert "validation_zero_one" in classifier.history_[-1]

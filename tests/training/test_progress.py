@@ -28,17 +28,17 @@ def script(tmp_path):
     return str(path)
 
 
-def test_on_a_terminal_it_shows_epochs_time_left_and_risk(script):
+def test_shows_epochs_time_left_and_risk_on_a_terminal(script):
     shown = run_on_terminal(script, "on", "0")[0]
     assert "training" in shown
     assert "5/5" in shown
     assert "risk +0." in shown
 
 
-def test_short_work_and_progress_false_are_silent(script):
+def test_is_silent_for_short_runs_and_without_progress(script):
     assert run_on_terminal(script, "on", "60")[0] == ""
     assert run_on_terminal(script, "off", "0")[0] == ""
 
 
-def test_away_from_a_terminal_it_is_silent(script):
+def test_is_silent_without_a_terminal(script):
     assert python(script, "on", "0") == (0, "", "")

@@ -44,7 +44,7 @@ def trainer(build=Linear, method="leaky_relu", data=None, *, loss="logistic", **
 
 
 @pytest.mark.parametrize("method", ["biased", "unbiased", "abs", "relu", "leaky_relu"])
-def test_equals_algorithm_1_written_out(method):
+def test_equals_direct_transcription_of_algorithm_1(method):
     """Weights after three epochs of the loop against a direct transcription with plain autograd and Adam."""
     X, sets = table()
     run = trainer(method=method)
@@ -89,7 +89,7 @@ def test_history_records_the_mean_over_batches():
     assert record["corrected"] == pytest.approx(corrected, rel=1e-5)
 
 
-def test_share_of_batches_below_zero():
+def test_records_fraction_of_batches_below_zero():
     """Small batches of unequal size and a model of fixed, well-separating scores: some brackets fall below zero."""
     X, sets = table(n0=33, n1=20)
     run = trainer(data=(X, sets), lr=1e-30, epochs=1, batch_size=8)
@@ -126,7 +126,7 @@ def test_history_of_an_overfitting_run():
     assert History.from_dict(history.to_dict()) == history
 
 
-def test_validation_and_test_figures():
+def test_records_validation_and_test_metrics():
     X, sets = table(seed=5)
     labels = 1 - sets
     run = trainer(validation=(DenseRows(X), sets), test=(DenseRows(X), labels), epochs=2)
@@ -141,7 +141,7 @@ def test_validation_and_test_figures():
     assert run.history.labels_used
 
 
-def test_same_seed_same_weights_and_the_callers_randomness_is_left_alone():
+def test_is_reproducible_and_preserves_the_global_generator():
     def weights(seed):
         run = trainer(mlp(8, dropout=0.5), seed=seed)
         torch.manual_seed(99)
@@ -168,7 +168,7 @@ def test_l2_is_keras_style_and_coupled():
     torch.testing.assert_close(decayed.model.hidden[1].weight, plain.model.hidden[1].weight)
 
 
-def test_a_submodule_called_kernels_is_no_list_of_kernels():
+def test_submodule_named_kernels_is_not_called():
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -177,12 +177,12 @@ def test_a_submodule_called_kernels_is_no_list_of_kernels():
     assert [tuple(k.shape) for k in kernel_parameters(Net())] == [(1, 2)]
 
 
-def test_kernels_of_an_unknown_model_are_its_products_and_convolutions():
+def test_kernels_of_a_custom_model_are_its_linear_and_convolution_weights():
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 1))
     assert [tuple(k.shape) for k in kernel_parameters(model)] == [(2, 1, 3, 3), (1, 8)]
 
 
-def test_clipping_bounds_the_step():
+def test_clip_norm_bounds_the_step():
     start = trainer(optimizer="sgd", lr=1.0)
     before = [p.detach().clone() for p in start.model.parameters()]
     clipped = trainer(optimizer="sgd", lr=1.0, clip_norm=1e-3, epochs=1, batch_size=200)
@@ -193,12 +193,12 @@ def test_clipping_bounds_the_step():
     assert moved == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_moving_average_is_the_average():
+def test_moving_average_equals_its_definition():
     decay, seen = 0.9, []
 
     class Watched(Trainer):
-        def step(self, x, weights):
-            result = super().step(x, weights)
+        def step(self, x, counts, whole):
+            result = super().step(x, counts, whole)
             seen.append(self.model.output.weight.detach().clone())
             return result
 
@@ -225,12 +225,12 @@ def test_moving_average_is_the_average():
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
     ],
 )
-def test_any_optimizer(optimizer):
+def test_accepts_any_optimizer(optimizer):
     history = trainer(optimizer=optimizer, epochs=10, batch_size=200, lr=0.05).run()
     assert history[-1]["corrected"] < history[0]["corrected"]
 
 
-def test_schedulers_by_epoch_batch_and_plateau():
+def test_schedulers_step_per_epoch_per_batch_and_on_plateau():
     def halve(optimizer):
         return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
 
@@ -244,14 +244,14 @@ def test_schedulers_by_epoch_batch_and_plateau():
     assert trainer(scheduler=plateau, lr=0.1, epochs=4).run()[-1]["lr"] < 0.1
 
 
-def test_weight_decay_is_what_was_asked_for():
+def test_weight_decay_equals_the_option():
     parameter = [nn.Parameter(torch.zeros(2))]
     for name, asked in (("adamw", 0.0), ("adam", 0.0), ("sgd", 0.3), (torch.optim.AdamW, 0.2)):
         optimizer = build_optimizer(RunOptions(optimizer=name, weight_decay=asked), parameter)
         assert optimizer.param_groups[0]["weight_decay"] == asked
 
 
-def test_optimizers_of_ones_own_need_not_know_the_fused_kernels():
+def test_custom_optimizers_do_not_need_a_fused_option():
     class Own(torch.optim.Adam):
         def __init__(self, params, lr):
             super().__init__(params, lr=lr)
@@ -267,12 +267,12 @@ def test_optimizers_of_ones_own_need_not_know_the_fused_kernels():
         (torch.optim.lr_scheduler.ReduceLROnPlateau, "batch", "use scheduler_interval='epoch'"),
     ],
 )
-def test_bad_schedulers_are_refused(scheduler, interval, text):
+def test_rejects_invalid_schedulers(scheduler, interval, text):
     with pytest.raises((TypeError, ValueError), match=text):
         trainer(scheduler=scheduler, scheduler_interval=interval)
 
 
-def test_the_average_follows_buffers_that_are_replaced_and_copies_counters():
+def test_average_follows_replaced_buffers_and_copies_counters():
     class Centred(nn.Module):
         def __init__(self, n_features):
             super().__init__()
@@ -298,7 +298,7 @@ def test_the_average_follows_buffers_that_are_replaced_and_copies_counters():
         ({"optimizer": lambda p: torch.optim.SGD(p, lr=1), "weight_decay": 0.1}, "set it in the factory"),
     ],
 )
-def test_bad_optimizers_are_refused(options, text):
+def test_rejects_invalid_optimizers(options, text):
     with pytest.raises((ValueError, TypeError), match=text):
         build_optimizer(RunOptions(**options), [nn.Parameter(torch.zeros(2))])
 
@@ -329,11 +329,11 @@ class Exploding(nn.Module):
 
 
 @pytest.mark.parametrize("ema", [None, 0.9])
-def test_a_non_finite_risk_stops_with_the_last_good_weights(ema):
+def test_non_finite_risk_restores_the_last_finite_weights(ema):
     good = trainer(epochs=2, ema=ema)
     good.run()
     run = trainer(lambda n_features: Exploding(at=2 * 3 + 1), epochs=10, ema=ema)
-    with pytest.raises(NonFiniteRiskError, match=r"epoch 3: positive bracket nan.*Likely causes.*those after epoch 2"):
+    with pytest.raises(NonFiniteRiskError, match=r"epoch 3: positive term nan.*Likely causes.*weights after epoch 2"):
         run.run()
     assert len(run.history) == 2
     assert run.history.stop_reason == "the risk was not finite in epoch 3"
@@ -341,9 +341,9 @@ def test_a_non_finite_risk_stops_with_the_last_good_weights(ema):
         assert torch.equal(kept, expected)
 
 
-def test_weights_that_overflow_in_the_last_step_are_noticed():
+def test_detects_weights_that_overflow_in_the_last_step():
     run = trainer(optimizer="sgd", lr=1e300, epochs=1, batch_size=200, loss="squared", method="unbiased")
-    with pytest.raises(NonFiniteRiskError, match="initial ones, are kept"):
+    with pytest.raises(NonFiniteRiskError, match="initial weights were restored"):
         run.run()
     assert all(p.isfinite().all() for p in run.model.parameters())
 
@@ -357,7 +357,7 @@ def test_input_scale_multiplies_every_value():
         torch.testing.assert_close(one, other)
 
 
-def test_bfloat16_products_stay_close_to_float32():
+def test_bfloat16_is_close_to_float32():
     X, sets = table(columns=20)
     history = {}
     for precision in ("float32", "bfloat16"):
@@ -366,7 +366,7 @@ def test_bfloat16_products_stay_close_to_float32():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated parts of itself
-def test_compiled_training_agrees(monkeypatch):
+def test_compiled_training_agrees_with_plain_training(monkeypatch):
     original = torch.compile
     monkeypatch.setattr(torch, "compile", lambda model: original(model, backend="aot_eager"))
     plain, compiled = (trainer(mlp(8), compile=flag) for flag in (False, True))

@@ -15,9 +15,9 @@ from torch import nn
 from helpers.processes import python, several
 from helpers.training_worker import FITS, described, fitted, normalised, rows
 from uulearn.data import BatchPlan
-from uulearn.models import normalization as normalisation
-from uulearn.models.normalization import synchronised
-from uulearn.training.workers import join_workers, own_device, started_by_torchrun
+from uulearn.models import normalization
+from uulearn.models.normalization import synchronized
+from uulearn.training.workers import join_workers, local_device, started_by_torchrun
 
 WORKER = Path(__file__).parents[1] / "helpers" / "training_worker.py"
 
@@ -54,17 +54,17 @@ def assert_like_one(found, name):
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_workers_end_where_one_ends(together, name):
+def test_two_workers_equal_one_process(together, name):
     assert_like_one(together, name)
 
 
-def test_three_workers_end_where_one_ends(tmp_path):
+def test_three_workers_equal_one_process(tmp_path):
     found = found_by(3, tmp_path, "mlp")
     assert_like_one(found, "mlp")
     assert_normalised_alike(found)
 
 
-def test_all_workers_have_the_same_to_the_bit(together):
+def test_all_workers_are_bit_identical(together):
     first, *others = together
     for name in [*FITS, "stopped", "seeds", "resumed"]:
         for other in others:
@@ -72,31 +72,29 @@ def test_all_workers_have_the_same_to_the_bit(together):
             assert torch.equal(first[name]["records"], other[name]["records"]), name
 
 
-def test_the_first_worker_alone_is_called_back_and_decides(together):
+def test_only_the_first_worker_calls_the_callback(together):
     assert [found["calls"] for found in together] == [2] + [0] * (len(together) - 1)
     assert {found["stopped"]["why"] for found in together} == {"the callback asked to stop"}
 
 
-def test_workers_without_a_seed_agree_on_one(together):
+def test_workers_without_seed_use_a_common_seed(together):
     assert len({found["seeds"]["seed"] for found in together}) == 1
 
 
-def test_workers_go_on_from_a_checkpoint(together):
+def test_workers_resume_from_a_checkpoint(together):
     alone = described(fitted({"epochs": 4}))
     for found in together:
         torch.testing.assert_close(found["resumed"]["records"][:, 1:], alone["records"][:, 1:], rtol=1e-4, atol=1e-5)
 
 
-def test_one_process_goes_on_where_two_stopped(together, folder):
-    clf = fitted({"epochs": 5}, parameters={
-        "training__checkpoint_dir": folder / "checkpoints", "training__checkpoint_every": 1,
-    })
+def test_one_process_resumes_the_run_of_two(together, folder):
+    clf = fitted({"epochs": 5}, parameters={"checkpoint_dir": folder / "checkpoints", "checkpoint_every": 1})
     assert clf.history_.resumed_at == [2, 4]
     alone = described(fitted({"epochs": 5}))
     torch.testing.assert_close(described(clf)["records"], alone["records"], rtol=1e-4, atol=1e-5)
 
 
-def test_what_fails_in_the_first_worker_fails_in_all(together):
+def test_failure_of_the_first_worker_reaches_all(together):
     own, *others = (found["refused"] for found in together)
     assert own[0] == "ZeroDivisionError: division by zero"
     assert "belongs to another run (different: lr)" in own[1]
@@ -115,15 +113,15 @@ def assert_normalised_alike(found):
                 )
 
 
-def test_batch_normalisation_over_workers_is_that_of_the_whole_batch(together):
+def test_synchronized_normalization_equals_the_whole_batch(together):
     assert_normalised_alike(together)
 
 
-def test_too_few_values_to_normalise_are_refused_by_all(together):
+def test_all_workers_reject_too_few_values_to_normalize(together):
     for each in together:
         assert each["too few"]["said"] == [
-            f"batch normalisation over workers needs 2 or more values of each channel to train, got {n} from all of "
-            "them together; give them more rows, or call model.eval() first."
+            f"batch normalization over workers needs 2 or more values per channel to train, got {n} from all workers "
+            "together; give them more rows, or call model.eval() first."
             for n in (1, 0)
         ]
         for name, value in nn.BatchNorm1d(3).state_dict().items():
@@ -132,17 +130,17 @@ def test_too_few_values_to_normalise_are_refused_by_all(together):
     torch.testing.assert_close(together[0]["too few"]["evaluated"][0], torch.full((1, 3), 2.0))
 
 
-def test_a_copy_from_within_is_plain_and_one_worker_can_use_it_alone(together):
+def test_copy_of_synchronized_model_is_plain(together):
     rows = together[0]["copies"]["rows"]
     plain = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
     for each in together:
-        assert each["copies"]["kinds"] == ["SynchronisedBatchNorm1d"] * 2 + ["BatchNorm1d"] * 4
+        assert each["copies"]["kinds"] == ["SynchronizedBatchNorm1d"] * 2 + ["BatchNorm1d"] * 4
     assert [len(each["copies"]["used"]) for each in together] == [3, 0]
     for used in together[0]["copies"]["used"]:
         torch.testing.assert_close(used, plain(rows))
 
 
-def test_a_callback_can_save_the_whole_model(together, folder):
+def test_callback_can_save_the_whole_model(together, folder):
     X, _, _ = rows()
     saved = torch.load(folder / "whole.pt", weights_only=False).eval()
     assert {type(layer) for layer in saved.modules() if "BatchNorm" in type(layer).__name__} == {nn.BatchNorm1d}
@@ -151,12 +149,12 @@ def test_a_callback_can_save_the_whole_model(together, folder):
     torch.testing.assert_close(scores, together[0]["stopped"]["scores"], check_dtype=False, rtol=1e-4, atol=1e-4)
 
 
-def test_a_copy_from_within_keeps_weights_statistics_and_nothing_else():
+def test_copy_of_synchronized_model_keeps_weights_and_statistics():
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, eps=0.25))
     model(torch.randn(9, 2))
-    with synchronised(model):
+    with synchronized(model):
         copied, unpickled = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
-        assert type(model[1]).__name__ == "SynchronisedBatchNorm1d"
+        assert type(model[1]).__name__ == "SynchronizedBatchNorm1d"
     for each in (copied, unpickled):
         assert type(each[1]) is nn.BatchNorm1d
         assert vars(each[1]).keys() == vars(model[1]).keys()
@@ -166,19 +164,19 @@ def test_a_copy_from_within_keeps_weights_statistics_and_nothing_else():
             assert ours.data_ptr() != theirs.data_ptr(), name
 
 
-def test_normalisation_that_cannot_be_joined_is_refused(monkeypatch):
+def test_rejects_normalization_that_cannot_be_synchronized(monkeypatch):
     class Own(nn.BatchNorm1d):
         pass
 
     model = nn.Sequential(nn.Linear(2, 2), Own(2))
-    with synchronised(model):  # alone there is nothing to join
+    with synchronized(model):  # alone there is nothing to join
         assert type(model[1]) is Own
     monkeypatch.setattr("uulearn.models.normalization.workers", lambda group: 2)
-    with pytest.raises(ValueError, match="Own cannot be synchronised over workers"), synchronised(model):
+    with pytest.raises(ValueError, match="Own cannot be synchronized over workers"), synchronized(model):
         pass
 
 
-def test_parts_of_a_batch_are_the_batch():
+def test_parts_of_workers_form_the_batch():
     for sizes, batch_size, count in [((7, 3), 4, 2), ((300, 41), 50, 3), ((30_000, 30_000), 3_000, 8)]:
         whole = BatchPlan(sizes, batch_size)
         parts = [BatchPlan(sizes, batch_size, worker, count) for worker in range(count)]
@@ -192,22 +190,22 @@ def test_parts_of_a_batch_are_the_batch():
             assert max(rows) - min(rows) <= 2
 
 
-def test_a_worker_without_rows_is_refused():
-    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of 3 workers without any; raise batch_size"):
+def test_rejects_worker_without_rows():
+    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of 3 workers without rows; raise batch_size"):
         BatchPlan((10, 10), 2, 0, 3).check_workers()
     BatchPlan((10, 10), 2, 0, 2).check_workers()
 
 
-def test_alone_there_are_no_workers(monkeypatch):
+def test_single_process_has_no_workers(monkeypatch):
     assert join_workers(False) is None
     assert join_workers("auto") is None
     with pytest.raises(ValueError, match=r"distributed=True needs several processes; start the script with torchrun"):
         join_workers(True)
     assert not started_by_torchrun({"RANK": "0", "WORLD_SIZE": "1"})
-    assert own_device("cuda") == "cuda"
+    assert local_device("cuda") == "cuda"
     for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert [own_device(name) for name in ("cuda", "cuda:0", "cpu")] == ["cuda:1", "cuda:0", "cpu"]
+    assert [local_device(name) for name in ("cuda", "cuda:0", "cpu")] == ["cuda:1", "cuda:0", "cpu"]
 
 
 # ------------------------------------------------------------------------------------------------------ command line
@@ -227,7 +225,7 @@ def files(tmp_path_factory):
 FIT = ["-m", "uulearn", "fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", "--epochs", "3"]
 
 
-def test_fit_under_torchrun_writes_one_model_like_that_of_one_process(files):
+def test_fit_under_torchrun_equals_fit_of_one_process(files):
     code, out, err = torchrun(2, *FIT, "--no-sensitivity", "--out", "several", cwd=files)
     assert code == 0, err[-2000:]
     assert out.count("accuracy") == 1
@@ -240,7 +238,7 @@ def test_fit_under_torchrun_writes_one_model_like_that_of_one_process(files):
     assert not list(files.glob(".several*"))
 
 
-def test_a_mistake_is_told_once_and_every_process_ends(files):
+def test_error_is_reported_once_and_all_processes_end(files):
     ended = several(2, *[part.replace("b.csv", "none.csv") for part in FIT], "--out", "never", cwd=files)
     assert all(code != 0 for code, _, _ in ended)
     assert "".join(said for _, _, said in ended).count("error: none.csv does not exist") == 1
@@ -270,7 +268,7 @@ DIES = """
 """
 
 
-def test_when_one_worker_dies_all_end_and_nothing_is_written(tmp_path):
+def test_all_processes_end_if_one_dies(tmp_path):
     script = tmp_path / "dies.py"
     script.write_text(textwrap.dedent(DIES))
     code, _, err = torchrun(2, script, tmp_path / "model")
@@ -283,18 +281,18 @@ def test_when_one_worker_dies_all_end_and_nothing_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(50, 4), (6, 4, 5, 5)])
-def test_what_gpus_do_is_what_the_kernels_of_a_cpu_do(shape):
+def test_portable_normalization_equals_cpu_kernels(shape):
     """Both roads of the normalisation over workers, on a CPU."""
     torch.manual_seed(0)
     x, gradient = 3 + 2 * torch.randn(shape), torch.randn(shape)
     inner = [place for place in range(len(shape)) if place != 1]
-    plainly = normalisation._mean_and_variance_plainly(x, torch.float32, inner)
-    for found, expected in zip(normalisation._mean_and_variance(x, torch.float32, inner), plainly, strict=True):
+    plainly = normalization._portable_mean_and_variance(x, torch.float32, inner)
+    for found, expected in zip(normalization._mean_and_variance(x, torch.float32, inner), plainly, strict=True):
         torch.testing.assert_close(found.float(), expected)
     mean, variance = plainly
     about = SimpleNamespace(inner=inner, shape=[1, -1, *[1] * len(shape[2:])], eps=1e-3)
     scale = torch.rsqrt(variance + about.eps)
-    bias, slope = normalisation._summed(gradient, x, mean, variance, scale, about)
-    bias_plainly, slope_plainly = normalisation._summed_plainly(gradient, x, mean, scale, about)
+    bias, slope = normalization._parameter_gradients(gradient, x, mean, variance, scale, about)
+    bias_plainly, slope_plainly = normalization._portable_parameter_gradients(gradient, x, mean, scale, about)
     torch.testing.assert_close(bias, bias_plainly)
     torch.testing.assert_close(slope, slope_plainly)

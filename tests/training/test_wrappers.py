@@ -56,7 +56,7 @@ def largest_difference(ours, theirs):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith(OTHERS)])
-def test_two_processes_end_where_one_ends(together, name):
+def test_two_processes_equal_one(together, name):
     skip_unless_installed(name)
     rounded = "float16" in name
     wanted = alone(normalised="normalised" in name)
@@ -67,7 +67,7 @@ def test_two_processes_end_where_one_ends(together, name):
         assert not rounded or max(found.values()) > 1e-5  # it was trained in the other precision
 
 
-def test_parts_that_are_corrected_by_themselves_end_elsewhere():
+def test_correcting_each_part_separately_gives_another_result():
     """The batches can tell a wrong correction, and weights move by more than the tolerance of rounded numbers."""
 
     def mean_of_parts(model, x, sets):
@@ -83,7 +83,7 @@ def test_parts_that_are_corrected_by_themselves_end_elsewhere():
     assert (alone()["weights"] - flat(network())).abs().max() > 0.05
 
 
-def test_brackets_of_rounded_scores_are_not_rounded(together):
+def test_risk_terms_of_bfloat16_scores_are_not_rounded(together):
     scores, sets = (torch.cat([each["brackets"][key] for each in together]) for key in ("scores", "sets"))
     assert scores.dtype == torch.bfloat16
     wanted = uu_risk(scores.double(), sets, *SETTINGS[:2], loss=SETTINGS[2], method=SETTINGS[3])
@@ -93,16 +93,16 @@ def test_brackets_of_rounded_scores_are_not_rounded(together):
             assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
 
 
-def test_numbers_of_parts_that_would_block_are_refused(together):
+def test_rejects_unequal_numbers_of_micro_batches(together):
     for each in together:
         assert each["refused"] == [
             f"workers have between 3 and 5 micro-batches, but {kind} communicates in every forward pass; give each "
             "worker the same number."
-            for kind in ("FSDPSequential", "FullyShardedDataParallel", "SynchronisedBatchNorm1d")
+            for kind in ("FSDPSequential", "FullyShardedDataParallel", "SynchronizedBatchNorm1d")
         ]
 
 
-def test_the_page_about_accelerate_gives_two_processes_what_it_gives_one(together):
+def test_accelerate_tutorial_with_two_processes_equals_one(together):
     pytest.importorskip("accelerate")
     wanted = accelerate_page()
     for each in together:
@@ -126,7 +126,7 @@ def plain_loop():
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("Lightning")])
-def test_lightning_with_two_processes_does_what_a_plain_loop_does(together, name):
+def test_lightning_with_two_processes_equals_plain_loop(together, name):
     pytest.importorskip("lightning")
     wanted, rounded = plain_loop(), "bfloat16" in name
     assert wanted["losses"][:-1].min() < -0.01  # the correction acts

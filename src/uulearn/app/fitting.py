@@ -183,7 +183,7 @@ def _fit_rows(
         evaluated = evaluate_on_split(classifier, X, settings.hold_out, settings.seed, folder, copies)
     seconds = time.perf_counter() - began
     if workers is not None:
-        seconds = workers.agree(seconds)  # on which it depends what is done next
+        seconds = workers.broadcast(seconds)  # on which it depends what is done next
     tell("evaluating")
     if evaluated.note:
         prepared.notes.append(evaluated.note)

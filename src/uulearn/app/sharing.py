@@ -36,7 +36,7 @@ def read_once(
         return replace(prepared, sources=(prepared.sources[0].closed(), prepared.sources[1].closed())), paths
 
     try:
-        prepared, paths = workers.by_first(written)
+        prepared, paths = workers.run_on_first(written)
         missing = next((path for path in paths if not path.exists()), None)
         if missing is not None:
             raise TableError(

@@ -60,7 +60,7 @@ def run_fit(
     unfinished = place.with_name(f".{place.name}.unfinished") if place.name else place
     with ended_together(workers, functools.partial(_kept, unfinished)):
         make_ready = functools.partial(_make_ready, out, place, unfinished, resume)
-        make_ready() if workers is None else workers.by_first(make_ready)
+        make_ready() if workers is None else workers.run_on_first(make_ready)
         if workers is not None and not workers.first:  # which reads, writes and talks
             fit_files(settings, checkpoint=unfinished, workers=workers)
             return

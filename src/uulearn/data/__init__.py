@@ -1,7 +1,7 @@
 """Rows of two sets: storage, batches, folds, hold-out, streaming.
 
-`TwoSets`, `DenseRows`, `SparseRows` hold the rows; `BatchPlan` says which rows form which batch; `hold_out` takes rows of
-both sets for validation and keeps all copies of a row on one side.
+`TwoSets`, `DenseRows` and `SparseRows` hold the rows. `BatchPlan` says which rows form which batch. `hold_out` splits
+off rows of both sets for validation and keeps all copies of a row on one side.
 """
 
 from uulearn.data.batches import BatchPlan

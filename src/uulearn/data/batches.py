@@ -15,12 +15,14 @@ from uulearn.exceptions import UnevenSetsWarning
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How an epoch over two sets of the given sizes is cut into batches.
+    """How an epoch over two sets of the given sizes is split into batches.
 
     A batch holds about ``batch_size`` rows of both sets together, in proportion to the sizes of the sets: batch i
-    takes the rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set, so that every row is used exactly once an epoch
-    and compositions differ by at most one row of each set. Every batch holds at least one row of each set; where one
-    set has fewer rows than there would be batches, batches grow.
+    takes rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch, and batches
+    differ by at most one row of each set. Every batch holds at least one row of each set; if a set has fewer rows than
+    there would be batches, batches grow.
+
+    With several workers, each takes its part of every batch.
 
     Examples
     --------
@@ -29,9 +31,6 @@ class BatchPlan:
     (20, (1500, 1500))
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
-
-    One of several workers takes its part of every batch, and all of them the whole:
-
     >>> [BatchPlan((7, 3), 4, worker, 2).counts(2) for worker in (0, 1)]
     [(1, 1), (2, 0)]
     """
@@ -43,39 +42,38 @@ class BatchPlan:
 
     @property
     def n_batches(self) -> int:
-        """Number of batches an epoch."""
+        """Number of batches per epoch."""
         return max(1, min(math.ceil(sum(self.sizes) / self.batch_size), *self.sizes))
 
     @property
     def largest(self) -> int:
-        """Rows of the largest batch, an upper bound for buffers."""
+        """Upper bound for the number of rows of a batch."""
         return sum(math.ceil(size / self.n_batches) for size in self.sizes)
 
     def bounds(self, batch: int) -> tuple[slice, slice]:
-        """Slices of the two shuffled sets that form the given batch, or this worker's part of it."""
+        """Slices of the two shuffled sets that form this worker's part of the given batch."""
         first, second = self._whole(batch)
-        # From opposite ends, so that of few rows no worker is without any that can have one.
+        # Counted from opposite ends, so that small batches leave as few workers as possible without a row.
         return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
 
     def counts(self, batch: int) -> tuple[int, int]:
-        """Number of rows of each set in the given batch, or in this worker's part of it."""
+        """Number of rows of each set in this worker's part of the given batch."""
         first, second = self.bounds(batch)
         return first.stop - first.start, second.stop - second.start
 
     def whole_counts(self, batch: int) -> tuple[int, int]:
-        """Number of rows of each set in the given batch, whoever holds them."""
+        """Number of rows of each set in the given batch, over all workers."""
         first, second = self._whole(batch)
         return first.stop - first.start, second.stop - second.start
 
     def check_workers(self) -> None:
-        """Refuse batches in which a worker would have nothing to do."""
-        kinds = {self.whole_counts(batch): batch for batch in range(self.n_batches)} if self.workers > 1 else {}
-        for batch in kinds.values():
-            everyone = (replace(self, worker=worker) for worker in range(self.workers))
-            if not all(sum(each.counts(batch)) for each in everyone):
+        """Raise an error if a worker would have no rows of a batch."""
+        compositions = {self.whole_counts(batch): batch for batch in range(self.n_batches)} if self.workers > 1 else {}
+        for batch in compositions.values():
+            if not all(sum(replace(self, worker=worker).counts(batch)) for worker in range(self.workers)):
                 raise ValueError(
                     f"a batch of {sum(self.whole_counts(batch))} rows leaves some of {self.workers} workers without "
-                    "any; raise batch_size, or start fewer workers."
+                    "rows; raise batch_size, or start fewer workers."
                 )
 
     def _whole(self, batch: int) -> tuple[slice, slice]:
@@ -85,13 +83,13 @@ class BatchPlan:
         return first, second
 
     def shuffles(self, seed: int, epoch: int) -> tuple[Tensor, Tensor]:
-        """Independent permutations of both sets; a function of the seed and the epoch alone."""
+        """Independent permutations of both sets that depend only on the seed and the epoch."""
         state = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(state) & (2**63 - 1))
         return torch.randperm(self.sizes[0], generator=generator), torch.randperm(self.sizes[1], generator=generator)
 
     def warn_if_grown(self) -> None:
-        """Warn when the smaller set forces batches far beyond the size asked for."""
+        """Warn if the smaller set makes batches much larger than ``batch_size``."""
         if self.largest > 2 * self.batch_size:
             warnings.warn(
                 f"the sets have {self.sizes[0]:,} and {self.sizes[1]:,} rows: for every batch to hold a row of each, "

@@ -1,4 +1,4 @@
-"""Folds of two sets: every row in one, all copies of a row in the same, both sets spread evenly over all."""
+"""Folds of two sets: each set is spread evenly, and all copies of a row are in the same fold."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
     for which, folds in enumerate((first, second)):
         if len(np.unique(folds)) < n_folds:
             raise ValueError(
-                f"set {which} cannot be cut into {n_folds} folds: too many of its rows are copies of one another; use "
-                "fewer folds."
+                f"set {which} cannot be split into {n_folds} folds because too many of its rows are copies of one "
+                "another; use fewer folds."
             )
     return first, second
 
 
 def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
-    """Refuse more folds than the smaller set has rows."""
+    """Raise an error if the smaller set has fewer rows than there are folds."""
     if n_folds < 2 or min(sizes) < n_folds:
         raise ValueError(
-            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, and one has {min(sizes)}; use fewer "
+            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, but one has {min(sizes)}; use fewer "
             "folds or more rows."
         )
 
 
 def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """Rows with copies are dealt out first, all copies together; those without then even out the numbers."""
+    """The fold of every row: copies of a row share a fold, and unique rows then balance the fold sizes."""
     rng = np.random.default_rng([seed, 2])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     fold_of = np.full(len(counts), -1)
@@ -49,21 +49,21 @@ def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: in
     fold_of[copied] = np.arange(len(copied)) % n_folds
     folds = []
     for numbers in np.split(number, [len(digests[0])]):
-        mine = fold_of[numbers]
-        single = rng.permutation(np.flatnonzero(mine < 0))
-        held = np.bincount(mine[mine >= 0], minlength=n_folds)
-        mine[single] = _fill_evenly(held, len(single))
-        folds.append(mine.astype(np.int64))
+        assigned = fold_of[numbers]
+        unique = rng.permutation(np.flatnonzero(assigned < 0))
+        filled = np.bincount(assigned[assigned >= 0], minlength=n_folds)
+        assigned[unique] = _fill_evenly(filled, len(unique))
+        folds.append(assigned.astype(np.int64))
     return folds[0], folds[1]
 
 
-def _fill_evenly(held: Positions, n: int) -> Positions:
-    """Folds for n more rows, so that the fullest and the emptiest fold differ as little as can be."""
-    level = np.sort(held)
+def _fill_evenly(filled: Positions, n: int) -> Positions:
+    """Folds for n more rows that make the final fold sizes as equal as possible; ``filled`` are the present sizes."""
+    level = np.sort(filled)
     total = level.cumsum()
-    # The lowest k folds can be filled up to one height; more of them as long as the height exceeds the next fold.
+    # The k smallest folds are filled to a common height; k is the largest number for which n rows are enough.
     k = int(np.flatnonzero(level * np.arange(1, len(level) + 1) - total <= n)[-1]) + 1
     height, spare = divmod(n + int(total[k - 1]), k)
-    order = np.argsort(held, kind="stable")[:k]
+    order = np.argsort(filled, kind="stable")[:k]
     wanted = np.full(k, height) + (np.arange(k) < spare)
-    return np.repeat(order, wanted - held[order])
+    return np.repeat(order, wanted - filled[order])

@@ -1,7 +1,7 @@
 """Rows held out of both sets, so that a model can be evaluated on rows it has not seen.
 
-A row may occur more than once, in one set or in both. All its copies go to one side: a model remembers the rows it
-was trained on, and would be evaluated on what it remembers.
+All copies of a row, in one set or in both, go to the same side. Otherwise the model would be evaluated on rows that
+it was trained on.
 """
 
 from __future__ import annotations
@@ -13,42 +13,46 @@ from torch import Tensor
 
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
-CHUNK_BYTES = 16 * 2**20
-MIXER = -7046029254386353131  # 2⁶⁴ divided by the golden ratio, odd: spreads a word over all bits
+DIGEST_CHUNK_BYTES = 16 * 2**20
+"""Bytes of float32 rows that are hashed at a time."""
+MIXER = -7046029254386353131
+"""2⁶⁴ divided by the golden ratio, odd, as a signed integer: a factor that spreads a word over all bits."""
 
 Positions = NDArray[np.int64]
 
 
 def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
-    """The sets to train on, and the sets held out: about that fraction of each, exactly so where no row has a copy.
+    """Split into training sets and held-out sets; the held-out fraction is exact if no row has a copy.
 
     Examples
     --------
     >>> from uulearn.data import DenseRows
     >>> rows = DenseRows(torch.arange(300.0)[:, None])
     >>> data = TwoSets.from_membership(rows, (torch.arange(300) >= 100).long())
-    >>> kept, held_out = hold_out(data, 0.1, seed=0)
-    >>> kept.sizes, held_out.sizes
+    >>> training, held_out = hold_out(data, 0.1, seed=0)
+    >>> training.sizes, held_out.sizes
     ((90, 180), (10, 20))
     """
-    chosen = choose_held_out(row_digests(data), fraction, seed)
-    sides = []
-    for which, size in enumerate(data.sizes):
-        kept = np.setdiff1d(np.arange(size), chosen[which])
-        if not len(kept) or not len(chosen[which]):
-            raise ValueError(
-                f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}, which leaves "
-                f"{len(kept)} and {len(chosen[which])}; use more rows, another fraction, or none (0)."
-            )
-        sides.append((kept, chosen[which]))
-    (kept0, held0), (kept1, held1) = sides
-    return data.pick(kept0, kept1), data.pick(held0, held1)
+    held_out = choose_held_out(row_digests(data), fraction, seed)
+    training = [np.setdiff1d(np.arange(size), out) for size, out in zip(data.sizes, held_out, strict=True)]
+    for which, (inside, out) in enumerate(zip(training, held_out, strict=True)):
+        check_held_out(which, fraction, data.sizes[which], len(inside), len(out))
+    return data.pick(*training), data.pick(*held_out)
+
+
+def check_held_out(which: int, fraction: float, size: int, n_training: int, n_held_out: int) -> None:
+    """Raise an error if one side of the split of a set has no rows."""
+    if not n_training or not n_held_out:
+        raise ValueError(
+            f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}: {n_training} rows "
+            f"would be left for training and {n_held_out} held out; use more rows, another fraction, or 0."
+        )
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Positions in each set to hold out; equal digests stay together.
+    """Positions in each set to hold out; rows with equal digests stay together.
 
-    Of the rows with copies the fraction is drawn first, then rows without fill up what each set lacks.
+    First, the fraction of the rows with copies is drawn. Then unique rows fill up what each set still needs.
     """
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
@@ -58,14 +62,14 @@ def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed:
     held_out = []
     for numbers in np.split(number, [len(digests[0])]):
         with_copies = np.flatnonzero(drawn[numbers])
-        single = rng.permutation(np.flatnonzero(counts[numbers] == 1))
-        lacking = max(0, round(fraction * len(numbers)) - len(with_copies))
-        held_out.append(np.sort(np.concatenate([with_copies, single[:lacking]])))
+        unique = rng.permutation(np.flatnonzero(counts[numbers] == 1))
+        missing = max(0, round(fraction * len(numbers)) - len(with_copies))
+        held_out.append(np.sort(np.concatenate([with_copies, unique[:missing]])))
     return held_out[0], held_out[1]
 
 
 def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
-    """A number for every row of each set, the same for rows that are the same."""
+    """A number for every row of each set; equal rows have equal numbers."""
     first, second = data.rows
     tables = {id(first): digests_of(first)}
     tables.setdefault(id(second), tables[id(first)] if second is first else digests_of(second))
@@ -77,15 +81,15 @@ def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
 
 
 def digests_of(rows: Rows) -> Positions:
-    """Rows of different types hold different bits, so all are compared as float32, exact or not."""
+    """A number for every row of a table, computed from its values in float32, whatever their type."""
     if isinstance(rows, SparseRows):
         return _sparse_digests(rows)
-    step = max(1, CHUNK_BYTES // max(1, 4 * torch.Size(rows.row_shape).numel()))
+    step = max(1, DIGEST_CHUNK_BYTES // max(1, 4 * torch.Size(rows.row_shape).numel()))
     weights: Tensor | None = None
     parts = []
     for start in range(0, rows.n_rows, step):
         values = rows.slice(start, min(start + step, rows.n_rows)).float().flatten(1)
-        words = (values + 0.0).contiguous().view(torch.int32).long()  # + 0 makes −0 the same as 0
+        words = (values + 0.0).contiguous().view(torch.int32).long()  # + 0 turns −0 into 0
         if weights is None:
             weights = _weights(words.shape[1]).to(words.device)
         parts.append((_mixed(words) * weights).sum(1).cpu())
@@ -96,14 +100,14 @@ def _sparse_digests(rows: SparseRows) -> Positions:
     matrix = rows.matrix
     values = torch.from_numpy(np.asarray(matrix.data, dtype=np.float32) + 0.0)
     mixed = _mixed(values.view(torch.int32).long()) * _weights(matrix.shape[1])[torch.from_numpy(matrix.indices).long()]
-    mixed[values == 0] = 0  # as if it were not stored
+    mixed[values == 0] = 0  # the same as a value that is not stored
     total = torch.cat([torch.zeros(1, dtype=torch.int64), mixed.cumsum(0)])
     ends = torch.from_numpy(matrix.indptr).long()
     return (total[ends[1:]] - total[ends[:-1]]).numpy()
 
 
 def _mixed(words: Tensor) -> Tensor:
-    """Zero stays zero, every other word is spread over 64 bits; overflow wraps around, as it should."""
+    """Each word spread over 64 bits; zero stays zero, and overflow wraps around on purpose."""
     words = words * MIXER
     return words ^ (words >> 29)
 

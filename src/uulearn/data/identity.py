@@ -1,4 +1,7 @@
-"""What settings and rows are known by, in any process alike: whether work that was stored is this work."""
+"""Descriptions and digests of settings and rows that are the same in every process.
+
+They decide whether stored work, such as a checkpoint, belongs to the present run.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-INCIDENTAL = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__"}
-INCIDENTAL |= {"__firstlineno__", "__static_attributes__"}
+IGNORED = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__"}
+IGNORED |= {"__firstlineno__", "__static_attributes__"}
+"""Attributes of a class that say nothing about its behavior."""
 
 
 def describe(value: Any) -> str:
-    """Values as they print, in any process alike.
+    """A text for a value that is the same in every process.
 
-    Functions are known by name, code, defaults, what they close over and the globals that they read, classes by the
-    code of their methods, objects by their class and attributes: two lambdas are two, two calls of one factory are two,
-    and so is a class before and after a change. Of installed packages the name alone counts.
+    A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
+    its methods; an object by its class and attributes. Two different lambdas, two calls of one factory, and a class
+    before and after an edit therefore differ. Functions and classes of installed packages are described by name only.
     """
     return _Describer().describe(value)
 
 
 class _Describer:
-    """One description; what occurs again in it is not gone through again."""
+    """One description; values that occur again are not described again."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}  # with the objects, so that no other one gets the number of one
+        self._known: dict[int, tuple[Any, str]] = {}  # holds the objects too, so that no id is reused
         self._inside: set[int] = set()
 
     def describe(self, value: Any) -> str:
@@ -46,11 +50,11 @@ class _Describer:
             return "itself"
         if id(value) not in self._known:
             self._inside.add(id(value))
-            self._known[id(value)] = value, self._gone_through(value)
+            self._known[id(value)] = value, self._describe_new(value)
             self._inside.remove(id(value))
         return self._known[id(value)][1]
 
-    def _gone_through(self, value: Any) -> str:
+    def _describe_new(self, value: Any) -> str:
         if isinstance(value, Tensor | np.ndarray):
             return self._array(value)
         if isinstance(value, staticmethod | classmethod):
@@ -87,7 +91,7 @@ class _Describer:
         name = f"{value.__module__}.{value.__qualname__}"
         if _installed(value.__module__):
             return name
-        own = {key: item for key, item in sorted(vars(value).items()) if not _incidental(key, item)}
+        own = {key: item for key, item in sorted(vars(value).items()) if not _ignored(key, item)}
         return f"{name} {digest([self._all(value.__bases__), self.describe(own)])}"
 
     def _function(self, value: FunctionType) -> str:
@@ -102,7 +106,7 @@ class _Describer:
 
 @functools.cache
 def _installed(name: str | None) -> bool:
-    """Is the module of the standard library, of uulearn, or of a package that was installed?"""
+    """Whether the module belongs to the standard library, to uulearn, or to an installed package."""
     top = (name or "builtins").partition(".")[0]
     if top in sys.stdlib_module_names or top == "uulearn":
         return top != "__main__"
@@ -114,13 +118,12 @@ def _installed(name: str | None) -> bool:
     )
 
 
-def _incidental(name: str, value: Any) -> bool:
-    """What Python keeps with a class that says nothing about what it does."""
-    return name in INCIDENTAL or name.startswith("_abc_") or type(value).__name__ == "getset_descriptor"
+def _ignored(name: str, value: Any) -> bool:
+    return name in IGNORED or name.startswith("_abc_") or type(value).__name__ == "getset_descriptor"
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Names that the code, and functions within it, look up."""
+    """Names that the code, and the functions inside it, look up."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -135,12 +138,12 @@ def _code(code: CodeType) -> str:
 def _contents(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing is in it yet
+    except ValueError:  # the cell is still empty
         return None
 
 
 def digest(parts: Iterable[Tensor | str]) -> str:
-    """A short name of texts and tensors, equal where all of them are."""
+    """A short hash of texts and tensors."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, str):

@@ -1,7 +1,6 @@
-"""The rows to learn from: dense or sparse, in the type they came in, on the device or streamed to it.
+"""The rows to learn from: dense or sparse, in their original type, on the device or copied to it batch by batch.
 
-Nothing is copied or widened as a whole: a batch is gathered into a buffer that is used again, and only there turned
-into float32.
+Tables are never copied or converted as a whole: a batch is gathered into a reused buffer and converted there.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from torch import Tensor
 from uulearn.data.batches import BatchPlan
 
 RESIDENT_SHARE = 0.6
-"""Share of an accelerator's free memory that the rows may take before they are streamed instead."""
-
-
+"""Fraction of a GPU's free memory that the rows may take; larger tables are copied to the device batch by batch."""
 STAGED_BYTES = 2**20
+"""Bytes of rows that are gathered and converted at a time, so that they stay in the processor's cache."""
 HASHED_VALUES = 2**20
+"""Number of values that are hashed at a time for the fingerprint of a run."""
+
+Batches = Iterator[tuple[Tensor, tuple[int, int]]]
 
 
 class Rows(ABC):
@@ -29,6 +30,7 @@ class Rows(ABC):
 
     n_rows: int
     row_shape: tuple[int, ...]
+    n_bytes: int
     dtype: torch.dtype
     device: torch.device
 
@@ -38,34 +40,25 @@ class Rows(ABC):
 
     @abstractmethod
     def slice(self, start: int, stop: int) -> Tensor:
-        """Rows from ``start`` to ``stop`` as a dense tensor of the stored type (a view where it can be)."""
-
-    @property
-    @abstractmethod
-    def n_bytes(self) -> int:
-        """Size in memory."""
+        """Rows ``start`` to ``stop`` as a dense tensor of the stored type (a view if possible)."""
 
 
 class DenseRows(Rows):
-    """Rows of a tensor of shape (n, …), used in place."""
+    """Rows of a tensor of shape (n, …), which is not copied."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
         self.n_rows, self.row_shape = len(tensor), tuple(tensor.shape[1:])
+        self.n_bytes = tensor.numel() * tensor.element_size()
         self.dtype, self.device = tensor.dtype, tensor.device
         self._staging: Tensor | None = None
-
-    @property
-    def n_bytes(self) -> int:
-        """Size in memory."""
-        return self.tensor.numel() * self.tensor.element_size()
 
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``."""
         if out.dtype == self.dtype and out.device == self.device:
             torch.index_select(self.tensor, 0, index, out=out)
             return
-        # Through a buffer that stays in the processor's cache, or in one go where launches cost more than memory.
+        # On a CPU in steps that stay in its cache; on a GPU at once, since every kernel launch costs time.
         step = len(index) if self.device.type != "cpu" else max(1, STAGED_BYTES * self.n_rows // max(1, self.n_bytes))
         for part, converted in zip(torch.split(index, step), torch.split(out, step), strict=True):
             if self._staging is None or len(self._staging) < len(part):
@@ -75,99 +68,87 @@ class DenseRows(Rows):
             converted.copy_(staged)
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """A view of the rows from ``start`` to ``stop``."""
+        """A view of rows ``start`` to ``stop``."""
         return self.tensor[start:stop]
 
     def to(self, device: torch.device) -> DenseRows:
-        """The rows on another device; float64 is narrowed on the way, since training runs in float32."""
+        """The rows on another device; float64 becomes float32, in which training runs."""
         dtype = torch.float32 if self.dtype == torch.float64 else self.dtype
         return DenseRows(self.tensor.to(device=device, dtype=dtype))
 
 
 class SparseRows(Rows):
-    """Rows of a SciPy CSR matrix or array; only the batch at hand is ever dense."""
+    """Rows of a SciPy CSR matrix or array; only the current batch is ever dense."""
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
         self.n_rows, self.row_shape = matrix.shape[0], (matrix.shape[1],)
+        self.n_bytes = int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
         self.dtype, self.device = torch.float32, torch.device("cpu")
-
-    @property
-    def n_bytes(self) -> int:
-        """Size in memory."""
-        return int(self.matrix.data.nbytes + self.matrix.indices.nbytes + self.matrix.indptr.nbytes)
 
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``."""
         out.copy_(torch.from_numpy(self.matrix[index.numpy()].toarray()))
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """The rows from ``start`` to ``stop``, dense."""
+        """Rows ``start`` to ``stop`` as a dense tensor."""
         return torch.from_numpy(self.matrix[start:stop].toarray()).float()
 
 
 class PickedRows(Rows):
-    """Some rows of a table, by number; nothing is copied before it is asked for."""
+    """Selected rows of a table; nothing is copied until they are read."""
 
     def __init__(self, rows: Rows, index: Tensor) -> None:
         self.rows, self.index = rows, index.to(rows.device)
         self.n_rows, self.row_shape = len(index), rows.row_shape
+        self.n_bytes = rows.n_bytes * self.n_rows // max(1, rows.n_rows)
         self.dtype, self.device = rows.dtype, rows.device
-
-    @property
-    def n_bytes(self) -> int:
-        """Size in memory that the picked rows have in their table."""
-        return self.rows.n_bytes * self.n_rows // max(1, self.rows.n_rows)
 
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``."""
         self.rows.take(self.index[index], out)
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """The rows from ``start`` to ``stop``."""
+        """A copy of rows ``start`` to ``stop``."""
         out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype, device=self.device)
         self.rows.take(self.index[start:stop], out)
         return out
 
 
 class JoinedRows(Rows):
-    """Two tables one after the other, without putting them together in memory."""
+    """Two tables one after the other, without copying them into one."""
 
     def __init__(self, first: Rows, second: Rows) -> None:
         self.parts = (first, second)
         self.n_rows, self.row_shape = first.n_rows + second.n_rows, first.row_shape
+        self.n_bytes = first.n_bytes + second.n_bytes
         self.dtype = first.dtype if first.dtype == second.dtype else torch.float32
         self.device = torch.device("cpu")
 
-    @property
-    def n_bytes(self) -> int:
-        """Size in memory."""
-        return sum(part.n_bytes for part in self.parts)
-
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``."""
-        before = self.parts[0].n_rows
-        for part, start, mine in zip(self.parts, (0, before), (index < before, index >= before), strict=True):
-            places = mine.nonzero().flatten()
-            if len(places):
-                rows = torch.empty((len(places), *self.row_shape), dtype=out.dtype, device=out.device)
-                part.take((index[places] - start).to(part.device), rows)
-                out[places.to(out.device)] = rows
+        n_first = self.parts[0].n_rows
+        for part, start, inside in zip(self.parts, (0, n_first), (index < n_first, index >= n_first), strict=True):
+            positions = inside.nonzero().flatten()
+            if len(positions):
+                rows = torch.empty((len(positions), *self.row_shape), dtype=out.dtype, device=out.device)
+                part.take((index[positions] - start).to(part.device), rows)
+                out[positions.to(out.device)] = rows
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """The rows from ``start`` to ``stop``."""
+        """A copy of rows ``start`` to ``stop``."""
         out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype)
         self.take(torch.arange(start, stop), out)
         return out
 
     def to(self, device: torch.device) -> DenseRows:
-        """Both on another device, put together there."""
+        """Both tables as one on another device."""
         parts = [part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]
         return DenseRows(torch.cat(parts))
 
 
 class TwoSets:
-    """The rows of set 0 and of set 1: two tables, or one table with the indices of each set."""
+    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set."""
 
     def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
         self.rows = rows
@@ -177,7 +158,7 @@ class TwoSets:
 
     @classmethod
     def from_membership(cls, rows: Rows, sets: Tensor) -> TwoSets:
-        """Both sets in one table; ``sets`` says for each row which set it is of."""
+        """Both sets from one table; ``sets`` holds the set of each row, 0 or 1."""
         return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
 
     @property
@@ -205,7 +186,7 @@ class TwoSets:
         return TwoSets(self.rows, (picked[0], picked[1]))
 
     def joined(self) -> TwoSets:
-        """The same sets as row numbers of one table, so that rows can change sides."""
+        """The same sets as row numbers of one table, so that rows can move from one set to the other."""
         if self.rows[0] is self.rows[1]:
             table, offset = self.rows[0], 0
         else:
@@ -213,31 +194,36 @@ class TwoSets:
         index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
         return TwoSets((table, table), (index[0], index[1] + offset))
 
-    def side(self, which: int) -> Rows:
-        """The rows of one set."""
+    def rows_of(self, which: int, copy_bytes: int = 0) -> Rows:
+        """The rows of one set; picked dense rows of at most ``copy_bytes`` are copied, which speeds up reading."""
         index = self.index[which]
-        return self.rows[which] if index is None else PickedRows(self.rows[which], index)
+        if index is None:
+            return self.rows[which]
+        picked = PickedRows(self.rows[which], index)
+        if picked.n_bytes > copy_bytes or _has_sparse(self.rows[which]):
+            return picked
+        return DenseRows(picked.slice(0, picked.n_rows))
 
-    def some(self) -> TwoSets:
-        """The rows for a look at the data: all of them, since they are at hand."""
+    def preview(self) -> TwoSets:
+        """Rows in memory for checks of the data: here all rows; see `uulearn.data.streams.StreamedSets`."""
         return self
 
     def identity(self) -> Iterator[Tensor]:
-        """What a checkpoint knows the sets by: all of their rows, in chunks."""
+        """All rows, in chunks: a checkpoint stores their hash."""
         step = max(1, HASHED_VALUES // max(1, math.prod(self.row_shape)))
         for which in (0, 1):
             for positions in torch.split(torch.arange(self.sizes[which]), step):
                 yield self.take(which, positions)
 
-    def place(self, device: torch.device, placed: dict[int, Rows] | None = None) -> TwoSets:
-        """The sets on the device if they fit beside the model, otherwise where they are.
+    def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> TwoSets:
+        """The sets on the device if they fit beside the model, otherwise unchanged.
 
-        ``placed`` remembers, by identity, what became of each table, so that sets of one table move it once.
+        ``moved`` maps the id of each table to the table on the device, so that sets of one table move it once.
         """
-        placed = {} if placed is None else placed
-        tables = {id(rows): rows for rows in self.rows if id(rows) not in placed}
-        placed |= zip(tables, place_tables(list(tables.values()), device), strict=True)
-        first, second = (placed[id(rows)] for rows in self.rows)
+        moved = {} if moved is None else moved
+        tables = {id(rows): rows for rows in self.rows if id(rows) not in moved}
+        moved |= zip(tables, move_tables(list(tables.values()), device), strict=True)
+        first, second = (moved[id(rows)] for rows in self.rows)
         if (first, second) == self.rows:
             return self
         indices = [
@@ -245,29 +231,71 @@ class TwoSets:
         ]
         return TwoSets((first, second), (indices[0], indices[1]))
 
-    def batches(
-        self,
-        plan: BatchPlan,
-        shuffles: tuple[Tensor, Tensor],
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
-    ) -> BatchStream:
-        """The batches of one epoch, rows of set 0 first, in the given floating-point type."""
-        return BatchStream(self, plan, shuffles, device, dtype)
-
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
-    ) -> BatchStream:
-        """The batches of an epoch, shuffled as the seed says."""
-        return self.batches(plan, plan.shuffles(seed, epoch), device, dtype)
+    ) -> Batches:
+        """The shuffled batches of an epoch, (rows, counts) each, with rows of set 0 first.
+
+        The next batch may overwrite the tensor of rows.
+        """
+        shuffles = plan.shuffles(seed, epoch)
+        order = [self._locate(which, shuffles[which]).to(self.rows[which].device) for which in (0, 1)]
+        if device.type == "cuda" and any(rows.device.type == "cpu" for rows in self.rows):
+            yield from self._copied_batches(plan, order, device, dtype)
+            return
+        buffer = torch.empty((plan.largest, *self.row_shape), dtype=dtype, device=device)
+        for batch in range(plan.n_batches):
+            counts = self._gather(plan, order, batch, buffer)
+            yield buffer[: sum(counts)], counts
+
+    def _gather(self, plan: BatchPlan, order: list[Tensor], batch: int, out: Tensor) -> tuple[int, int]:
+        n0, n1 = plan.counts(batch)
+        first, second = plan.bounds(batch)
+        self.rows[0].take(order[0][first], out[:n0])
+        self.rows[1].take(order[1][second], out[n0 : n0 + n1])
+        return n0, n1
+
+    def _copied_batches(
+        self, plan: BatchPlan, order: list[Tensor], device: torch.device, dtype: torch.dtype
+    ) -> Batches:
+        """Batches from host memory to a GPU: with two pinned buffers, a copy runs while the GPU computes."""
+        narrow = self.rows[0].dtype if self.rows[0].dtype == self.rows[1].dtype else torch.float32
+        if narrow == torch.float64:
+            narrow = torch.float32
+        shape = (plan.largest, *self.row_shape)
+        host = [torch.empty(shape, dtype=narrow, pin_memory=True) for _ in range(2)]
+        there = [torch.empty(shape, dtype=narrow, device=device) for _ in range(2)]
+        copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        compute = torch.cuda.current_stream(device)
+        copied = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
+        used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
+
+        def send(batch: int) -> tuple[int, int]:
+            slot = batch % 2
+            copied[slot].synchronize()
+            counts = self._gather(plan, order, batch, host[slot])
+            with torch.cuda.stream(copies):
+                copies.wait_event(used[slot])
+                there[slot][: sum(counts)].copy_(host[slot][: sum(counts)], non_blocking=True)
+                copied[slot].record(copies)
+            return counts
+
+        counts = send(0)
+        for batch in range(plan.n_batches):
+            slot, here = batch % 2, counts
+            if batch + 1 < plan.n_batches:
+                counts = send(batch + 1)
+            compute.wait_event(copied[slot])
+            yield there[slot][: sum(here)].to(dtype, copy=True), here
+            used[slot].record(compute)
 
     def _locate(self, which: int, positions: Tensor) -> Tensor:
         index = self.index[which]
         return positions if index is None else index[positions.to(index.device)]
 
 
-def place_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
-    """Tables on the device if all of them fit beside the model, otherwise where they are."""
+def move_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
+    """The tables on the device if all of them fit beside the model, otherwise unchanged."""
     if device.type != "cuda" or any(_has_sparse(rows) for rows in tables):
         return list(tables)
     free, _ = torch.cuda.mem_get_info(device)
@@ -278,68 +306,3 @@ def place_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
 
 def _has_sparse(rows: Rows) -> bool:
     return isinstance(rows, SparseRows) or (isinstance(rows, JoinedRows) and any(map(_has_sparse, rows.parts)))
-
-
-class BatchStream:
-    """Iterates over (rows, counts) of an epoch; the tensor of rows is overwritten by the next batch."""
-
-    def __init__(
-        self,
-        data: TwoSets,
-        plan: BatchPlan,
-        shuffles: tuple[Tensor, Tensor],
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        self.data, self.plan, self.device, self.dtype = data, plan, device, dtype
-        self.order = [data._locate(which, shuffles[which]).to(data.rows[which].device) for which in (0, 1)]
-
-    def __iter__(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
-        if self.device.type == "cuda" and any(rows.device.type == "cpu" for rows in self.data.rows):
-            return self._streamed()
-        return self._resident()
-
-    def _gather(self, batch: int, out: Tensor) -> tuple[int, int]:
-        n0, n1 = self.plan.counts(batch)
-        first, second = self.plan.bounds(batch)
-        self.data.rows[0].take(self.order[0][first], out[:n0])
-        self.data.rows[1].take(self.order[1][second], out[n0 : n0 + n1])
-        return n0, n1
-
-    def _resident(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
-        buffer = torch.empty((self.plan.largest, *self.data.row_shape), dtype=self.dtype, device=self.device)
-        for batch in range(self.plan.n_batches):
-            counts = self._gather(batch, buffer)
-            yield buffer[: sum(counts)], counts
-
-    def _streamed(self) -> Iterator[tuple[Tensor, tuple[int, int]]]:
-        """Host rows to an accelerator: two pinned buffers, so that a copy runs while the last batch is computed."""
-        narrow = self.data.rows[0].dtype if self.data.rows[0].dtype == self.data.rows[1].dtype else torch.float32
-        if narrow == torch.float64:
-            narrow = torch.float32
-        shape = (self.plan.largest, *self.data.row_shape)
-        host = [torch.empty(shape, dtype=narrow, pin_memory=True) for _ in range(2)]
-        there = [torch.empty(shape, dtype=narrow, device=self.device) for _ in range(2)]
-        copies = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        compute = torch.cuda.current_stream(self.device)
-        copied = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
-        used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
-
-        def send(batch: int) -> tuple[int, int]:
-            slot = batch % 2
-            copied[slot].synchronize()
-            counts = self._gather(batch, host[slot])
-            with torch.cuda.stream(copies):
-                copies.wait_event(used[slot])
-                there[slot][: sum(counts)].copy_(host[slot][: sum(counts)], non_blocking=True)
-                copied[slot].record(copies)
-            return counts
-
-        counts = send(0)
-        for batch in range(self.plan.n_batches):
-            slot, here = batch % 2, counts
-            if batch + 1 < self.plan.n_batches:
-                counts = send(batch + 1)
-            compute.wait_event(copied[slot])
-            yield there[slot][: sum(here)].to(self.dtype, copy=True), here
-            used[slot].record(compute)

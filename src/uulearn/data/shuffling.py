@@ -1,8 +1,7 @@
-"""The rows of a stream written once in random order, so that every piece of them is a random draw of the set."""
+"""Write the rows of a stream once in random order, so that every piece is a random sample of the set."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import shutil
@@ -19,29 +18,31 @@ from uulearn.storage import file_lock, remove_temporary_files, write_atomically
 
 FORMAT = 1
 INDEX, ROWS, LOCK = "index.json", "rows.bin", ".lock"
-PIECES_A_WINDOW = 16
-MOST_PIECES = 4096
-WAITING_BYTES = 64 * 2**20
-"""Of rows that are collected before they are written, each to its piece."""
+PIECES_PER_BUFFER = 16
+"""Number of written pieces that fill the buffer of the stream."""
+MAX_PIECES = 4096
+"""Maximum number of pieces: each write seeks to the end of every piece."""
+WRITE_BYTES = 64 * 2**20
+"""Bytes of rows that are collected before they are written, each to its piece."""
 
 
 def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStream:
-    """The same rows in random order, in a folder into which they are written once.
+    """The same rows in random order, written once to a folder.
 
-    Rows that are sorted, by day or by site, reach a stream's window in pieces that resemble each other, so that its
-    batches are no random draws of the set. Here every row goes to a piece that is drawn for it, and the pieces to one
-    file of float32 numbers, which needs as much disk space as that takes. Reading them is faster than the original,
-    since nothing is decoded or transformed.
+    If rows are sorted, for example by day or by site, neighboring rows resemble each other and the batches of a stream
+    are not random samples of the set. This function assigns every row to a random piece and writes the pieces to one
+    file of float32 numbers, which needs that much disk space. Reading it is faster than reading the original, since
+    nothing is decoded or transformed.
 
     Parameters
     ----------
     stream : RowStream
-        Such as a `uulearn.streaming.ParquetSet`. It is read once, in bounded memory.
+        For example a `uulearn.streaming.ParquetSet`. It is read once, in bounded memory.
     folder : path
-        A new folder, or one in which this function has put the same rows before: then nothing is read or written. Of
-        several processes that are given the same folder, such as those of torchrun, one writes and the others wait.
+        A new folder, or one to which this function has written the same rows before; then nothing is read or written.
+        If several processes get the same folder, such as those of torchrun, one writes and the others wait.
     seed : int
-        Of the order.
+        Seed of the order.
 
     Examples
     --------
@@ -57,32 +58,31 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     """
     if not isinstance(stream, RowStream):
         raise TypeError(f"stream must be a RowStream such as ParquetSet(path), got {type(stream).__name__}.")
-    place = Path(folder)
-    if place.exists() and not place.is_dir():
-        raise ValueError(f"folder must be a folder, and {place} is a file; pass another.")
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"folder must be a directory, but {path} is a file; pass another path.")
     if seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0, got {seed}.")
+        raise ValueError(f"seed must be an integer of at least 0, got {seed}.")
     wanted: dict[str, Any] = {
         "format": FORMAT,
         "rows": stream.describe(),
         "row_shape": list(stream.row_shape),
         "seed": seed,
     }
-    found = _read_index(place, wanted)
+    found = _read_index(path, wanted)
     if found is None:
-        with _writable(place, stream), file_lock(place / LOCK, f"{place} is being written by another process"):
-            found = _read_index(place, wanted)  # another process may have been faster
-            if found is None:
-                _check_ours(place)
-                for name in (INDEX, ROWS):
-                    remove_temporary_files(place, name)
-                found = wanted | {"sizes": _write_rows(stream, place, seed)}
-                text = json.dumps(found)
-                write_atomically(place / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    return _Shuffled(stream, place / ROWS, found["sizes"], seed)
+        try:
+            with file_lock(path / LOCK, f"{path} is being written by another process"):
+                found = _read_index(path, wanted) or _write(stream, path, wanted)  # another process may have written it
+        except OSError as error:
+            size = stream.n_rows * row_bytes(stream) / 1e9
+            raise ValueError(
+                f"{path} cannot be written ({error.strerror or error}); pass a writable folder with {size:.1f} GB free."
+            ) from error
+    return _ShuffledStream(stream, path / ROWS, found["sizes"], seed)
 
 
-class _Shuffled(RowStream):
+class _ShuffledStream(RowStream):
     """Pieces one after another in a file."""
 
     in_random_order = True
@@ -91,36 +91,36 @@ class _Shuffled(RowStream):
         self.row_shape, self.buffer_bytes = tuple(source.row_shape), source.buffer_bytes
         self.path, self.seed, self._sizes = path, seed, sizes
         self.columns, self.transform = (getattr(source, name, None) for name in ("columns", "transform"))
-        self._described = f"{source.describe()}; in the order of seed {seed}"
+        self._description = f"{source.describe()}; in the order of seed {seed}"
         self._starts = np.concatenate([[0], np.cumsum(sizes)]) * row_bytes(source)
         size = path.stat().st_size if path.exists() else 0
         if size != self._starts[-1]:
             raise ValueError(
-                f"{path} has {size:,} bytes and should have {self._starts[-1]:,}; delete {INDEX} beside it to write "
-                "the rows again."
+                f"{path}: expected {self._starts[-1]:,} bytes, found {size:,}; delete {INDEX} in the same folder to "
+                "write the rows again."
             )
 
     @property
     def piece_sizes(self) -> Sequence[int]:
-        """Rows of each piece."""
+        """Number of rows of each piece."""
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
         """The rows of a piece."""
         values = math.prod(self.row_shape) * self._sizes[piece]
         rows = np.fromfile(self.path, np.float32, count=values, offset=int(self._starts[piece]))
-        # Within a piece they lie in the order of the source.
+        # Within a piece, the file has the order of the source.
         order = np.random.default_rng([self.seed, piece]).permutation(self._sizes[piece])
         return torch.from_numpy(rows.reshape(-1, *self.row_shape)[order])
 
     def describe(self) -> str:
-        """The source, and the order."""
-        return self._described
+        """The source and the seed."""
+        return self._description
 
 
-def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """What the folder holds, if that is what is wanted; None where it holds nothing that is complete."""
-    path = place / INDEX
+def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """The index of the folder, None if there is none; an error if it belongs to other rows."""
+    path = folder / INDEX
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         differing = [name for name, value in wanted.items() if found[name] != value]
@@ -132,39 +132,43 @@ def _read_index(place: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
         raise ValueError(f"{path} is damaged or was not written by uulearn ({error}); pass another folder.") from error
     if differing:
         raise ValueError(
-            f"{place} holds the rows of another set (different: {', '.join(differing)}); pass another folder, or "
+            f"{folder} holds the rows of another set (different: {', '.join(differing)}); pass another folder, or "
             "delete this one."
         )
     return dict(found)
 
 
-def _check_ours(place: Path) -> None:
-    """Refuse a folder with anything but what killed processes left behind in it."""
-    left = tuple(f".{name}." for name in (INDEX, ROWS))
-    strange = [one.name for one in place.iterdir() if one.name not in (ROWS, LOCK) and not one.name.startswith(left)]
-    if strange:
-        raise ValueError(
-            f"{place} holds {min(strange)!r}, and rows are written to a folder of their own; pass another."
-        )
+def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Write the rows and the index, and return the index; the folder may hold only leftovers of killed processes."""
+    leftovers = tuple(f".{name}." for name in (INDEX, ROWS))
+    others = [p.name for p in folder.iterdir() if p.name not in (ROWS, LOCK) and not p.name.startswith(leftovers)]
+    if others:
+        raise ValueError(f"{folder} already holds {min(others)!r}, but rows need an empty folder; pass another.")
+    for name in (INDEX, ROWS):
+        remove_temporary_files(folder, name)
+    index = wanted | {"sizes": _write_rows(stream, folder, wanted["seed"])}
+    text = json.dumps(index)
+    write_atomically(folder / INDEX, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return index
 
 
-def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
-    """Write every row to its piece; the numbers of rows of the pieces."""
+def _write_rows(stream: RowStream, folder: Path, seed: int) -> list[int]:
+    """Write every row to its piece, and return the number of rows of each piece."""
     total = stream.n_rows * row_bytes(stream)
-    n_pieces = min(MOST_PIECES, max(1, math.ceil(total / max(1, stream.buffer_bytes // PIECES_A_WINDOW))))
+    n_pieces = min(MAX_PIECES, max(1, math.ceil(total / max(1, stream.buffer_bytes // PIECES_PER_BUFFER))))
     sizes = np.zeros(n_pieces, np.int64)
-    for drawn in _draws(stream, n_pieces, seed):
+    for drawn in _draw_pieces(stream, n_pieces, seed):
         sizes += np.bincount(drawn, minlength=n_pieces)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) * row_bytes(stream)
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(folder).free
     if free < total:
         raise ValueError(
-            f"the rows take {total / 1e9:.1f} GB and {place} has {free / 1e9:.1f} GB free; pass a folder with more."
+            f"the rows need {total / 1e9:.1f} GB and {folder} has {free / 1e9:.1f} GB free; pass a folder with more."
         )
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            for rows, pieces in _gathered(stream, n_pieces, seed):
+            for rows, pieces in _collect_rows(stream, n_pieces, seed):
                 counts = np.bincount(pieces, minlength=n_pieces)
                 values = rows.reshape(len(rows), -1).numpy()[np.argsort(pieces, kind="stable")]
                 ends = np.cumsum(counts)
@@ -173,37 +177,25 @@ def _write_rows(stream: RowStream, place: Path, seed: int) -> list[int]:
                     file.write(values[ends[piece] - counts[piece] : ends[piece]].tobytes())
                 starts[:] += counts * row_bytes(stream)
 
-    write_atomically(place / ROWS, write)
+    write_atomically(folder / ROWS, write)
     return [int(size) for size in sizes if size]
 
 
-@contextlib.contextmanager
-def _writable(place: Path, stream: RowStream) -> Iterator[None]:
-    """A folder to write to; what the system refuses is said with the remedy."""
-    try:
-        yield
-    except OSError as error:
-        size = stream.n_rows * row_bytes(stream) / 1e9
-        raise ValueError(
-            f"{place} cannot be written ({error.strerror or error}); pass a folder that can, with {size:.1f} GB free."
-        ) from error
-
-
-def _draws(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:
-    """The new piece of every row, for one piece of the stream after another; the same each time."""
+def _draw_pieces(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:
+    """The random new piece of every row, per piece of the stream; the same for every call."""
     rng = np.random.default_rng([seed, 5])
     return (rng.integers(n_pieces, size=size) for size in stream.piece_sizes)
 
 
-def _gathered(stream: RowStream, n_pieces: int, seed: int) -> Iterator[tuple[Tensor, Numbers]]:
-    """Rows of several pieces of the stream together, and the new piece of each."""
-    rows, pieces, waiting = [], [], 0
-    for number, drawn in enumerate(_draws(stream, n_pieces, seed)):
-        rows.append(stream.checked(number))
+def _collect_rows(stream: RowStream, n_pieces: int, seed: int) -> Iterator[tuple[Tensor, Numbers]]:
+    """Rows of several pieces of the stream together, and the new piece of each row."""
+    rows, pieces, n_bytes = [], [], 0
+    for number, drawn in enumerate(_draw_pieces(stream, n_pieces, seed)):
+        rows.append(stream.read_checked(number))
         pieces.append(drawn)
-        waiting += rows[-1].nbytes
-        if waiting >= WAITING_BYTES:
+        n_bytes += rows[-1].nbytes
+        if n_bytes >= WRITE_BYTES:
             yield torch.cat(rows), np.concatenate(pieces)
-            rows, pieces, waiting = [], [], 0
+            rows, pieces, n_bytes = [], [], 0
     if rows:
         yield torch.cat(rows), np.concatenate(pieces)

@@ -99,7 +99,7 @@ def _run_single(plan: FitPlan) -> FitResult:
     fitted = plan.learner.train(task)
     scaling, error = None, fitted.error
     if error is None and plan.validation is not None and plan.parameters.calibrated:
-        scores = torch.cat([fitted.model.score(plan.validation.side(which)) for which in (0, 1)])
+        scores = torch.cat([fitted.model.score(plan.validation.rows_of(which)) for which in (0, 1)])
         scaling, error = _calibrate(plan.parameters, scores, np.repeat([0, 1], plan.validation.sizes))
     return FitResult(
         plan.learner,

@@ -34,9 +34,9 @@ from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_fo
 from uulearn.training.loop import Callback
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
-from uulearn.training.randomness import own_randomness
+from uulearn.training.randomness import isolated_rng
 from uulearn.training.scoring import module_device
-from uulearn.training.workers import own_device
+from uulearn.training.workers import local_device
 
 Folds = tuple[Positions, Positions]
 Priors = tuple[float, float]
@@ -170,7 +170,7 @@ class Learner(abc.ABC):
             if fitted.error is not None:
                 raise fitted.error
             assert own.validation is not None
-            first, second = (fitted.model.score(own.validation.side(which)) for which in (0, 1))
+            first, second = (fitted.model.score(own.validation.rows_of(which)) for which in (0, 1))
             found.append(FoldScores(fitted.model, fitted.history, (first, second)))
         return found
 
@@ -297,7 +297,7 @@ class NetworkLearner(Learner):
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
         """An untrained module with the initial weights of this seed."""
-        with own_randomness(seed):
+        with isolated_rng(seed):
             return build_model(self.model, row_shape, self.model_params)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
@@ -428,7 +428,7 @@ class NetworkLearner(Learner):
 def resolve_device(device: str) -> str:
     """The device of this process: "auto" is the first CUDA device if there is one, else the CPU."""
     if device == "auto":
-        return own_device("cuda" if torch.cuda.is_available() else "cpu")
+        return local_device("cuda" if torch.cuda.is_available() else "cpu")
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r} needs a CUDA device, and torch finds none; use device='auto'.")
-    return own_device(device)
+    return local_device(device)

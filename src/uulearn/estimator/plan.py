@@ -105,7 +105,7 @@ def read_streams(
         state = parameters["random_state"]
         held_out = hold_out_streams(streams, fraction, int(state) if _is_seed(state) else 0, workers)
         numbers = held_out.numbers
-        data = StreamedSets(streams, held_out.left_out, held_out.rows)
+        data = StreamedSets(streams, held_out.excluded, held_out.rows)
         sets = np.repeat([0, 1], [len(rows) for rows in held_out.rows])
         validation_data = (torch.cat(held_out.rows), sets)
     with warn_on_rank_zero(workers):
@@ -167,7 +167,7 @@ def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -
     else:
         stored = None if folder is None else stored_seed(folder)
         seed = int(check_random_state(state).randint(2**31 - 1)) if stored is None else stored
-    return seed if workers is None else int(workers.agree(seed))
+    return seed if workers is None else int(workers.broadcast(seed))
 
 
 def warn_about_data(
@@ -180,7 +180,7 @@ def warn_about_data(
 ) -> None:
     """Warn if the priors are close, the sets look alike, or labeled rows contradict the order of the priors."""
     warn_if_close(set_priors, target_prior, data.sizes, stacklevel=stacklevel + 2)
-    found = separability.measure_separability(data.some(), seed)
+    found = separability.measure_separability(data.preview(), seed)
     separability.warn_if_indistinguishable(found, stacklevel + 1)
     if test is not None:
         separability.warn_if_swapped(found, set_priors, *test, stacklevel + 1)

@@ -249,7 +249,7 @@ def _try_on_halves(
     def trial(runs: list[_Run]) -> _Trial:
         scores = torch.empty(sum(pool.data.sizes))
         for run, other, place in zip(runs, reversed(halves), reversed(places), strict=True):
-            scores[place] = torch.cat([score(run.fitted, other.data.side(which)) for which in (0, 1)])
+            scores[place] = torch.cat([score(run.fitted, other.data.rows_of(which)) for which in (0, 1)])
         first, second = np.mean([run.labeled.priors for run in runs], axis=0).tolist()
         n, n_prime = np.sum([run.labeled.sets.sizes for run in runs], axis=0).tolist()
         return _Trial(scores, (first, second), (n, n_prime))

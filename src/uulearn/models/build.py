@@ -1,4 +1,4 @@
-"""From what a user passes as ``model`` to a module that is known to fit the rows."""
+"""Build a module from the parameter ``model``, and check that it fits the rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ IMAGE_MODELS = ("allconvnet", "resnet32")
 
 
 def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None) -> nn.Module:
-    """A fresh module for rows of the given shape.
+    """A new module for rows of the given shape.
 
-    A name or a class or a factory is called with ``params``, and with ``n_features`` (rows of plain columns) or
-    ``shape`` (images) where it takes an argument of that name. An instance is copied, so that training never changes
-    the module that the user holds.
+    A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
+    (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
 
     Examples
     --------
@@ -37,8 +36,8 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
     params = dict(params or {})
     if isinstance(model, nn.Module):
         if params:
-            raise ValueError("model_params has no use when model is an instance; pass its class or a factory instead.")
-        return _with_shapes(copy.deepcopy(model), row_shape)
+            raise ValueError("model_params cannot be used with a model instance; pass its class or a factory instead.")
+        return _initialize_lazy(copy.deepcopy(model), row_shape)
     if isinstance(model, str):
         if model not in MODELS:
             names = ", ".join(map(repr, MODELS))
@@ -58,57 +57,52 @@ def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[st
         raise ValueError(f"model {name} cannot be built with {params}: {error}; correct model_params.") from error
     if not isinstance(built, nn.Module):
         raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
-    return _with_shapes(built, row_shape)
+    return _initialize_lazy(built, row_shape)
 
 
-def _with_shapes(model: nn.Module, row_shape: tuple[int, ...]) -> nn.Module:
-    """Give lazy layers their shapes, by a look at two rows of zeros."""
+def _initialize_lazy(model: nn.Module, row_shape: tuple[int, ...]) -> nn.Module:
+    """Initialize the shapes of lazy layers with a forward pass of two rows of zeros."""
     if any(is_lazy(p) for p in (*model.parameters(), *model.buffers())):
-        try:
-            with torch.no_grad():
-                model.eval()(torch.zeros(2, *row_shape))
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise ValueError(
-                f"the model cannot take rows of shape {row_shape}: {error}; change the model or reshape X."
-            ) from error
+        _forward(model, torch.zeros(2, *row_shape))
         model.train()
     return model
 
 
 def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
     if name in IMAGE_MODELS and len(row_shape) != 3:
-        raise ValueError(
-            f"model={name!r} takes images, got rows of shape {row_shape}; reshape X to (n, channels, height, width) or "
-            "use model='mlp'."
-        )
-    if name not in IMAGE_MODELS and len(row_shape) != 1:
-        raise ValueError(
-            f"model={name!r} takes rows of plain columns, got rows of shape {row_shape}; reshape X to two dimensions, "
-            "use model='resnet32' for images, or pass a module of your own."
-        )
+        expected, fix = "images", "reshape X to (n, channels, height, width) or use model='mlp'"
+    elif name not in IMAGE_MODELS and len(row_shape) != 1:
+        expected, fix = "tabular rows", "reshape X to two dimensions, use model='resnet32', or pass your own module"
+    else:
+        return
+    raise ValueError(f"model={name!r} expects {expected}, got rows of shape {row_shape}; {fix}.")
 
 
 def check_scores(model: nn.Module, x: Tensor) -> None:
-    """One look at the scores of a few rows, before any work, tells a model that does not fit the data.
+    """Check, on a few rows, that the model accepts the rows and returns one score per row.
 
     Examples
     --------
     >>> check_scores(nn.Linear(3, 2), torch.zeros(2, 3))
     Traceback (most recent call last):
         ...
-    ValueError: the model must give one score a row, of shape (n,) or (n, 1), but gave (2, 2) for 2 rows; ...
+    ValueError: the model must return one score per row, of shape (n,) or (n, 1), but returned (2, 2) for 2 rows; ...
     """
-    try:
-        with torch.no_grad():
-            scores = model.cpu().eval()(x)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"the model cannot take rows of shape {tuple(x.shape[1:])}: {error}; change the model or reshape X."
-        ) from error
+    scores = _forward(model.cpu(), x)
     n = len(x)
     if not isinstance(scores, Tensor) or scores.shape not in ((n,), (n, 1)):
         shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise ValueError(
-            f"the model must give one score a row, of shape (n,) or (n, 1), but gave {shape} for {n} rows; end it in "
-            "one output."
+            f"the model must return one score per row, of shape (n,) or (n, 1), but returned {shape} for {n} rows; end "
+            "it with a single output."
         )
+
+
+@torch.no_grad()
+def _forward(model: nn.Module, x: Tensor) -> Any:
+    try:
+        return model.eval()(x)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"the model does not accept rows of shape {tuple(x.shape[1:])}: {error}; change the model or reshape X."
+        ) from error

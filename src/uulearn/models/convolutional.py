@@ -1,6 +1,6 @@
 """The two convolutional networks of the paper's experiments (Appendix B), for images of any size.
 
-Convolutions have no bias: each is followed, sooner or later, by a batch normalisation that would take it away again.
+Convolutions have no bias: batch normalization follows each of them and would subtract it again.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from uulearn.models.dense import HiddenLayers
 from uulearn.models.initializers import he_normal_
 
 FULL_TILE = 64
-"""Channels at which a convolution fills the tiles of an accelerator's matrix units."""
+"""Number of channels that fills a tile of a GPU's matrix units."""
 
 
 class PackedConv2d(nn.Conv2d):
-    """A 3×3 convolution with few channels, computed on neighbouring pixels packed together; the result is the same.
+    """A 3×3 convolution that packs neighboring pixels together to use tensor cores better; same result.
 
-    Tensor cores multiply tiles of 64 channels, so that a convolution with 16 leaves most of each tile empty. With
-    channels last, four neighbouring pixels of 16 channels lie in memory as one of 64: a convolution of the packed
-    image, whose kernel holds the same weights in the right places and zeros elsewhere, fills the tiles. Used where it
-    pays: on CUDA, for images whose width the packing divides.
+    Tensor cores multiply tiles of 64 channels, so a convolution with 16 channels leaves most of each tile empty. In
+    the channels-last layout, four neighboring pixels of 16 channels are stored like one pixel of 64 channels. A
+    convolution of this packed image fills the tiles; its kernel holds the same weights and zeros elsewhere. Used on
+    CUDA if the packing factor divides the image width.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -29,10 +30,10 @@ class PackedConv2d(nn.Conv2d):
         self.packing = max(1, FULL_TILE // max(inputs, outputs))
 
     def _packed_kernel(self) -> Tensor:
-        """(outputs, inputs, 3, 3) → (k·outputs, k·inputs, 3, 3): from packed offset j and pixel q to pixel p of k."""
+        """Kernel of shape (k·outputs, k·inputs, 3, 3) that maps pixel q at packed offset j to output pixel p."""
         k = self.packing
         outputs, inputs = self.weight.shape[:2]
-        # Pixel q of the packed neighbour j lies k·(j − 1) + q − p + 1 columns into the kernel of pixel p.
+        # Pixel q of the packed neighbor j lies k·(j − 1) + q − p + 1 columns into the kernel of pixel p.
         padded = F.pad(self.weight, (2 * k - 2, 2 * k - 2))
         offset = torch.arange(3, device=self.weight.device) * k - k + 1
         p, q = torch.arange(k, device=self.weight.device), torch.arange(k, device=self.weight.device)
@@ -41,7 +42,7 @@ class PackedConv2d(nn.Conv2d):
         return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """As `torch.nn.Conv2d`."""
+        """Same as `torch.nn.Conv2d`."""
         if not x.is_cuda or self.packing == 1 or x.shape[3] % self.packing:
             return super().forward(x)
         return self._convolve_packed(x)
@@ -71,50 +72,27 @@ def _output(inputs: int) -> nn.Linear:
     return layer
 
 
-class ConvolutionalModel(nn.Module):
-    """What the two have in common: ``features`` maps images to columns, ``output`` maps those to one score.
-
-    The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
-    """
-
-    prefers_channels_last = True
-    output: nn.Linear
-
-    def features(self, x: Tensor) -> Tensor:
-        """Columns of shape (n, d) for images of shape (n, channels, height, width)."""
-        raise NotImplementedError
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores of shape (n,) for images of shape (n, channels, height, width)."""
-        x = self.features(x)
-        with torch.autocast(x.device.type, enabled=False):
-            scores: Tensor = self.output(x.to(self.output.weight.dtype))
-        return scores.squeeze(1)
-
-    def kernels(self) -> list[Tensor]:
-        """The weights that Keras-style L2 acts on: the kernels of the hidden layers."""
-        products = (nn.Conv2d, nn.Linear)
-        return [layer.weight for layer in self.modules() if isinstance(layer, products) and layer is not self.output]
-
-
-class AllConvNet(ConvolutionalModel):
+class AllConvNet(HiddenLayers):
     """The all convolutional net of the paper's Figure 1, twelve layers.
 
     [C(3×3, 96)]×2 – C(3×3, 96, stride 2) – [C(3×3, 192)]×2 – C(3×3, 192, stride 2) – C(3×3, 192) – C(1×1, 192) –
-    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalisation and ReLU.
+    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU.
 
     Parameters
     ----------
     shape : (channels, height, width)
-        Of one image.
+        Shape of one image.
     momentum, eps : float
-        Of the batch normalisation, in PyTorch's sense; the defaults are the paper's (Keras's momentum 0.99).
+        Momentum and epsilon of the batch normalization as PyTorch defines them; the defaults are the paper's (Keras's
+        momentum 0.99).
 
     Examples
     --------
     >>> AllConvNet()(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
     """
+
+    prefers_channels_last = True
 
     def __init__(self, shape: tuple[int, int, int] = (3, 32, 32), momentum: float = 0.01, eps: float = 1e-3) -> None:
         super().__init__()
@@ -129,21 +107,16 @@ class AllConvNet(ConvolutionalModel):
         layers.append(nn.Flatten())
         columns = channels * -(-height // 4) * -(-width // 4)
         for outputs in (1000, 1000):
-            product = nn.Linear(columns, outputs, bias=False)
-            he_normal_(product.weight)
-            layers += [product, nn.BatchNorm1d(outputs, eps, momentum), nn.ReLU()]
+            linear = nn.Linear(columns, outputs, bias=False)
+            he_normal_(linear.weight)
+            layers += [linear, nn.BatchNorm1d(outputs, eps, momentum), nn.ReLU()]
             columns = outputs
         self.hidden = nn.Sequential(*layers)
         self.output = _output(columns)
 
-    def features(self, x: Tensor) -> Tensor:
-        """The 1,000 units before the output."""
-        columns: Tensor = self.hidden(x)
-        return columns
-
 
 class ResidualBlock(nn.Module):
-    """Normalise, ReLU, convolve, twice, added to the input; a 1×1 convolution carries the input where shapes change."""
+    """Twice normalize, ReLU, convolve, plus the input; a 1×1 convolution adapts the input if shapes differ."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
         super().__init__()
@@ -154,31 +127,28 @@ class ResidualBlock(nn.Module):
         self.shortcut = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
+        """Maps shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
         active = F.relu(self.norm1(x))
-        carried = x if self.shortcut is None else self.shortcut(active)
-        out: Tensor = carried + self.conv2(F.relu(self.norm2(self.conv1(active))))
+        residual = x if self.shortcut is None else self.shortcut(active)
+        out: Tensor = residual + self.conv2(F.relu(self.norm2(self.conv1(active))))
         return out
 
 
-class ResNet32(ConvolutionalModel):
-    """The 32-layer residual network of the paper, pre-activation, He-normal kernels.
+class ResNet32(HiddenLayers):
+    """The paper's 32-layer pre-activation residual network with He-normal initialization.
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and third group halves height and width.
 
-    Parameters
-    ----------
-    shape : (channels, height, width)
-        Of one image.
-    momentum, eps : float
-        Of the batch normalisation, in PyTorch's sense; the defaults are the paper's (Keras's momentum 0.99).
+    The parameters are those of `AllConvNet`.
 
     Examples
     --------
     >>> ResNet32()(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
     """
+
+    prefers_channels_last = True
 
     def __init__(self, shape: tuple[int, int, int] = (3, 32, 32), momentum: float = 0.01, eps: float = 1e-3) -> None:
         super().__init__()

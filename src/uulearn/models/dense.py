@@ -1,15 +1,15 @@
-"""The linear model and the multi-layer MLP of the paper's experiments (Appendix C)."""
+"""The linear model and the multi-layer perceptron (MLP) of the paper's experiments (Appendix C)."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_linear_bn_eval
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_linear_bn_weights
 
-from uulearn.models.initializers import get_initialiser, lecun_normal_
+from uulearn.models.initializers import get_initializer, lecun_normal_
 
 
 class Linear(nn.Module):
@@ -34,17 +34,39 @@ class Linear(nn.Module):
         scores: Tensor = self.output(x)
         return scores.squeeze(1)
 
+
+class HiddenLayers(nn.Module):
+    """Base class of networks: ``features`` maps rows to hidden units, and ``output`` maps those to one score per row.
+
+    The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
+    """
+
+    hidden: nn.Sequential
+    output: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """The units before the output layer, of shape (n, d)."""
+        units: Tensor = self.hidden(x)
+        return units
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of shape (n,) for rows of shape (n, …)."""
+        x = self.features(x)
+        with torch.autocast(x.device.type, enabled=False):
+            scores: Tensor = self.output(x.to(self.output.weight.dtype))
+        return scores.squeeze(1)
+
     def kernels(self) -> list[Tensor]:
-        """The weights that Keras-style L2 acts on."""
-        return [self.output.weight]
+        """The weights that Keras-style L2 acts on: those of all convolutions and linear layers but the output."""
+        kinds = (nn.Conv2d, nn.Linear)
+        return [layer.weight for layer in self.modules() if isinstance(layer, kinds) and layer is not self.output]
 
 
-class MLP(nn.Module):
-    """Multi-layer MLP with batch normalisation and ReLU; by default the paper's d-300-300-300-300-1.
+class MLP(HiddenLayers):
+    """Multi-layer perceptron with batch normalization and ReLU; by default the paper's d-300-300-300-300-1.
 
-    Each hidden layer is a product, batch normalisation (then the layer has no bias),
-    ReLU and, if asked, dropout. The output layer is computed in float32 even under autocast, so that scores keep
-    their full resolution.
+    Each hidden layer is a linear layer, batch normalization (the linear layer then has no bias), ReLU and optional
+    dropout.
 
     Parameters
     ----------
@@ -53,13 +75,14 @@ class MLP(nn.Module):
     hidden : sequence of int
         Width of each hidden layer.
     batch_norm : bool
-        Whether to normalise before each activation.
+        Whether to normalize before each activation.
     momentum, eps : float
-        Of the batch normalisation, in PyTorch's sense (Keras's momentum 0.99 is 0.01 here).
+        Momentum and epsilon of the batch normalization as PyTorch defines them (Keras's momentum 0.99 is 0.01 here).
     dropout : float
-        Share of hidden units dropped while training.
-    initialiser : str
-        Of all kernels: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``, in Keras's sense.
+        Fraction of hidden units dropped during training.
+    initializer : str
+        Initializer of all weight matrices, as Keras defines it: ``"lecun_normal"``, ``"he_normal"`` or
+        ``"glorot_uniform"``.
 
     Examples
     --------
@@ -77,50 +100,59 @@ class MLP(nn.Module):
         momentum: float = 0.1,
         eps: float = 1e-3,
         dropout: float = 0.0,
-        initialiser: str = "lecun_normal",
+        initializer: str = "lecun_normal",
     ) -> None:
         super().__init__()
-        initialise_ = get_initialiser(initialiser)
+        initialize_ = get_initializer(initializer)
         layers: list[nn.Module] = []
         width = n_features
         for size in hidden:
-            product = nn.Linear(width, size, bias=not batch_norm)
-            initialise_(product.weight)
-            layers.append(product)
+            linear = nn.Linear(width, size, bias=not batch_norm)
+            initialize_(linear.weight)
+            layers.append(linear)
             if batch_norm:
                 layers.append(nn.BatchNorm1d(size, eps=eps, momentum=momentum))
             else:
-                nn.init.zeros_(product.bias)
+                nn.init.zeros_(linear.bias)
             layers.append(nn.ReLU(inplace=True))
             if dropout:
                 layers.append(nn.Dropout(dropout))
             width = size
         self.hidden = nn.Sequential(*layers)
         self.output = nn.Linear(width, 1)
-        initialise_(self.output.weight)
+        initialize_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores of shape (n,) for rows of shape (n, n_features)."""
-        x = self.hidden(x)
-        with torch.autocast(x.device.type, enabled=False):
-            scores: Tensor = self.output(x.to(self.output.weight.dtype))
-        return scores.squeeze(1)
-
-    def kernels(self) -> list[Tensor]:
-        """The weights that Keras-style L2 acts on: the kernels of the hidden layers."""
-        return [layer.weight for layer in self.hidden if isinstance(layer, nn.Linear)]
-
+    @torch.no_grad()
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """A copy for scoring: normalisation folded into the products, hidden layers in the given type."""
-        folded = copy.deepcopy(self).eval()
-        layers: list[nn.Module] = []
-        for layer in folded.hidden:
-            if isinstance(layer, nn.BatchNorm1d):
-                product = layers[-1]
-                assert isinstance(product, nn.Linear)
-                layers[-1] = fuse_linear_bn_eval(product, layer)
-            elif not isinstance(layer, nn.Dropout):
-                layers.append(layer)
-        folded.hidden = nn.Sequential(*layers).to(dtype)
-        return folded
+        """A module for scoring: batch normalization folded into the linear layers, hidden layers in ``dtype``."""
+        linears = [layer for layer in self.hidden if isinstance(layer, nn.Linear)]
+        norms = [layer for layer in self.hidden if isinstance(layer, nn.BatchNorm1d)]
+        weights: list[tuple[Tensor, Tensor | None]] = [(layer.weight, layer.bias) for layer in linears]
+        for layer, norm in enumerate(norms):
+            statistics = norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+            weights[layer] = fuse_linear_bn_weights(*weights[layer], *statistics)  # type: ignore[arg-type]
+        return _FoldedMLP([(w.to(dtype), None if b is None else b.to(dtype)) for w, b in weights], self.output)
+
+
+class _FoldedMLP(nn.Module):
+    """Linear layers with ReLU between them, as `MLP.for_inference` makes them.
+
+    Plain tensors instead of a deep copy of the model: training calls this every epoch, and on a few hundred rows the
+    copy would take longer than the scores.
+    """
+
+    def __init__(self, hidden: list[tuple[Tensor, Tensor | None]], output: nn.Linear) -> None:
+        super().__init__()
+        self.n_hidden = len(hidden)
+        for layer, (weight, bias) in enumerate([*hidden, (output.weight, output.bias)]):
+            self.register_buffer(f"weight{layer}", weight.detach())
+            self.register_buffer(f"bias{layer}", None if bias is None else bias.detach())
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in range(self.n_hidden):
+            x = F.linear(x, getattr(self, f"weight{layer}"), getattr(self, f"bias{layer}")).relu_()
+        weight, bias = getattr(self, f"weight{self.n_hidden}"), getattr(self, f"bias{self.n_hidden}")
+        with torch.autocast(x.device.type, enabled=False):
+            return F.linear(x.to(weight.dtype), weight, bias).squeeze(1)

@@ -1,4 +1,4 @@
-"""Several trained models as one."""
+"""An ensemble of trained models as one module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Ensemble(nn.Module):
     models : sequence of nn.Module
         Each maps rows to scores of shape (n,) or (n, 1).
     scales : sequence of float
-        What the scores of each model are divided by, so that all have the same weight.
+        Divisor of each model's scores, so that all models have the same weight.
 
     Examples
     --------
@@ -30,9 +30,7 @@ class Ensemble(nn.Module):
     def __init__(self, models: Sequence[nn.Module], scales: Sequence[float]) -> None:
         super().__init__()
         if not models or len(models) != len(scales):
-            raise ValueError(
-                f"an ensemble needs one scale per model, got {len(models)} models and {len(scales)} scales."
-            )
+            raise ValueError(f"an ensemble needs one scale per model, got {len(models)} models, {len(scales)} scales.")
         self.models = nn.ModuleList(models)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
         self.accepts_bfloat16_rows = all(getattr(model, "accepts_bfloat16_rows", False) for model in models)
@@ -43,17 +41,21 @@ class Ensemble(nn.Module):
         return (torch.stack(scores) / self.scales[:, None]).mean(0)
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """A copy for scoring, made of the models' own copies for scoring if they have some."""
-        return Ensemble([_folded(m, dtype) for m in self.models], self.scales.tolist()).to(self.scales.device).eval()
+        """A module for scoring that uses the models' own ``for_inference`` if they have one."""
+        return (
+            Ensemble([_for_inference(m, dtype) for m in self.models], self.scales.tolist())
+            .to(self.scales.device)
+            .eval()
+        )
 
 
-def _folded(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+def _for_inference(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     fold: Callable[[torch.dtype], nn.Module] | None = getattr(model, "for_inference", None)
     return _Cast(model, dtype) if fold is None else fold(dtype)
 
 
 class _Cast(nn.Module):
-    """A model without its own copy for scoring: rows come in the type of the other models and are cast to float32."""
+    """Wraps a model without ``for_inference``: converts rows from the type of the other models to float32."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Initial weights in Keras's sense: normals cut at two standard deviations and rescaled to the variance asked for."""
+"""Weight initializers as Keras defines them: truncated normals, rescaled to the requested variance."""
 
 from __future__ import annotations
 
@@ -7,46 +7,37 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-STD_AFTER_CUTTING = 0.87962566103423978
-"""Standard deviation of a standard normal that is cut at ±2."""
+TRUNCATED_STD = 0.87962566103423978
+"""Standard deviation of a standard normal truncated at ±2."""
 
 
-def lecun_normal_(weight: Tensor) -> None:
-    """Fill with a normal of variance 1/fan_in, cut at two standard deviations and rescaled (Keras's LeCun normal)."""
-    _cut_normal_(weight, 1.0)
-
-
-def he_normal_(weight: Tensor) -> None:
-    """Fill with a normal of variance 2/fan_in, cut at two standard deviations and rescaled (Keras's He normal)."""
-    _cut_normal_(weight, 2.0)
-
-
-def glorot_uniform_(weight: Tensor) -> None:
-    """Fill with a uniform of variance 2/(fan_in + fan_out), Keras's default."""
-    nn.init.xavier_uniform_(weight)
-
-
-def _cut_normal_(weight: Tensor, scale: float) -> None:
-    std = math.sqrt(scale / weight[0].numel()) / STD_AFTER_CUTTING
+def lecun_normal_(weight: Tensor, scale: float = 1.0) -> None:
+    """Fill with a truncated normal of variance scale/fan_in (Keras's LeCun normal)."""
+    std = math.sqrt(scale / weight[0].numel()) / TRUNCATED_STD
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
-INITIALISERS: dict[str, Callable[[Tensor], None]] = {
+def he_normal_(weight: Tensor) -> None:
+    """Fill with a truncated normal of variance 2/fan_in (Keras's He normal)."""
+    lecun_normal_(weight, scale=2.0)
+
+
+INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
     "lecun_normal": lecun_normal_,
     "he_normal": he_normal_,
-    "glorot_uniform": glorot_uniform_,
+    "glorot_uniform": nn.init.xavier_uniform_,  # Keras's default, variance 2/(fan_in + fan_out)
 }
 
 
-def get_initialiser(name: str) -> Callable[[Tensor], None]:
-    """The initialiser of that name.
+def get_initializer(name: str) -> Callable[[Tensor], object]:
+    """The initializer with the given name.
 
     Examples
     --------
-    >>> get_initialiser("he")
+    >>> get_initializer("he")
     Traceback (most recent call last):
-    ValueError: initialiser must be one of 'lecun_normal', 'he_normal', 'glorot_uniform', got 'he'.
+    ValueError: initializer must be one of 'lecun_normal', 'he_normal', 'glorot_uniform', got 'he'.
     """
-    if name not in INITIALISERS:
-        raise ValueError(f"initialiser must be one of {', '.join(map(repr, INITIALISERS))}, got {name!r}.")
-    return INITIALISERS[name]
+    if name not in INITIALIZERS:
+        raise ValueError(f"initializer must be one of {', '.join(map(repr, INITIALIZERS))}, got {name!r}.")
+    return INITIALIZERS[name]

@@ -26,7 +26,7 @@ from uulearn.risk import UURisk
 from uulearn.risk.corrections import DEFAULT_SLOPE
 from uulearn.training import History, RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.randomness import own_randomness
+from uulearn.training.randomness import isolated_rng
 
 KERAS_MOMENTUM = 0.01
 """Keras's batch normalisation keeps 0.99 of its statistics each step; torch states the share that is replaced."""
@@ -117,7 +117,7 @@ class Bench:
         first = job.first
         rows, held_out = self._rows(first)
         table = DenseRows(self.images)
-        with own_randomness(first["seed"]):
+        with isolated_rng(first["seed"]):
             model = build_model(first["model"], self.task.row_shape, model_params(first))
         risk = UURisk(first["set_priors"], first["target_prior"], first["loss"], first["method"], _slope(first))
         validation = None
@@ -224,7 +224,7 @@ def model_params(configuration: Configuration) -> dict[str, Any] | None:
         return None
     initialiser = configuration.get("initialiser")
     momentum = {"momentum": configuration.get("norm_momentum", KERAS_MOMENTUM)}
-    return momentum | ({"initialiser": initialiser} if initialiser else {})
+    return momentum | ({"initializer": initialiser} if initialiser else {})
 
 
 def _slope(configuration: Configuration) -> float:

@@ -1,7 +1,7 @@
 """An exponential moving average of a module's weights and statistics.
 
-torch's own ``AveragedModel`` does the same, but reads a counter back from the device at every step and takes several
-times as long for a small model, which shows in the epoch of a linear one.
+torch's own ``AveragedModel`` reads a counter back from the device at every step and takes several times as long for
+a small model; for a linear model that is a noticeable part of an epoch.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 
 class MovingAverage:
-    """``module`` holds the average of the weights and buffers that ``model`` has had after each `update`.
+    """Moving average of the weights and buffers of ``model`` after each `update`; ``module`` holds it.
 
-    The decay after n updates is min(decay, (1 + n)/(10 + n)), so that short runs forget the start.
+    The decay after n updates is min(decay, (1 + n)/(10 + n)), so that short runs forget their initial weights.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -28,27 +28,27 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the model's present weights; counters are copied."""
+        """Add the model's current weights to the average; counters are copied."""
         n = self.n_updates
-        share = 1.0 - min(self.decay, (1 + n) / (10 + n)) if n else 1.0
-        # Read again each time: a module may put new tensors in the place of its buffers.
+        weight = 1.0 - min(self.decay, (1 + n) / (10 + n)) if n else 1.0
+        # Read the tensors again each time, because a module may replace its buffers.
         (averaged, counters), (current, current_counters) = _split(self.module), _split(self._model)
-        torch._foreach_lerp_(averaged, current, share)
+        torch._foreach_lerp_(averaged, current, weight)
         if counters:
             torch._foreach_copy_(counters, current_counters)
         self.n_updates += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` restores."""
+        """The state that `load_state_dict` restores."""
         return {"n_updates": self.n_updates, "module": dict(self.module.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue an average."""
+        """Restore a stored state."""
         self.n_updates = int(state["n_updates"])
         self.module.load_state_dict(state["module"])
 
 
 def _split(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Tensors to average, and counters to copy, both sharing memory with the module."""
+    """Floating-point tensors to average, and counters to copy; both share memory with the module."""
     tensors = [tensor.detach() for tensor in itertools.chain(module.parameters(), module.buffers())]
     return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]

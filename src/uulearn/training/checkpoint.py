@@ -1,4 +1,4 @@
-"""Checkpoints: a run that was killed continues and ends as if it had not been."""
+"""Checkpoints: a killed run can be resumed and ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from uulearn.training.options import RunOptions
 FILE_NAME = "checkpoint.safetensors"
 SEED_NAME = "seed.json"
 FORMAT = 1
+MAY_DIFFER = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
+"""Options that may change when a run is resumed."""
 
 
 class Checkpoint:
-    """The checkpoint file of one run in a folder of its own."""
+    """The checkpoint file of one run, in its own folder."""
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / FILE_NAME
@@ -36,13 +38,13 @@ class Checkpoint:
         except TypeError as error:
             raise CheckpointError(
                 f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state is "
-                "numbers and tensors, or leave checkpoint_dir unset."
+                "numbers and tensors, or do not set checkpoint_dir."
             ) from error
         except OSError as error:
-            raise _cannot_be_written(self.path, error) from error
+            raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """The stored state, None where there is none yet."""
+        """The stored state, None if there is none."""
         remove_temporary_files(self.path.parent, self.path.name)
         if not self.path.exists():
             return None
@@ -54,12 +56,12 @@ class Checkpoint:
             found = state.get("format") if isinstance(state, dict) else None
             raise CheckpointError(
                 f"{self.path} has checkpoint format {found!r}, this version reads {FORMAT}; finish that run with the "
-                "version that began it, or delete the file."
+                "version that started it, or delete the file."
             )
         return state
 
     def resume(self, fingerprint: dict[str, str], epochs: int) -> dict[str, Any] | None:
-        """The stored state of this same run, None where there is none; an error if it is another's or further on."""
+        """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
@@ -73,34 +75,34 @@ class Checkpoint:
         done = len(state["history"]["epochs"])
         if done > epochs:
             raise CheckpointError(
-                f"{self.path} has {done} epochs behind it, more than epochs={epochs}; ask for at least {done}, or "
+                f"{self.path} holds {done} finished epochs, more than epochs={epochs}; raise it to at least {done}, or "
                 "choose another checkpoint_dir."
             )
         return state
 
 
 def store_seed(folder: str | Path, seed: int) -> None:
-    """Note the seed of which several runs, with checkpoints in folders below this one, have theirs.
+    """Store the common seed of several runs whose checkpoints are in subfolders of this folder.
 
-    Where such runs are already, their note stays: they go on with the same seed, or are refused.
+    If there are such checkpoints already, their seed is not overwritten: the runs resume with it or are rejected.
     """
     path = Path(folder) / SEED_NAME
-    if path.exists() and _any_below(path.parent):
+    if path.exists() and _has_checkpoints(path.parent):
         return
     try:
         write_atomically(path, lambda temporary: temporary.write_text(json.dumps({"format": FORMAT, "seed": seed})))
     except OSError as error:
-        raise _cannot_be_written(path, error) from error
+        raise _write_error(path, error) from error
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """The seed of the run that was checkpointed in the folder, or of the runs below it, None where there is none."""
+    """The seed of the checkpoint in the folder, or of those in its subfolders; None if there are none."""
     state = Checkpoint(folder).read()
     if state is not None:
         return int(state["seed"])
     path = Path(folder) / SEED_NAME
     remove_temporary_files(path.parent, path.name)
-    if not path.exists() or not _any_below(path.parent):
+    if not path.exists() or not _has_checkpoints(path.parent):
         return None
     try:
         return int(json.loads(path.read_text())["seed"])
@@ -110,11 +112,11 @@ def stored_seed(folder: str | Path) -> int | None:
         ) from error
 
 
-def _any_below(folder: Path) -> bool:
+def _has_checkpoints(folder: Path) -> bool:
     return any(folder.rglob(FILE_NAME))
 
 
-def _cannot_be_written(path: Path, error: OSError) -> CheckpointError:
+def _write_error(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
         f"the checkpoint {path} cannot be written ({error.strerror or error}); choose another checkpoint_dir, or make "
         "this one writable with space left."
@@ -122,12 +124,11 @@ def _cannot_be_written(path: Path, error: OSError) -> CheckpointError:
 
 
 def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
-    """What must agree for a run to be continued; the number of epochs may grow."""
-    free = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
+    """Descriptions of everything that must be the same for a run to be resumed."""
     described = {
         field.name: describe(getattr(options, field.name))
         for field in dataclasses.fields(options)
-        if field.name not in free
+        if field.name not in MAY_DIFFER
     }
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
     return described | {

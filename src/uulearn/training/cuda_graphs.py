@@ -1,4 +1,4 @@
-"""Work that is captured as a CUDA graph where there is CUDA, and called as it is elsewhere."""
+"""Functions that run as a CUDA graph on CUDA, and as plain calls on other devices."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WARM_UP = 2
+WARM_UP_CALLS = 2
+"""Number of plain calls before the capture, in which libraries allocate their buffers."""
 
 
-class Captured:
-    """Calls a function of static tensors; on CUDA, by replaying a graph of its kernels, one for each argument.
+class GraphedFunction:
+    """Calls a function of static tensors; on CUDA by replaying a graph of its kernels, one graph per argument.
 
-    The function reads and writes tensors that stay where they are, returns tensors or nothing, and has no other
-    effect. Capturing takes warm-up calls; ``protect`` is called before them and returns what undoes their effects.
-    Both are methods of the object that keeps this one, and held weakly: with a cycle of references, the memory of the
-    object would stay taken until Python happens to look for cycles.
+    The function reads and writes tensors that stay in place, returns tensors or nothing, and has no other effect.
+    Capturing needs warm-up calls: ``snapshot`` is called before them and returns a function that undoes their effects.
+    Both are methods of the object that holds this one, and are referenced weakly: a reference cycle would keep the
+    object's memory until Python's garbage collector runs.
     """
 
     def __init__(
-        self, function: Callable[..., Any], device: torch.device, protect: Callable[[], Callable[[], None]]
+        self, function: Callable[..., Any], device: torch.device, snapshot: Callable[[], Callable[[], None]]
     ) -> None:
         self._function = weakref.WeakMethod(function)
-        self._protect = weakref.WeakMethod(protect)
+        self._snapshot = weakref.WeakMethod(snapshot)
         self.device = device
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, Any]] = {}
 
@@ -44,60 +45,60 @@ class Captured:
         return result
 
     def clear(self) -> None:
-        """Give back the graphs and their memory; the next call captures again."""
+        """Release the graphs and their memory; the next call captures again."""
         self._graphs.clear()
 
     def _capture(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        protect = self._protect()
-        assert protect is not None
-        undo = protect()
-        stream = _capturing_stream(self.device)
+        snapshot = self._snapshot()
+        assert snapshot is not None
+        restore = snapshot()
+        stream = _capture_stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
+            for _ in range(WARM_UP_CALLS):
                 function(*arguments)
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may go on allocating pinned memory meanwhile, which the default mode would refuse.
+        # Other threads may allocate pinned memory during the capture, which the default mode does not allow.
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             result = function(*arguments)
-        undo()
+        restore()
         return graph, result
 
 
 @functools.cache
-def _capturing_stream(device: torch.device) -> torch.cuda.Stream:
-    """One stream a device: cuBLAS keeps tens of megabytes for each stream it has worked on."""
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One stream per device, because cuBLAS allocates tens of megabytes for each stream it is used on."""
     stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     return stream
 
 
-def protect_tensors(tensors: list[Tensor]) -> Callable[[], None]:
-    """Copies the tensors, and returns what writes the copies back in place."""
-    kept = [(tensor, tensor.clone()) for tensor in tensors]
+def snapshot_tensors(tensors: list[Tensor]) -> Callable[[], None]:
+    """Copy the tensors, and return a function that writes the copies back in place."""
+    copies = [(tensor, tensor.clone()) for tensor in tensors]
 
-    def undo() -> None:
+    def restore() -> None:
         with torch.no_grad():
-            for tensor, value in kept:
+            for tensor, value in copies:
                 tensor.copy_(value)
 
-    return undo
+    return restore
 
 
-def protect_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    """Copies the optimizer's state; undoing sets what did not exist yet to zero, its value before a first step."""
-    known = {
+def snapshot_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """Copy the optimizer's state; restoring sets state that did not exist to zero, its value before the first step."""
+    copies = {
         (parameter, name): value.clone()
         for parameter, state in optimizer.state.items()
         for name, value in state.items()
         if isinstance(value, Tensor)
     }
 
-    def undo() -> None:
+    def restore() -> None:
         with torch.no_grad():
             for parameter, state in optimizer.state.items():
                 for name, value in state.items():
                     if isinstance(value, Tensor):
-                        value.copy_(known[parameter, name]) if (parameter, name) in known else value.zero_()
+                        value.copy_(copies[parameter, name]) if (parameter, name) in copies else value.zero_()
 
-    return undo
+    return restore

@@ -1,22 +1,24 @@
-"""Which epoch to keep: the one with the lowest smoothed figure."""
+"""Early stopping: the best epoch is the one with the lowest smoothed validation error."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Any
 
+from uulearn.training.history import History
 from uulearn.training.options import RunOptions
 
-CRITERION = "validation_zero_one"
+EARLY_STOPPING_METRIC = "validation_zero_one"
 """The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
 
 
 class BestEpoch:
-    """Follows a figure that should be low and says which epoch has been the best so far.
+    """Tracks a metric that should be low, and the best epoch so far.
 
-    An epoch is evaluated by the mean of the figure over the last ``smoothing`` epochs, itself included, since one epoch's
-    estimate is noisy and the luckiest of hundreds would win. After ``patience`` epochs without a better one it is
-    `exhausted`.
+    An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, including itself, because the
+    estimate of a single epoch is noisy and the luckiest of hundreds would win. After ``patience`` epochs without
+    improvement it is `exhausted`.
 
     Examples
     --------
@@ -34,24 +36,31 @@ class BestEpoch:
         self.seen = 0
         self._window: deque[float] = deque(maxlen=int(smoothing))
 
-    def update(self, figure: float) -> bool:
-        """Take in the figure of the next epoch; is it the best so far?"""
+    def update(self, metric: float) -> bool:
+        """Add the metric of the next epoch; whether this epoch is the best so far."""
         self.seen += 1
-        self._window.append(figure)
+        self._window.append(metric)
         smoothed = sum(self._window) / len(self._window)
-        if not smoothed < self.value:  # nor is a figure that is not a number
+        if not smoothed < self.value:  # also if it is NaN
             return False
         self.epoch, self.value = self.seen, smoothed
         return True
 
+    def observe(self, record: dict[str, Any], history: History) -> bool:
+        """Add the record of the next epoch, and set ``history.best_epoch`` if it is the best so far."""
+        if not self.update(record[EARLY_STOPPING_METRIC]):
+            return False
+        history.best_epoch = self.epoch
+        return True
+
     @property
     def exhausted(self) -> bool:
-        """Have there been too many epochs without a better one?"""
+        """Whether there were ``patience`` epochs without improvement."""
         return self.patience is not None and self.seen - (self.epoch or 0) >= self.patience
 
     @property
     def stop_reason(self) -> str:
-        """Why a run ends that has exhausted its patience."""
+        """Stop reason of a run that has exhausted its patience."""
         return f"no better epoch in {self.patience} (the best is epoch {self.epoch})"
 
 

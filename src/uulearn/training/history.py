@@ -1,4 +1,4 @@
-"""What happened in training, as plain data."""
+"""The record of a training run, as plain data."""
 
 from __future__ import annotations
 
@@ -7,27 +7,52 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
+"""Metrics that a trainer computes for every batch."""
+TRAINING_METRICS = (*BATCH_METRICS, "positive_below_zero", "negative_below_zero")
+"""Metrics of an epoch, in the order that `make_record` expects."""
+VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one")
+"""Metrics on held-out rows, recorded as ``validation_…``."""
+CALLBACK_STOP = "the callback asked to stop"
+
+
+def all_epochs_done(n_epochs: int) -> str:
+    """Stop reason of a run that trained for all epochs."""
+    return f"all {n_epochs} epochs done"
+
+
+def not_finite(epoch: int) -> str:
+    """Stop reason of a run whose risk was not finite."""
+    return f"the risk was not finite in epoch {epoch}"
+
+
+def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, Any]:
+    """The record of an epoch from its `TRAINING_METRICS`."""
+    positive, negative, *others = metrics
+    terms = {"positive": positive, "negative": negative, "unbiased": positive + negative}
+    return {"epoch": epoch, **terms, **dict(zip(TRAINING_METRICS[2:], others, strict=True)), "lr": lr}
+
 
 @dataclass
 class History:
-    """One record an epoch, and how the run ended.
+    """One record per epoch, and why the run stopped.
 
-    Each record in ``epochs`` is a flat dict (``pandas.DataFrame(history.epochs)`` is a table), all means over the
-    batches of the epoch, taken while the weights moved:
+    Each record in ``epochs`` is a flat dict (``pandas.DataFrame(history.epochs)`` is a table). Values are means over
+    the batches of the epoch, computed while the weights changed:
 
     ===========================  ==========================================================================
     ``epoch``                    counted from 1
-    ``positive``, ``negative``   the signed brackets
+    ``positive``, ``negative``   the two risk terms, with their sign
     ``unbiased``                 their sum, the empirical risk of Eq. 4; may be below zero
     ``corrected``                the corrected risk of Eq. 6
-    ``objective``                what was minimised, without L2 or weight decay
+    ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
-    ``positive_below_zero``,     share of the batches in which the bracket was below zero, that is in which a
-    ``negative_below_zero``      correction acts
+    ``positive_below_zero``,     fraction of batches in which the risk term was below zero, so that a correction
+    ``negative_below_zero``      acts
     ``lr``                       learning rate of the first parameter group at the end of the epoch
-    ``seconds``                  time of the epoch, evaluation included
-    ``validation_…``             the risk on held-out rows of both sets, when they were given
-    ``test_accuracy``,           accuracy on labelled rows and their labelled risk (Eq. 2), when they were given
+    ``seconds``                  duration of the epoch, including evaluation
+    ``validation_…``             the risk on held-out rows of both sets, if they were given
+    ``test_accuracy``,           accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
     ``test_risk``
     ===========================  ==========================================================================
     """
@@ -37,17 +62,17 @@ class History:
     labels_used: bool = False
     resumed_at: list[int] = field(default_factory=list)
     best_epoch: int | None = None
-    """The epoch whose weights were kept, chosen on held-out rows; None where the last were."""
+    """The epoch whose weights are used, chosen on held-out rows; None if they are those of the last epoch."""
     models: list[History] = field(default_factory=list)
-    """The history of each model of an ensemble; the records here are their means."""
+    """Where several models were trained, the history of each; the records here are their means."""
 
     @property
     def first_negative_epoch(self) -> int | None:
-        """The epoch in which the empirical (unbiased) risk first went below zero, if it did."""
+        """The first epoch with an empirical (unbiased) risk below zero, None if there is none."""
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:
-        """One figure over all epochs; None for epochs that lack it (a resumed run may be given more to evaluate)."""
+        """One metric over all epochs; None for epochs without it (a resumed run may record more metrics)."""
         if self.epochs and not any(name in record for record in self.epochs):
             known = sorted({key for record in self.epochs for key in record})
             raise KeyError(f"no epoch recorded {name!r}; recorded are {', '.join(known)}")

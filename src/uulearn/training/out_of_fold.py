@@ -72,7 +72,7 @@ def fit_fold(
     first, second = (
         score_rows(
             trainer.final_model,
-            held_out.side(which),
+            held_out.rows_of(which),
             device=trainer.device,
             dtype=trainer.dtype,
             scale=options.input_scale,

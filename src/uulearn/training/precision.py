@@ -1,8 +1,8 @@
-"""Which arithmetic a run uses.
+"""The floating-point type of a run's matrix products.
 
-``"auto"`` takes bfloat16 products (weights, sums and the risk stay in float32) where that is faster and harmless: the
-device multiplies bfloat16 natively, the model has a product wide enough to gain (or, on CUDA, convolutions), and
-the columns are not so far from zero, compared with their spread, that eight significant bits would blur them.
+``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if that is faster and harmless: the device
+supports bfloat16 natively, the model has a wide enough layer (or, on CUDA, convolutions), and no column has a mean so
+large, compared with its standard deviation, that eight significant bits would blur it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 PRECISIONS = ("auto", "float32", "bfloat16")
-WIDE_ENOUGH = 128
-FURTHEST_MEAN = 16.0
-"""Largest |mean| of a column, in its standard deviations, that bfloat16 inputs may have (rounding then adds noise of
-at most 2% of the standard deviation)."""
+MIN_WIDTH = 128
+"""Width from which a matrix product is faster in bfloat16."""
+MAX_MEAN = 16.0
+"""Largest |mean| of a column, in standard deviations, for bfloat16: rounding then adds at most 2% noise."""
 
 
 @functools.cache
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether this processor has bfloat16 dot products (AVX-512 BF16, AMX or Arm's BF16)."""
+    """Whether this processor has bfloat16 instructions (AVX-512 BF16, AMX or Arm's BF16)."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -41,13 +41,13 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 
 def resolve_precision(precision: str, model: nn.Module, device: torch.device, sample: Tensor) -> torch.dtype:
-    """The type of the products: bfloat16 or float32. ``sample`` holds a few rows, shape (n, …)."""
+    """The type of matrix products, bfloat16 or float32; ``sample`` holds a few rows, shape (n, …)."""
     if precision == "bfloat16":
         return torch.bfloat16
     if precision == "float32" or not multiplies_bfloat16(device):
         return torch.float32
-    wide = any(p.ndim >= 2 and min(len(p), p[0].numel()) >= WIDE_ENOUGH for p in model.parameters())
-    # On an accelerator a convolution is bound by the memory that its images take, however few its channels.
+    wide = any(p.ndim >= 2 and min(len(p), p[0].numel()) >= MIN_WIDTH for p in model.parameters())
+    # On a GPU, convolutions are limited by memory bandwidth, whatever their number of channels.
     convolves = device.type == "cuda" and any(isinstance(layer, nn.Conv2d) for layer in model.modules())
     return torch.bfloat16 if (wide or convolves) and _survives_rounding(sample) else torch.float32
 
@@ -56,4 +56,4 @@ def _survives_rounding(sample: Tensor) -> bool:
     columns = sample.flatten(1).double()
     mean, spread = columns.mean(0).abs(), columns.std(0)
     varies = spread > 0
-    return bool((mean[varies] <= FURTHEST_MEAN * spread[varies]).all())
+    return bool((mean[varies] <= MAX_MEAN * spread[varies]).all())

@@ -1,4 +1,4 @@
-"""Random numbers of a run's own: seeded for it, and the caller's generators left as they were."""
+"""Seeded random numbers for a run that leave the caller's generators unchanged."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ CPU = torch.device("cpu")
 
 
 @contextlib.contextmanager
-def own_randomness(seed: int, device: torch.device = CPU) -> Iterator[None]:
-    """Within it, whatever torch draws on the CPU and on the device follows from the seed.
+def isolated_rng(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Context in which torch's generators of the CPU and the device start from the seed; restored at the end.
 
     Examples
     --------
     >>> _ = torch.manual_seed(5)
     >>> expected = torch.rand(1)
     >>> _ = torch.manual_seed(5)
-    >>> with own_randomness(7):
+    >>> with isolated_rng(7):
     ...     drawn = torch.rand(1)
     >>> torch.equal(torch.rand(1), expected)
     True
@@ -30,7 +30,7 @@ def own_randomness(seed: int, device: torch.device = CPU) -> Iterator[None]:
 
 
 def seed_generators(seed: int, device: torch.device = CPU) -> None:
-    """Seed the generators of the CPU and of this device; `torch.manual_seed` would seed every other device too."""
+    """Seed the generators of the CPU and of this device only; `torch.manual_seed` seeds all devices."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):

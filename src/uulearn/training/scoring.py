@@ -1,4 +1,4 @@
-"""Scores of many rows: chunks that stay in cache, no gradient, normalisation folded where the model offers it."""
+"""Scores of many rows: in chunks that fit the cache, without gradient, with folded normalization if possible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from uulearn.data.rows import Rows
 
-CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
+SCORING_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
+"""Bytes of rows that are scored at a time, per type of device."""
 
 
 def module_device(module: nn.Module) -> torch.device:
@@ -24,10 +25,10 @@ def score_rows(
     dtype: torch.dtype = torch.float32,
     scale: float = 1.0,
 ) -> Tensor:
-    """g(x) of every row, a float32 tensor of shape (n,) on the CPU.
+    """The score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
 
-    A model with a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`) is scored through what that
-    returns, with rows of that type; any other model under autocast. The model's mode is left as it was.
+    If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
+    computes the scores from rows of that type; other models run under autocast. The model's mode does not change.
     """
     device = device or module_device(model)
     was_training = model.training
@@ -35,7 +36,7 @@ def score_rows(
     scorer: nn.Module = fold(dtype) if fold is not None else model.eval()
     rows_dtype = dtype if fold is not None else torch.float32
     per_row = max(1, torch.Size(rows.row_shape).numel()) * 4
-    chunk = max(16, CHUNK_BYTES.get(device.type, CHUNK_BYTES["cpu"]) // per_row)
+    chunk = max(16, SCORING_CHUNK_BYTES.get(device.type, SCORING_CHUNK_BYTES["cpu"]) // per_row)
     scores = torch.empty(rows.n_rows, device=device)
     try:
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16):

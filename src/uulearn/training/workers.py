@@ -1,4 +1,4 @@
-"""Several processes that train one model: each takes its share of every batch, and all take the same step."""
+"""Several processes that train one model: each computes a part of every batch, and all take the same step."""
 
 from __future__ import annotations
 
@@ -17,112 +17,114 @@ from torch import Tensor, nn
 from uulearn.risk.distributed import sum_over_workers
 
 RANK, COUNT, LOCAL = "RANK", "WORLD_SIZE", "LOCAL_RANK"
-"""What torchrun tells each process it starts."""
+"""Environment variables that torchrun sets for each process."""
 
 
 class FirstWorkerError(Exception):
-    """The first worker has failed, and tells why itself."""
+    """The first worker failed and reports the error itself."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The processes that train together, and which of them this one is."""
+    """The processes that train together, and the rank of this one."""
 
     rank: int
     count: int
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes, reports and decides."""
+        """Whether this is the process that writes files, reports progress and makes decisions."""
         return self.rank == 0
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all workers, with the gradient that `average_gradients` makes exact."""
+        """The sum over all workers; its gradient is exact after `average_gradients`."""
         return sum_over_workers(values)
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its mean over all workers, in one exchange for each type of number."""
+        """Replace every gradient by its mean over all workers, with one exchange per floating-point type."""
         by_type: dict[torch.dtype, list[Tensor]] = {}
         for p in parameters:
             if p.requires_grad:
-                p.grad = torch.zeros_like(p) if p.grad is None else p.grad  # all must send the same numbers of values
+                p.grad = (
+                    torch.zeros_like(p) if p.grad is None else p.grad
+                )  # all workers must send the same number of values
                 by_type.setdefault(p.dtype, []).append(p.grad)
         for gradients in by_type.values():
-            together = torch.cat([gradient.flatten() for gradient in gradients])
-            dist.all_reduce(together)
-            together /= self.count
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            dist.all_reduce(flat)
+            flat /= self.count
             start = 0
             for gradient in gradients:
-                gradient.copy_(together[start : start + gradient.numel()].view_as(gradient))
+                gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
                 start += gradient.numel()
 
     def share(self, n_rows: int) -> slice:
-        """The rows of a table that are this worker's to look at."""
+        """The rows of a table that this worker scores."""
         return slice(self.rank * n_rows // self.count, (self.rank + 1) * n_rows // self.count)
 
     def gather(self, values: Tensor, n_rows: int, device: torch.device) -> Tensor:
-        """The values of all rows, each known to the worker in whose `share` it is; a tensor on the CPU."""
-        everything = torch.zeros(n_rows, device=device)
-        everything[self.share(n_rows)] = values.to(device)
-        dist.all_reduce(everything)
-        return everything.cpu()
+        """The values of all rows, on the CPU, from the values of each worker's `share`."""
+        result = torch.zeros(n_rows, device=device)
+        result[self.share(n_rows)] = values.to(device)
+        dist.all_reduce(result)
+        return result.cpu()
 
-    def agree(self, thing: Any) -> Any:
-        """What the first worker has, whatever the others have: no two may decide differently."""
-        told = [thing if self.first else None]
-        dist.broadcast_object_list(told, src=0)
-        return told[0]
+    def broadcast(self, value: Any) -> Any:
+        """The first worker's value, so that all workers make the same decision."""
+        values = [value if self.first else None]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
 
-    def by_first(self, work: Callable[[], Any]) -> Any:
-        """What the first worker's ``work`` gives; where it fails, it fails there, and the others hear that it did."""
+    def run_on_first(self, work: Callable[[], Any]) -> Any:
+        """The result of ``work`` in the first worker; if it fails, the others raise `FirstWorkerError`."""
         result, error = None, None
         if self.first:
             try:
                 result = work()
-            except Exception as failed:
+            except Exception as failed:  # raised again below, after the other workers know
                 error = failed
-        result, text = self.agree((result, None if error is None else str(error)))
+        result, text = self.broadcast((result, None if error is None else str(error)))
         if error is not None:
             raise error
         if text is not None:
             raise FirstWorkerError(text)
         return result
 
-    def gather_objects(self, thing: Any) -> list[Any]:
-        """What every worker has, in their order."""
-        told: list[Any] = [None] * self.count
-        dist.all_gather_object(told, thing)
-        return told
+    def gather_objects(self, value: Any) -> list[Any]:
+        """The values of all workers, in the order of their ranks."""
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value)
+        return values
 
     def copy_weights(self, module: nn.Module) -> None:
-        """Give every worker the weights and statistics of the first."""
+        """Copy the weights and statistics of the first worker to all workers."""
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), src=0)
 
     def seed(self, seed: int, *more: int) -> int:
-        """A seed for what each worker draws for its own rows (dropout, augmentation); the first has the run's own."""
+        """A seed per worker for dropout and augmentation; the first worker uses the seed of the run."""
         if self.first and not more:
             return seed
         return int(np.random.SeedSequence([seed, self.rank, *more]).generate_state(1)[0])
 
 
 def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether this process is one of several that torchrun, or something like it, has started.
+    """Whether torchrun or a similar launcher started this process as one of several.
 
     Examples
     --------
     >>> started_by_torchrun({"RANK": "0", "WORLD_SIZE": "2"}), started_by_torchrun({})
     (True, False)
     """
-    known = os.environ if environment is None else environment
-    return RANK in known and int(known.get(COUNT, "1")) > 1
+    variables = os.environ if environment is None else environment
+    return RANK in variables and int(variables.get(COUNT, "1")) > 1
 
 
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
-    """The workers to train with, None for one alone.
+    """The workers to train with, None for a single process.
 
-    False is always alone. "auto" looks whether a process group with more than one process is there, or whether torchrun
-    has started this process, in which case the group is made now. True insists on it.
+    False means a single process. "auto" uses the process group if it has several processes, and creates it if torchrun
+    started this process. True is like "auto" but raises an error for a single process.
     """
     if distributed is False:
         return None
@@ -141,8 +143,8 @@ def join_workers(distributed: bool | str, device: str | torch.device = "cpu") ->
     return None
 
 
-def own_device(device: str) -> str:
-    """The device of this process where torchrun has started several on one machine: each has a GPU of its own."""
+def local_device(device: str) -> str:
+    """The device of this process: with torchrun, each process of a machine has its own GPU."""
     if device == "cuda" and started_by_torchrun():
         return f"cuda:{os.environ.get(LOCAL, '0')}"
     return device
@@ -150,7 +152,7 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def warn_on_rank_zero(workers: Workers | None) -> Iterator[None]:
-    """Warnings are given by the first worker alone."""
+    """Context in which only the first worker shows warnings."""
     if workers is None or workers.first:
         yield
         return

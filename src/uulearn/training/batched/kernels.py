@@ -1,8 +1,8 @@
-"""The passes over activations that a stack makes between its products, as Triton kernels for CUDA devices.
+"""Triton kernels for CUDA devices: the passes over activations between the matrix products of batched networks.
 
-`uulearn.training.batched.layers` holds the same formulas in plain torch, and says which is used when. Activations of a
-layer have the shape (R, n, h), contiguous; before the normalisation of the first layer the ``width`` runs of a group
-lie side by side instead, (R/width, n, width·h). Sums over rows are taken in parts, so that all processors have work;
+`uulearn.training.batched.layers` has the same formulas in plain torch, and decides which are used. Activations of a
+layer have the shape (R, n, h), contiguous; before the normalization of the first layer, the ``width`` runs of a group
+are side by side instead, (R/width, n, width·h). Sums over rows are computed in parts, so that all processors have work;
 the callers add up the parts.
 """
 
@@ -16,26 +16,29 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, COLUMNS = 16, 128
+"""Block of rows and columns that one program works on."""
 PARTS = 12
+"""Number of parts of the rows in sums over rows."""
 FLAT = 1024
+"""Number of entries that one program of Adam updates."""
 
 
 @triton.jit
-def _moments(x, about, sums, n, h, width, n_runs, rows_a_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _moments(x, about, sums, n, h, width, n_runs, rows_per_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Sums of (x − about) and of its square over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
     x += (run // width) * n * width * h + (run % width) * h
-    centre = tl.load(about + run * h + columns, mask=inside, other=0.0)
+    center = tl.load(about + run * h + columns, mask=inside, other=0.0)
     first = tl.zeros((ROWS, COLUMNS), tl.float32)
     second = tl.zeros((ROWS, COLUMNS), tl.float32)
-    stop = tl.minimum(n, (part + 1) * rows_a_part)
-    for start in range(part * rows_a_part, stop, ROWS):
+    stop = tl.minimum(n, (part + 1) * rows_per_part)
+    for start in range(part * rows_per_part, stop, ROWS):
         rows = (start + tl.arange(0, ROWS)).to(tl.int64)
         mask = (rows < stop)[:, None] & inside[None, :]
         value = tl.load(x + rows[:, None] * (width * h) + columns[None, :], mask=mask, other=0.0).to(tl.float32)
-        distance = tl.where(mask, value - centre[None, :], 0.0)
+        distance = tl.where(mask, value - center[None, :], 0.0)
         first += distance
         second += distance * distance
     place = (part * n_runs + run) * h + columns
@@ -53,17 +56,17 @@ def _scale_shift_relu(x, mean, scale, shift, out, n, h, width, ROWS: tl.constexp
     value = tl.load(x + rows[:, None] * (width * h) + columns[None, :], mask=mask, other=0.0).to(tl.float32)
     factor = tl.load(scale + run * h + columns, mask=inside, other=0.0)
     offset = tl.load(shift + run * h + columns, mask=inside, other=0.0)
-    centre = tl.load(mean + run * h + columns, mask=inside, other=0.0)
-    value = tl.maximum((value - centre[None, :]) * factor[None, :] + offset[None, :], 0.0)
+    center = tl.load(mean + run * h + columns, mask=inside, other=0.0)
+    value = tl.maximum((value - center[None, :]) * factor[None, :] + offset[None, :], 0.0)
     tl.store(out + (run * n + rows[:, None]) * h + columns[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def _gradient_sums(
-    x, gradient, gamma, beta, mean, inverse, sums, n, h, width, n_runs, rows_a_part,
+    x, gradient, gamma, beta, mean, inverse, sums, n, h, width, n_runs, rows_per_part,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the gradient behind the ReLU, and of its product with the normalised input, over the rows of one part."""
+    """Sums of the gradient before the ReLU, and of its product with the normalized input, over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -73,16 +76,16 @@ def _gradient_sums(
     m, i = tl.load(mean + own, mask=inside, other=0.0), tl.load(inverse + own, mask=inside, other=0.0)
     first = tl.zeros((ROWS, COLUMNS), tl.float32)
     second = tl.zeros((ROWS, COLUMNS), tl.float32)
-    stop = tl.minimum(n, (part + 1) * rows_a_part)
-    for start in range(part * rows_a_part, stop, ROWS):
+    stop = tl.minimum(n, (part + 1) * rows_per_part)
+    for start in range(part * rows_per_part, stop, ROWS):
         rows = (start + tl.arange(0, ROWS)).to(tl.int64)
         mask = (rows < stop)[:, None] & inside[None, :]
         value = tl.load(x + rows[:, None] * (width * h) + columns[None, :], mask=mask, other=0.0).to(tl.float32)
         back = tl.load(gradient + (run * n + rows[:, None]) * h + columns[None, :], mask=mask, other=0.0).to(tl.float32)
-        normalised = (value - m[None, :]) * i[None, :]
-        back = tl.where(normalised * g[None, :] + b[None, :] > 0.0, back, 0.0)
+        normalized = (value - m[None, :]) * i[None, :]
+        back = tl.where(normalized * g[None, :] + b[None, :] > 0.0, back, 0.0)
         first += back
-        second += back * normalised
+        second += back * normalized
     place = (part * n_runs + run) * h + columns
     tl.store(sums + place, tl.sum(first, 0), mask=inside)
     tl.store(sums + tl.num_programs(1).to(tl.int64) * n_runs * h + place, tl.sum(second, 0), mask=inside)
@@ -105,9 +108,9 @@ def _gradient(
     s1, s2 = tl.load(first + own, mask=inside, other=0.0) / n, tl.load(second + own, mask=inside, other=0.0) / n
     value = tl.load(x + place, mask=mask, other=0.0).to(tl.float32)
     back = tl.load(gradient + (run * n + rows[:, None]) * h + columns[None, :], mask=mask, other=0.0).to(tl.float32)
-    normalised = (value - m[None, :]) * i[None, :]
-    back = tl.where(normalised * g[None, :] + b[None, :] > 0.0, back, 0.0)
-    value = (g * i)[None, :] * (back - s1[None, :] - normalised * s2[None, :])
+    normalized = (value - m[None, :]) * i[None, :]
+    back = tl.where(normalized * g[None, :] + b[None, :] > 0.0, back, 0.0)
+    value = (g * i)[None, :] * (back - s1[None, :] - normalized * s2[None, :])
     tl.store(out + place, value.to(out.dtype.element_ty), mask=mask)
 
 
@@ -125,7 +128,7 @@ def _scores(hidden, kernel, bias, out, n, h, ROWS: tl.constexpr, COLUMNS: tl.con
 
 @triton.jit
 def _scores_gradient(
-    hidden, kernel, gradient, out, sums, n, h, n_runs, rows_a_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    hidden, kernel, gradient, out, sums, n, h, n_runs, rows_per_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     """The gradient with respect to the hidden units, and that of the kernel summed over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -133,8 +136,8 @@ def _scores_gradient(
     inside = columns < h
     weight = tl.load(kernel + run * h + columns, mask=inside, other=0.0)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    stop = tl.minimum(n, (part + 1) * rows_a_part)
-    for start in range(part * rows_a_part, stop, ROWS):
+    stop = tl.minimum(n, (part + 1) * rows_per_part)
+    for start in range(part * rows_per_part, stop, ROWS):
         rows = (start + tl.arange(0, ROWS)).to(tl.int64)
         mask = (rows < stop)[:, None] & inside[None, :]
         place = (run * n + rows[:, None]) * h + columns[None, :]
@@ -149,9 +152,9 @@ def _adam(
     p, gradient, first, second, lr, l2, decay, alive, finite, corrections, n, block, width, h,
     rest1, beta2, rest2, eps, decoupled: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
-    """One step of Adam on a stacked parameter; ``lr`` to ``finite`` hold one value a run.
+    """One step of Adam on a parameter of all runs; ``lr`` to ``finite`` hold one value per run.
 
-    Entries that would not be finite are left as they are, and their runs get 0 in ``finite``.
+    Entries that would not be finite are not changed, and their runs get 0 in ``finite``.
     """
     place = tl.program_id(0).to(tl.int64) * FLAT + tl.arange(0, FLAT)
     mask = place < n
@@ -170,9 +173,9 @@ def _adam(
     new2 = beta2 * old2 + rest2 * g * g
     c1, c2 = tl.load(corrections), tl.load(corrections + 1)
     new = new - rate / c1 * new1 / (tl.sqrt(new2 / c2) + eps)
-    good = tl.abs(new) < float("inf")  # not so for NaN
-    tl.atomic_min(finite + run, 0, mask=mask & (good == 0))
-    mask = mask & good & (tl.load(alive + run, mask=mask, other=0) != 0)
+    is_finite = tl.abs(new) < float("inf")  # false for NaN
+    tl.atomic_min(finite + run, 0, mask=mask & (is_finite == 0))
+    mask = mask & is_finite & (tl.load(alive + run, mask=mask, other=0) != 0)
     tl.store(p + place, new, mask=mask)
     tl.store(first + place, new1, mask=mask)
     tl.store(second + place, new2, mask=mask)
@@ -198,10 +201,10 @@ def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, widt
     return out
 
 
-def normalise_gradient(
+def normalize_gradient(
     x: Tensor, gradient: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, inverse: Tensor, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `NormaliseReLU` with respect to x, γ and β."""
+    """Gradients of `NormalizeReLU` with respect to x, γ and β."""
     n_runs, _, h = mean.shape
     n = x.shape[1]
     sums = torch.empty(2, PARTS, n_runs, 1, h, device=x.device)
@@ -242,7 +245,7 @@ def adam(
     settings: dict[str, Any],
     decoupled: bool,
 ) -> None:
-    """A step of Adam in place; ``per_run`` holds, each of shape (R,), lr, l2, weight decay, life and finiteness."""
+    """A step of Adam in place; ``per_run`` holds lr, l2, weight decay, alive and finite, each of shape (R,)."""
     beta1, beta2 = settings["betas"]
     n, block, h = p.numel(), p[0].numel(), p.shape[2] // width
     _adam[(triton.cdiv(n, FLAT),)](
@@ -252,5 +255,5 @@ def adam(
 
 
 def _elementwise(n: int, h: int, n_runs: int) -> tuple[int, int, int]:
-    """Programs for each block of rows and columns of each run; only the first axis may exceed 65,535."""
+    """Grid of blocks of rows and columns of each run; only the first axis may exceed 65,535."""
     return triton.cdiv(n, ROWS), triton.cdiv(h, COLUMNS), n_runs

@@ -1,8 +1,8 @@
-"""The layers between the products of a stack, with their gradients: normalise and ReLU, and the last, single unit.
+"""Layers of batched networks with hand-written gradients: batch normalization with ReLU, and the output unit.
 
-Their gradients are written out rather than left to autograd, so that only the input of the normalisation is kept for
-the way back and each way takes two passes over the batch. On CUDA the passes are the kernels of
-`uulearn.training.batched.kernels`; elsewhere, and where Triton is not installed, they are the torch formulas below.
+Autograd would store more than the input of the normalization and pass over the batch more than twice in each direction.
+On CUDA the Triton kernels of `uulearn.training.batched.kernels` do the work; on other devices, or if Triton is not
+installed, the torch formulas below.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 
 def use_kernels(x: Tensor) -> bool:
-    """Whether work on this tensor goes to the Triton kernels."""
+    """Whether the Triton kernels are used for this tensor."""
     return x.is_cuda and HAS_TRITON
 
 
-def runs_apart(x: Tensor, width: int) -> Tensor:
-    """From (G, n, width·h), the runs of a group side by side, to (R, n, h)."""
+def split_runs(x: Tensor, width: int) -> Tensor:
+    """From (G, n, width·h), with the runs of a group side by side, to (R, n, h)."""
     groups, n, columns = x.shape
     return x.reshape(groups, n, width, columns // width).transpose(1, 2).reshape(groups * width, n, columns // width)
 
 
-def runs_side_by_side(x: Tensor, width: int) -> Tensor:
-    """The inverse of `runs_apart`."""
+def concatenate_runs(x: Tensor, width: int) -> Tensor:
+    """The inverse of `split_runs`."""
     runs, n, h = x.shape
     return x.view(runs // width, width, n, h).transpose(1, 2).reshape(runs // width, n, width * h)
 
 
-class NormaliseReLU(torch.autograd.Function):
-    """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each column over the rows of a batch.
+class NormalizeReLU(torch.autograd.Function):
+    """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each unit over the rows of a batch.
 
-    x has the shape (G, n, width·h), the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments are
-    taken about the first row, so that one pass gives both and nothing cancels. Returns the activations, (R, n, h) in
-    the type of x, and the mean and the (biased) variance of the batch.
+    x has the shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments
+    are computed about the first row, so that one pass gives both without cancellation. Returns the activations,
+    (R, n, h) in the type of x, and the mean and the (biased) variance of the batch.
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float, width: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Normalise with the statistics of the batch."""
+        """Normalize with the statistics of the batch."""
         n = x.shape[1]
-        about = runs_apart(x[:, :1], width).float().contiguous()  # as the kernels take it
+        about = split_runs(x[:, :1], width).float().contiguous()  # required by the kernels
         if use_kernels(x):
             from uulearn.training.batched import kernels
 
             first, second = (sums / n for sums in kernels.moments(x, about, width))
         else:
-            distance = runs_apart(x, width).float() - about
+            distance = split_runs(x, width).float() - about
             first, second = (values.mean(1, keepdim=True) for values in (distance, distance * distance))
         var = (second - first * first).clamp(min=0)
         mean, inverse = about + first, torch.rsqrt(var + eps)
@@ -64,35 +64,35 @@ class NormaliseReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient through the activations, the statistics included."""
+        """The gradient through the activations, including that through the statistics."""
         x, gamma, beta, mean, inverse = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(x):
             from uulearn.training.batched import kernels
 
-            d_x, d_gamma, d_beta = kernels.normalise_gradient(x, gradient, gamma, beta, mean, inverse, ctx.width)
+            d_x, d_gamma, d_beta = kernels.normalize_gradient(x, gradient, gamma, beta, mean, inverse, ctx.width)
         else:
             n = x.shape[1]
-            normalised = (runs_apart(x, ctx.width).float() - mean) * inverse
-            back = torch.where(normalised * gamma + beta > 0, gradient.float(), 0)
-            d_beta, d_gamma = back.sum(1, keepdim=True), (back * normalised).sum(1, keepdim=True)
-            d_x = (gamma * inverse) * (back - d_beta / n - normalised * (d_gamma / n))
-            d_x = runs_side_by_side(d_x.to(x.dtype), ctx.width)
+            normalized = (split_runs(x, ctx.width).float() - mean) * inverse
+            back = torch.where(normalized * gamma + beta > 0, gradient.float(), 0)
+            d_beta, d_gamma = back.sum(1, keepdim=True), (back * normalized).sum(1, keepdim=True)
+            d_x = (gamma * inverse) * (back - d_beta / n - normalized * (d_gamma / n))
+            d_x = concatenate_runs(d_x.to(x.dtype), ctx.width)
         return d_x, d_gamma, d_beta, None, None
 
 
-class LastUnit(torch.autograd.Function):
+class OutputUnit(torch.autograd.Function):
     """Scores of shape (R, n) from hidden units (R, n, h), kernels (R, h, 1) and biases (R, 1, 1), in float32."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         """hidden · kernel + bias."""
         ctx.save_for_backward(hidden, kernel)
-        return last_scores(hidden, kernel, bias)
+        return output_scores(hidden, kernel, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of all three."""
+        """Gradients with respect to all three."""
         hidden, kernel = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(hidden):
@@ -111,10 +111,10 @@ def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, widt
         from uulearn.training.batched import kernels
 
         return kernels.scale_shift_relu(x, mean, scale, shift, width)
-    return torch.relu_((runs_apart(x, width) - mean) * scale + shift).to(x.dtype)
+    return torch.relu_((split_runs(x, width) - mean) * scale + shift).to(x.dtype)
 
 
-def last_scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+def output_scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """Scores of shape (R, n) from hidden units (R, n, h), in float32."""
     if use_kernels(hidden):
         from uulearn.training.batched import kernels

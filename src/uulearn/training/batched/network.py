@@ -1,8 +1,8 @@
-"""A stack of linear models or MLPs as one network of batched products.
+"""Many linear models or MLPs as one network of batched matrix products.
 
-R runs in G groups of M neighbours (R = G·M). The runs of a group read the same rows, so the first product of a group
-is one product with the kernels of its M runs side by side: its kernel has the shape (G, d, M·h). All later kernels
-have the shape (R, h, h′), and what belongs to a unit (R, 1, h).
+R runs form G groups of M neighbors (R = G·M). The runs of a group read the same rows, so their first layers are one
+product with the kernels of M runs side by side, of shape (G, d, M·h). All later kernels have the shape (R, h, h′), and
+parameters of units (R, 1, h).
 """
 
 from __future__ import annotations
@@ -16,27 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from uulearn.models import MLP, Linear
-from uulearn.training.batched.layers import LastUnit, NormaliseReLU, runs_apart, runs_side_by_side, scale_shift_relu
+from uulearn.training.batched.layers import NormalizeReLU, OutputUnit, concatenate_runs, scale_shift_relu, split_runs
 from uulearn.training.batched.runs import Groups
 
 Tensors = Mapping[str, Tensor]
 
 
-class DenseStack:
-    """Parameters and statistics of R dense models, and their scores.
+class BatchedNetwork:
+    """Parameters and statistics of R `Linear` or `MLP` models of the same architecture, and their scores.
 
-    Parameters
-    ----------
-    models : sequence of Linear or MLP
-        Of one architecture, in the order of the stack; their weights are copied.
-    groups : Groups
-        Which neighbours read the same rows.
-    dtype : torch.dtype
-        Of the products. Sums, statistics, the last layer and the parameters themselves are float32.
-    dropout : (R,) tensor or None
-        Share of hidden units dropped in each run while training.
-    align : int
-        Widths are rounded up to a multiple of this with units that stay zero, for products of half precision.
+    ``dtype`` is the type of the matrix products; sums, statistics, the output layer and the parameters are float32.
+    ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. Widths are padded
+    to a multiple of ``align`` with units that stay zero, for half-precision products.
     """
 
     def __init__(
@@ -53,11 +44,11 @@ class DenseStack:
         self.n_runs = len(models)
         self.norms = _norms(models[0])
         if any(norm.momentum is None for norm in self.norms):
-            raise ValueError("a stack needs a number as momentum of its batch normalisation, got None; use 0.1.")
+            raise ValueError("batched training needs a number as batch-normalization momentum, got None; use 0.1.")
         self.params: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         self.kernel_names: list[str] = []
-        self.keep = None if dropout is None else (1 - dropout).to(device)[:, None, None]
+        self.keep_rates = None if dropout is None else (1 - dropout).to(device)[:, None, None]
         products = [_products(model) for model in models]
         self.n_layers = len(products[0])
         for layer in range(self.n_layers):
@@ -75,7 +66,7 @@ class DenseStack:
                 for name, source in (("mean", "running_mean"), ("var", "running_var")):
                     values = torch.stack([getattr(norm, source).detach()[None, :] for norm in chains])
                     self.buffers[f"{layer}.{name}"] = self._place(self._pad(values, 2))
-        # What Keras-style L2 acts on: hidden kernels, and the one kernel of a linear model.
+        # Keras-style L2 acts on the hidden kernels, or on the only kernel of a linear model.
         hidden = [f"{layer}.kernel" for layer in range(self.n_layers - 1)]
         self.kernel_names = hidden if isinstance(models[0], MLP) else ["0.kernel"]
 
@@ -88,30 +79,30 @@ class DenseStack:
 
     def _add_kernel(self, layer: int, weights: Tensor) -> None:
         if layer == 0:
-            weights = runs_side_by_side(weights, self.groups.width)
+            weights = concatenate_runs(weights, self.groups.width)
         self.params[f"{layer}.kernel"] = self._place(weights)
 
     # --------------------------------------------------------------------------------------------------------- layout
 
     @property
     def width(self) -> int:
-        """Of the widest layer of one run, input included."""
+        """Width of the widest layer of one run, including the input."""
         widths = [p.shape[2] for name, p in self.params.items() if name != "0.kernel"]
         return max(self.params["0.kernel"].shape[1] // self.groups.width, *widths)
 
     def pad_rows(self, x: Tensor) -> Tensor:
-        """Rows with as many columns as the first kernels have inputs."""
+        """Rows padded to the number of inputs of the first kernels."""
         return self._pad(x, x.ndim - 1)
 
     def per_run(self, values: Tensor, name: str) -> Tensor:
-        """Values of shape (R,) in a shape that multiplies the named parameter or statistic."""
+        """Values of shape (R,) reshaped to multiply the named parameter or statistic."""
         if name != "0.kernel":
             return values[:, None, None]
         width, outputs = self.groups.width, self.params[name].shape[2]
         return values.view(-1, 1, width, 1).expand(-1, 1, width, outputs // width).reshape(-1, 1, outputs)
 
     def narrowed(self) -> dict[str, Tensor]:
-        """The parameters, hidden kernels in the type of the products: their gradients then come in it too."""
+        """The parameters, with hidden kernels (and so their gradients) in the type of the products."""
         hidden = {f"{layer}.kernel" for layer in range(self.n_layers - 1)}
         return {name: value.to(self.dtype) if name in hidden else value for name, value in self.params.items()}
 
@@ -141,25 +132,25 @@ class DenseStack:
     # --------------------------------------------------------------------------------------------------------- scores
 
     def training_scores(self, params: Tensors, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Scores of shape (R, n) for rows of shape (G, n, d), and the statistics of the batch by name."""
+        """Scores of shape (R, n) for rows of shape (G, n, d), and the batch statistics by name."""
         statistics: dict[str, Tensor] = {}
         hidden = x
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
             if self.norms:
                 gamma, beta = params[f"{layer}.gamma"], params[f"{layer}.beta"]
-                normalise: Any = NormaliseReLU.apply
-                hidden, mean, var = normalise(out, gamma, beta, self.norms[layer].eps, width)
+                normalize: Any = NormalizeReLU.apply
+                hidden, mean, var = normalize(out, gamma, beta, self.norms[layer].eps, width)
                 statistics |= {f"{layer}.mean": mean, f"{layer}.var": var}
             else:
-                hidden = torch.relu(runs_apart(out, width) + params[f"{layer}.bias"]).to(self.dtype)
-            if self.keep is not None:
-                kept = torch.rand_like(hidden, dtype=torch.float32) < self.keep
-                hidden = torch.where(kept, hidden / self.keep, 0).to(self.dtype)
-        return self._last(params, hidden), statistics
+                hidden = torch.relu(split_runs(out, width) + params[f"{layer}.bias"]).to(self.dtype)
+            if self.keep_rates is not None:
+                keep = torch.rand_like(hidden, dtype=torch.float32) < self.keep_rates
+                hidden = torch.where(keep, hidden / self.keep_rates, 0).to(self.dtype)
+        return self._output(params, hidden), statistics
 
     def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
-        """Scores of shape (R, n) with the running statistics; rows of shape (G, n, d) or, for all runs, (n, d)."""
+        """Scores of shape (R, n) with the running statistics, for rows of shape (G, n, d) or, for all runs, (n, d)."""
         hidden = x if x.ndim == 3 else x.expand(self.groups.count, *x.shape)
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
@@ -170,22 +161,22 @@ class DenseStack:
                 shift = params[f"{layer}.bias"]
                 mean, scale = torch.zeros_like(shift), torch.ones_like(shift)
             hidden = scale_shift_relu(out, mean, scale, shift, width)
-        return self._last(params, hidden)
+        return self._output(params, hidden)
 
     def _product(self, params: Tensors, layer: int, hidden: Tensor) -> tuple[Tensor, int]:
-        """The product of a layer, and how many runs lie side by side in it."""
+        """The matrix product of a layer, and the number of runs side by side in it."""
         return torch.bmm(hidden, params[f"{layer}.kernel"].to(self.dtype)), self.groups.width if layer == 0 else 1
 
-    def _last(self, params: Tensors, hidden: Tensor) -> Tensor:
+    def _output(self, params: Tensors, hidden: Tensor) -> Tensor:
         layer = self.n_layers - 1
         kernel, bias = params[f"{layer}.kernel"], params[f"{layer}.bias"]
         if layer == 0:
             return torch.bmm(hidden.float(), kernel).transpose(1, 2).reshape(self.n_runs, -1) + bias[:, 0]
-        scores: Tensor = LastUnit.apply(hidden, kernel, bias)  # type: ignore[no-untyped-call]
+        scores: Tensor = OutputUnit.apply(hidden, kernel, bias)  # type: ignore[no-untyped-call]
         return scores
 
     def update_statistics(self, buffers: Tensors, statistics: Tensors, n_rows: int, alive: Tensor) -> None:
-        """Move the running statistics toward those of a batch, for runs that are alive."""
+        """Update the running statistics of the runs that are alive with those of a batch."""
         for name, value in statistics.items():
             layer, kind = name.split(".")
             if kind == "var":

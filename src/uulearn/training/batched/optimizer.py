@@ -1,6 +1,6 @@
-"""Adam, AdamW and SGD on stacked parameters, with a learning rate, decay and L2 of its own for every run.
+"""Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 per run.
 
-The arithmetic is torch's; Keras-style L2 (gradient 2·l2·W on kernels) is added to the gradient before it.
+The arithmetic is that of torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from uulearn.training.batched.layers import runs_apart, use_kernels
+from uulearn.training.batched.layers import split_runs, use_kernels
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "adam": {"betas": (0.9, 0.999), "eps": 1e-8},
@@ -21,22 +21,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-class StackedOptimizer:
-    """State and update of one of the named optimizers.
+class BatchedOptimizer:
+    """State and update of ``"adam"``, ``"adamw"`` or ``"sgd"``; ``params`` are updated in place.
 
-    Parameters
-    ----------
-    name : str
-        ``"adam"``, ``"adamw"`` or ``"sgd"``.
-    params : dict of tensors
-        Updated in place.
-    spread : callable
-        Turns values of shape (R,) into a shape that multiplies the named parameter.
-    kernels : names
-        What ``l2`` acts on.
-    width : int
-        How many runs lie side by side in ``0.kernel``.
-    lr, lr_decay, weight_decay, l2 : tensors of shape (R,)
+    ``spread`` reshapes values of shape (R,), such as ``lr``, to multiply the named parameter. ``kernels`` are the names
+    of the parameters that ``l2`` acts on, and ``width`` is the number of runs side by side in ``0.kernel``.
     """
 
     def __init__(
@@ -54,45 +43,45 @@ class StackedOptimizer:
         l2: Tensor,
     ) -> None:
         if name not in DEFAULTS:
-            raise ValueError(f"a stack is trained by one of {', '.join(map(repr, DEFAULTS))}, got {name!r}.")
+            raise ValueError(f"optimizer must be one of {', '.join(map(repr, DEFAULTS))}, got {name!r}.")
         unknown = set(settings) - set(DEFAULTS[name])
         if unknown:
             known = ", ".join(DEFAULTS[name])
-            raise ValueError(f"optimizer_params of {name!r} in a stack may set {known}, got {sorted(unknown)[0]!r}.")
+            raise ValueError(f"optimizer_params of {name!r} may set {known}, got {sorted(unknown)[0]!r}.")
         self.name, self.params, self.spread, self.kernels = name, params, spread, set(kernels)
         _check_settings(name, DEFAULTS[name] | dict(settings))
         self.width = width
         self.settings = DEFAULTS[name] | dict(settings)
         self.lr, self.lr_decay, self.weight_decay, self.l2 = lr, lr_decay, weight_decay, l2
         self.decays = bool((weight_decay > 0).any())
-        self.regularises = bool((l2 > 0).any())
+        self.regularizes = bool((l2 > 0).any())
         self.step = torch.zeros((), device=lr.device)
         slots = {"adam": 2, "adamw": 2, "sgd": 1 if self.settings.get("momentum") else 0}[name]
         self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in params.items()}
 
     def update(self, gradients: Mapping[str, Tensor], alive: Tensor) -> None:
-        """One step for the runs that are alive; an entry that would not be finite stays as it was, and its run dies."""
+        """One step of the runs that are alive; a run with an entry that would not be finite is not alive any more."""
         lr = self.lr / (1 + self.lr_decay * self.step)
         self.step += 1
         if self.name != "sgd" and len(self.kernels) > 1 and use_kernels(lr):
-            self._update_by_kernel(gradients, lr, alive)  # a single layer is not worth compiling one
+            self._update_by_kernel(gradients, lr, alive)  # compiling it does not pay off for a single layer
             return
         rates, finite = lr * alive, torch.ones_like(alive)
         for key, p in self.params.items():
             g = torch.where(self.spread(alive, key), gradients[key], 0).float()
-            if self.regularises and key in self.kernels:
+            if self.regularizes and key in self.kernels:
                 g = torch.addcmul(g, p, self.spread(2 * self.l2, key))
             if self.decays and self.name != "adamw":
                 g = torch.addcmul(g, p, self.spread(self.weight_decay, key))
             move = self._move(p, g, self.slots[key], key).mul_(self.spread(rates, key))
-            good = (p - move).isfinite()
-            finite &= self._for_all(good, key)
-            p.sub_(torch.where(good, move, 0))
+            valid = (p - move).isfinite()
+            finite &= self._all_per_run(valid, key)
+            p.sub_(torch.where(valid, move, 0))
         alive &= finite | ~alive
 
-    def _for_all(self, good: Tensor, key: str) -> Tensor:
-        """Whether all entries of a parameter are good, for each run, shape (R,)."""
-        return (runs_apart(good, self.width) if key == "0.kernel" else good).flatten(1).all(1)
+    def _all_per_run(self, valid: Tensor, key: str) -> Tensor:
+        """Whether all entries of a parameter are true, for each run, shape (R,)."""
+        return (split_runs(valid, self.width) if key == "0.kernel" else valid).flatten(1).all(1)
 
     def _update_by_kernel(self, gradients: Mapping[str, Tensor], lr: Tensor, alive: Tensor) -> None:
         from uulearn.training.batched import kernels
@@ -110,19 +99,19 @@ class StackedOptimizer:
         alive &= finite.bool()
 
     def _corrections(self) -> list[Tensor]:
-        """1 − β₁ᵗ and 1 − β₂ᵗ, in a form that keeps its digits in float32."""
+        """1 − β₁ᵗ and 1 − β₂ᵗ, computed without loss of digits in float32."""
         betas = self.settings["betas"]
         return [-torch.expm1(self.step * math.log(beta)) if beta else torch.ones_like(self.step) for beta in betas]
 
     def _move(self, p: Tensor, g: Tensor, slots: list[Tensor], key: str) -> Tensor:
-        """What to subtract from a parameter, for a learning rate of 1; the state moves on."""
+        """The change of a parameter for a learning rate of 1; updates the state."""
         if self.name == "sgd":
             momentum = self.settings["momentum"]
             if not momentum:
                 return g
-            # torch starts the buffer with the bare gradient.
-            taken = torch.where(self.step == 1, 1.0, 1.0 - self.settings["dampening"])
-            buffer = slots[0].mul_(momentum).addcmul_(g, taken)
+            # As in torch, the first gradient enters the buffer without dampening.
+            factor = torch.where(self.step == 1, 1.0, 1.0 - self.settings["dampening"])
+            buffer = slots[0].mul_(momentum).addcmul_(g, factor)
             return g.add_(buffer, alpha=momentum) if self.settings["nesterov"] else buffer.clone()
         beta1, beta2 = self.settings["betas"]
         correction1, correction2 = self._corrections()
@@ -135,12 +124,12 @@ class StackedOptimizer:
 
 
 def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Refuse what torch's optimizers refuse."""
+    """Raise the errors that torch's optimizers raise."""
     if name == "sgd":
         if settings["momentum"] < 0:
             raise ValueError(f"momentum must be ≥ 0, got {settings['momentum']!r}.")
         if settings["nesterov"] and (not settings["momentum"] or settings["dampening"]):
-            raise ValueError("nesterov=True needs a momentum above 0 and no dampening; set momentum or leave it out.")
+            raise ValueError("nesterov=True needs a momentum above 0 and no dampening; set momentum or nesterov=False.")
         return
     if not all(0 <= beta < 1 for beta in settings["betas"]):
         raise ValueError(f"betas must lie in [0, 1), got {settings['betas']!r}.")

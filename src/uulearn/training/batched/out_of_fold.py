@@ -1,4 +1,4 @@
-"""Out-of-fold training of several models together."""
+"""Out-of-fold training with the models of all folds trained together."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from uulearn.training.options import RunOptions
 from uulearn.training.out_of_fold import FoldFit, count_folds, fold_seed
 from uulearn.training.workers import join_workers
 
-MOST_RUNS = 150
-"""Of a stack on CUDA."""
+MAX_RUNS = 150
+"""Maximum number of runs that are trained together on CUDA."""
 
 
 def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
-    """Can a stack train these models on these rows? Several workers train one model at a time."""
+    """Whether these models can be trained together on these rows; several workers train one model at a time."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
     alone = join_workers(options.distributed, options.device) is None
@@ -35,12 +35,18 @@ def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """What may differ between models that are trained together: the risk, and what is set in place of options."""
+    """Settings that may differ between models that are trained together; they override the options."""
 
     risk: UURisk
     lr: float | None = None
     l2: float | None = None
     weight_decay: float | None = None
+
+    def run(self, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor], seed: int) -> Run:
+        """A run with these settings."""
+        risk = (self.risk.set_priors, self.risk.target_prior, self.risk.method)
+        rates: dict[str, Any] = {"lr": self.lr, "l2": self.l2, "weight_decay": self.weight_decay}
+        return Run(rows, *risk, seed=seed, held_out=held_out, **rates)
 
 
 def fit_folds_batched(
@@ -54,11 +60,11 @@ def fit_folds_batched(
     *,
     test: tuple[Rows, Tensor] | None = None,
 ) -> list[list[FoldFit]]:
-    """As `uulearn.training.out_of_fold.fit_fold`, for several folds and variants of a named model at once.
+    """Like `uulearn.training.out_of_fold.fit_fold`, for several folds and variants of a named model at once.
 
-    Returns, for every variant, one fit per chosen fold. On CUDA all are trained together, up to `MOST_RUNS` at a time; on
-    the CPU the variants of one fold are, which share their batches. Runs that are trained together need sets of the same
-    sizes, so a few random rows of the larger folds are left out of training and validation; all rows are scored.
+    Returns one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained together; on a
+    CPU those of one fold, which share their batches. Runs that are trained together need sets of the same sizes, so a
+    few random rows of the larger folds are used neither for training nor for validation. All rows are scored.
     """
     joined = data.joined()
     table, index = _tensor(joined.rows[0]), [part for part in joined.index if part is not None]
@@ -67,17 +73,17 @@ def fit_folds_batched(
         [[np.flatnonzero((part == fold) == side) for part in folds] for fold in range(count_folds(folds))]
         for side in (False, True)
     ]
-    trained, held_out = ([_rows(index, positions) for positions in _of_one_size(parts, rng)] for parts in sides)
+    trained, held_out = ([_rows(index, positions) for positions in _equalize(parts, rng)] for parts in sides)
     labelled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
     tasks = [(fold, place) for fold in chosen for place in range(len(variants))]
-    step = MOST_RUNS if torch.device(options.device).type == "cuda" else len(variants)
+    step = MAX_RUNS if torch.device(options.device).type == "cuda" else len(variants)
     found: dict[tuple[int, int], FoldFit] = {}
     for together in (tasks[start : start + step] for start in range(0, len(tasks), step)):
         runs = [
-            _run(variants[place], fold_seed(options.seed, fold), trained[fold], held_out[fold])
+            variants[place].run(trained[fold], held_out[fold], fold_seed(options.seed, fold))
             for fold, place in together
         ]
-        stack = BatchedTrainer(
+        trainer = BatchedTrainer(
             table,
             runs,
             model=model,
@@ -86,28 +92,13 @@ def fit_folds_batched(
             options=dataclasses.replace(options, seed=runs[0].seed),
             test=labelled,
         )
-        histories, models, scores = stack.run(), stack.models(), stack.scores(table)
-        for (fold, place), module, history, mine in zip(together, models, histories, scores, strict=True):
+        histories, models, scores = trainer.run(), trainer.models(), trainer.scores(table)
+        for (fold, place), module, history, own in zip(together, models, histories, scores, strict=True):
             first, second = (
-                mine[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)
+                own[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)
             )
-            found[fold, place] = FoldFit(module, history, (first, second), stack.dtype)
+            found[fold, place] = FoldFit(module, history, (first, second), trainer.dtype)
     return [[found[fold, place] for fold in chosen] for place in range(len(variants))]
-
-
-def _run(variant: Variant, seed: int, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]) -> Run:
-    risk = variant.risk
-    return Run(
-        rows,
-        risk.set_priors,
-        risk.target_prior,
-        risk.method,
-        seed=seed,
-        lr=variant.lr,
-        l2=variant.l2,
-        weight_decay=variant.weight_decay,
-        held_out=held_out,
-    )
 
 
 def _rows(index: list[Tensor], positions: list[Positions]) -> tuple[Tensor, Tensor]:
@@ -126,9 +117,7 @@ def _tensor(rows: Rows) -> Tensor:
     return rows.tensor
 
 
-def _of_one_size(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:
-    """Positions of both sets for every fold, cut to the size of the smallest."""
+def _equalize(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:
+    """Positions of both sets for every fold, reduced at random to the size of the smallest fold."""
     sizes = [min(len(pair[which]) for pair in parts) for which in (0, 1)]
-    return [
-        [np.sort(rng.permutation(places)[:size]) for places, size in zip(pair, sizes, strict=True)] for pair in parts
-    ]
+    return [[np.sort(rng.permutation(own)[:size]) for own, size in zip(pair, sizes, strict=True)] for pair in parts]

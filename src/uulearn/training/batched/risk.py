@@ -1,4 +1,4 @@
-"""The risks of a stack of runs: one loss, and for each run its own coefficients and corrections."""
+"""The risks of many runs: one loss, and for each run its own coefficients and corrections."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from uulearn.risk.losses import MarginLoss
 from uulearn.training.batched.runs import Run
 
 
-class StackedRisk(NamedTuple):
-    """Parts of the risk of each run, every one of shape (R,); as `uulearn.UURiskParts`."""
+class BatchedRiskParts(NamedTuple):
+    """The risk of each run; every field has shape (R,), in the order of `uulearn.training.history.BATCH_METRICS`."""
 
     positive: Tensor
     negative: Tensor
@@ -26,8 +26,8 @@ class StackedRisk(NamedTuple):
     zero_one: Tensor
 
 
-class RiskStack:
-    """Computes the risks of R runs from scores of shape (R, n), where rows of set 0 come before those of set 1."""
+class BatchedRisk:
+    """Computes the risks of R runs from scores of shape (R, n), with rows of set 0 before those of set 1."""
 
     def __init__(self, runs: Sequence[Run], loss: MarginLoss, device: torch.device) -> None:
         self.runs = runs
@@ -39,37 +39,37 @@ class RiskStack:
         self._any_biased = bool(self._biased.any())
         functions = [[method.corrections[which] for method in methods] for which in (0, 1)]
         self._slopes = torch.tensor([[_slope(f) or 0.0 for f in each] for each in functions], device=device)
-        self._others = [_others(each, device) for each in functions]
+        self._others = [_other_corrections(each, device) for each in functions]
         self._weights: dict[tuple[int, int], RowWeights] = {}
 
     def weights(self, counts: tuple[int, int]) -> RowWeights:
-        """Row weights of shape (R, n) of a batch with that many rows of each set."""
+        """Row weights of shape (R, n) of a batch with these numbers of rows of each set."""
         if counts not in self._weights:
             sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
             each = [row_weights(sets, run.coefficients) for run in self.runs]
             self._weights[counts] = RowWeights(*(torch.stack(part).to(self.device) for part in zip(*each, strict=True)))
         return self._weights[counts]
 
-    def risk(self, scores: Tensor, weights: RowWeights) -> StackedRisk:
+    def risk(self, scores: Tensor, weights: RowWeights) -> BatchedRiskParts:
         """All parts of the risk of each run."""
-        positive, negative = self._brackets(scores, weights, self.loss)
+        positive, negative = self._terms(scores, weights, self.loss)
         corrected = self._correct(positive, 0) + self._correct(negative, 1)
         objective = corrected
         if self._any_biased:
-            apart = _weighted_sum(weights.membership.abs(), torch.sign(weights.membership) * scores, self.loss)
-            objective = torch.where(self._biased, apart, corrected)
+            biased = _weighted_sum(weights.membership.abs(), torch.sign(weights.membership) * scores, self.loss)
+            objective = torch.where(self._biased, biased, corrected)
         with torch.no_grad():
-            wrong = sum(self._brackets(scores, weights, LOSSES["zero_one"]), start=torch.zeros_like(positive))
-        return StackedRisk(positive, negative, corrected, objective, wrong)
+            zero_one = sum(self._terms(scores, weights, LOSSES["zero_one"]), start=torch.zeros_like(positive))
+        return BatchedRiskParts(positive, negative, corrected, objective, zero_one)
 
-    def _brackets(self, scores: Tensor, weights: RowWeights, loss: MarginLoss) -> tuple[Tensor, Tensor]:
+    def _terms(self, scores: Tensor, weights: RowWeights, loss: MarginLoss) -> tuple[Tensor, Tensor]:
         return _weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)
 
-    def _correct(self, brackets: Tensor, which: int) -> Tensor:
-        out = torch.where(brackets < 0, self._slopes[which] * brackets, brackets)
+    def _correct(self, terms: Tensor, which: int) -> Tensor:
+        out = torch.where(terms < 0, self._slopes[which] * terms, terms)
         for mask, f in self._others[which]:
-            # Shown its own brackets only: elsewhere its gradient may not even be a number.
-            out = torch.where(mask, f(torch.where(mask, brackets, 0)), out)
+            # Applied only to the terms of its own runs, because its gradient may be NaN for others.
+            out = torch.where(mask, f(torch.where(mask, terms, 0)), out)
         return out
 
     def labelled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
@@ -81,12 +81,12 @@ class RiskStack:
 
 
 def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
-    """Σ w·ℓ(z) over rows, where rows of weight zero count nothing even if their loss is infinite."""
+    """Σ w·ℓ(z) over rows; rows of weight zero contribute nothing, even if their loss is infinite."""
     return (weights * loss(torch.where(weights == 0, 0, margins))).sum(1)
 
 
 def _slope(f: Correction) -> float | None:
-    """λ of a generalized leaky ReLU, of which the identity is the one with λ = 1; None for another function."""
+    """λ of a generalized leaky ReLU (1 for the identity), None for another function."""
     if f is identity:
         return 1.0
     if isinstance(f, functools.partial) and f.func is leaky_relu:
@@ -94,8 +94,8 @@ def _slope(f: Correction) -> float | None:
     return None
 
 
-def _others(functions: Sequence[Correction], device: torch.device) -> list[tuple[Tensor, Correction]]:
-    """The distinct corrections that are no leaky ReLU, and the runs that use them."""
+def _other_corrections(functions: Sequence[Correction], device: torch.device) -> list[tuple[Tensor, Correction]]:
+    """The distinct corrections other than leaky ReLUs, each with a mask of the runs that use it."""
     users: dict[int, tuple[Correction, list[bool]]] = {}
     for position, f in enumerate(functions):
         if _slope(f) is None:

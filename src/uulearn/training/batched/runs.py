@@ -1,4 +1,4 @@
-"""What is particular to one run of a stack, and which runs can share the rows of a batch."""
+"""The settings of one run in batched training, and groups of runs that share their batches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,24 +20,24 @@ IndexLike = Tensor | np.ndarray | Sequence[int]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run of a stack.
+    """One run in batched training.
 
     Parameters
     ----------
     rows : (indices, indices)
-        Rows of the shared table that form set 0 and set 1.
+        Row numbers of set 0 and set 1 in the shared table.
     set_priors, target_prior, method, slope
         The risk, as in `uulearn.UURisk`.
     seed : int
-        Of initial weights, shuffles and dropout; the run is the one that `uulearn.UUClassifier` makes with it.
+        Seed of initial weights and shuffles, with the same meaning as for a single run.
     lr, l2, weight_decay : float, optional
-        In place of the stack's own.
+        Override those of the training options.
     lr_decay : float
-        The learning rate of step t is ``lr / (1 + lr_decay·t)``, as Keras's optimizers have it.
+        The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
     dropout : float, optional
-        In place of the model's own. Which units are dropped differs from the run alone: the generator is shared.
+        Overrides that of the model. The dropped units differ from those of a single run, as runs share a generator.
     held_out : (indices, indices), optional
-        Rows of the shared table that are held out of set 0 and of set 1: their risk is recorded every epoch.
+        Row numbers of held-out rows of set 0 and set 1: their risk is recorded every epoch.
     """
 
     rows: tuple[IndexLike, IndexLike]
@@ -57,7 +58,7 @@ class Run:
             pair = getattr(self, name)
             if pair is not None:
                 if not isinstance(pair, tuple | list) or len(pair) != 2:
-                    raise ValueError(f"{name} of a run must be a pair, the row numbers of set 0 and of set 1.")
+                    raise ValueError(f"{name} of a run must be a pair: the row numbers of set 0 and of set 1.")
                 object.__setattr__(self, name, (as_index(pair[0], name), as_index(pair[1], name)))
         if self.seed < 0:
             raise ValueError(f"seed of a run must be ≥ 0, got {self.seed!r}.")
@@ -73,20 +74,12 @@ class Run:
     @property
     def index(self) -> tuple[Tensor, Tensor]:
         """Row numbers of both sets."""
-        first, second = self.rows
-        assert isinstance(first, Tensor)
-        assert isinstance(second, Tensor)
-        return first, second
+        return cast(tuple[Tensor, Tensor], self.rows)
 
     @property
     def held_out_index(self) -> tuple[Tensor, Tensor] | None:
-        """Row numbers held out of both sets."""
-        if self.held_out is None:
-            return None
-        first, second = self.held_out
-        assert isinstance(first, Tensor)
-        assert isinstance(second, Tensor)
-        return first, second
+        """Row numbers of the held-out rows of both sets."""
+        return cast(tuple[Tensor, Tensor] | None, self.held_out)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -100,7 +93,7 @@ class Run:
 
     @property
     def coefficients(self) -> UUCoefficients:
-        """a, b, c, d of the risk."""
+        """Coefficients a, b, c, d of the risk."""
         return uu_coefficients(self.set_priors, self.target_prior)
 
     @property
@@ -110,9 +103,9 @@ class Run:
 
 
 def as_index(values: IndexLike, name: str) -> Tensor:
-    """Row numbers as an int64 tensor on the CPU, of its own memory unless it was one already."""
+    """Row numbers as an int64 tensor on the CPU; such a tensor is returned as it is, others are copied."""
     if isinstance(values, Tensor) and values.dtype == torch.int64 and values.device.type == "cpu" and values.ndim == 1:
-        return values  # many runs may share one
+        return values  # many runs may share it
     index = torch.tensor(np.asarray(values.cpu() if isinstance(values, Tensor) else values))
     if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
         raise ValueError(
@@ -123,9 +116,9 @@ def as_index(values: IndexLike, name: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Groups:
-    """An order of the runs in which each ``width`` neighbours draw the same batches, so that these are gathered once.
+    """An order of the runs in which each ``width`` neighbors use the same batches, which are then gathered once.
 
-    ``order[k]`` is the position, in the caller's list, of the run at place k of the stack.
+    ``order[k]`` is the position, in the caller's list, of the run at place k.
     """
 
     order: list[int]
@@ -134,17 +127,17 @@ class Groups:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Groups:
-        """As wide as the runs allow: all groups must have one width."""
-        members: dict[Hashable, list[int]] = defaultdict(list)
-        fingerprints: dict[int, bytes] = {}
+        """Groups of the largest possible width; all groups have the same width."""
+        groups: dict[Hashable, list[int]] = defaultdict(list)
+        contents: dict[int, bytes] = {}
 
-        def print_of(index: Tensor) -> bytes:
-            if id(index) not in fingerprints:
-                fingerprints[id(index)] = index.numpy().tobytes()
-            return fingerprints[id(index)]
+        def content(index: Tensor) -> bytes:
+            if id(index) not in contents:
+                contents[id(index)] = index.numpy().tobytes()
+            return contents[id(index)]
 
         for position, run in enumerate(runs):
-            held_out = tuple(map(print_of, run.held_out_index or ()))
-            members[run.seed, tuple(map(print_of, run.index)), held_out].append(position)
-        width = math.gcd(*map(len, members.values()))
-        return cls([position for group in members.values() for position in group], len(runs) // width, width)
+            held_out = tuple(map(content, run.held_out_index or ()))
+            groups[run.seed, tuple(map(content, run.index)), held_out].append(position)
+        width = math.gcd(*map(len, groups.values()))
+        return cls([position for group in groups.values() for position in group], len(runs) // width, width)

@@ -1,4 +1,4 @@
-"""Training a stack of runs: one gather, one set of batched products and one update a step for all of them.
+"""Batched training of many runs: every step is one gather, one set of batched products and one update for all.
 
 On a CUDA device the step is captured as a graph, so that the device never waits for Python.
 """
@@ -19,59 +19,66 @@ from uulearn.models import Linear
 from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
 from uulearn.training.batched.checks import check_options, check_runs, check_table, initial_model
-from uulearn.training.batched.early_stopping import KeptWeights
-from uulearn.training.batched.network import DenseStack
-from uulearn.training.batched.optimizer import StackedOptimizer
-from uulearn.training.batched.risk import RiskStack, StackedRisk
+from uulearn.training.batched.early_stopping import BestWeights
+from uulearn.training.batched.network import BatchedNetwork
+from uulearn.training.batched.optimizer import BatchedOptimizer
+from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
 from uulearn.training.batched.runs import Groups, Run
-from uulearn.training.cuda_graphs import Captured, protect_tensors
+from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import follow_epochs
-from uulearn.training.history import History
+from uulearn.training.history import (
+    CALLBACK_STOP,
+    TRAINING_METRICS,
+    VALIDATION_METRICS,
+    History,
+    all_epochs_done,
+    make_record,
+    not_finite,
+)
 from uulearn.training.options import RunOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
-from uulearn.training.randomness import own_randomness
+from uulearn.training.randomness import isolated_rng
 
-TRAINED = ("positive", "negative", "corrected", "objective", "zero_one", "positive_below_zero", "negative_below_zero")
-VALIDATED = ("positive", "negative", "unbiased", "corrected", "zero_one")
 EVALUATION_BYTES = 2**30
-AHEAD = 4
-"""Epochs whose shuffles are drawn while the device works on earlier ones."""
+"""Maximum memory for the activations of rows that are scored together."""
+EPOCHS_AHEAD = 4
+"""Number of epochs whose shuffles are drawn in advance."""
 ALIGNMENT = 8
-"""Tensor cores want rows of half precision that begin at multiples of 16 bytes."""
+"""Number of half-precision values in 16 bytes, to which tensor cores need rows to be aligned."""
 
-StackCallback = Callable[[int, list[dict[str, Any]]], bool | None]
+BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 
 
 class BatchedTrainer:
     """Trains R linear models or MLPs together, each on its own rows, with its own risk, seed and rates.
 
-    A run of the stack ends as it would have ended alone (`uulearn.training.Trainer`, same seed), up to the rounding of
-    sums taken in another order. The rows of all runs come from one table that is on the device once. A run whose risk
-    stops being finite keeps the weights it had, says so in its history, and does not disturb the others.
+    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. The rows of
+    all runs come from one table, which is stored once on the device. If the risk of a run stops being finite, the run
+    keeps its last weights, its history has the reason, and the other runs continue.
 
-    Uses: a path of λ or of learning rates, the folds of a cross-validation, an ensemble over seeds, a band over
-    doubtful priors.
+    Use it for a path of λ or of learning rates, for the folds of a cross-validation, for an ensemble over seeds, or
+    for different class priors.
 
     Parameters
     ----------
     X : tensor or array of shape (n, d)
-        The table; any float type or uint8, used as it is and widened a batch at a time.
+        The table; any float type or uint8, converted batch by batch.
     runs : sequence of Run
-        All with sets of the same sizes (see `train_runs`).
+        All with sets of the same sizes (see `train_runs` for others).
     model : str
         ``"linear"`` or ``"mlp"``.
     model_params : dict, optional
         Arguments for the model, the same for all runs.
     loss : str or callable
-        As in `uulearn.UURisk`; the same for all runs.
+        See `uulearn.UURisk`; the same for all runs.
     options : RunOptions
-        The rest. A stack has no augmentation, scheduler, clipping or checkpoints; the optimizer is one of the three
-        names.
+        All other settings. Augmentation, schedulers, clipping and checkpoints are not supported, and the optimizer must
+        be a name.
     test : (rows, tensor of 0 and 1), optional
-        Labelled rows: the accuracy and the labelled risk of every run are recorded every epoch, and used for nothing.
+        Labelled rows: the accuracy and the supervised risk of every run are recorded every epoch, and not used.
     callback : callable, optional
-        Called after every epoch with its number and the records of all runs; return True to stop.
+        Called with the number of the epoch and the records of all runs after every epoch; return True to stop.
 
     Examples
     --------
@@ -83,10 +90,10 @@ class BatchedTrainer:
     >>> rows = make_sets(X, y, (0.8, 0.2), (200, 200), random_state=0).indices
     >>> runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -1.0)]
     >>> options = RunOptions(epochs=5, lr=0.01, progress=False)
-    >>> stack = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options, test=(X, y))
-    >>> [len(history) for history in stack.run()]
+    >>> trainer = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options, test=(X, y))
+    >>> [len(history) for history in trainer.run()]
     [5, 5, 5]
-    >>> stack.scores(X).shape
+    >>> trainer.scores(X).shape
     torch.Size([3, 600])
     """
 
@@ -100,7 +107,7 @@ class BatchedTrainer:
         loss: str | LossFunction = "logistic",
         options: RunOptions | None = None,
         test: tuple[Any, Any] | None = None,
-        callback: StackCallback | None = None,
+        callback: BatchedCallback | None = None,
     ) -> None:
         self.options = options or RunOptions()
         check_options(self.options)
@@ -118,23 +125,24 @@ class BatchedTrainer:
         if isinstance(models[0], Linear):
             self.dtype = torch.float32
         align = ALIGNMENT if self.device.type == "cuda" and self.dtype == torch.bfloat16 else 1
-        self.network = DenseStack(models, self.groups, self.dtype, self.device, self._dropout(models[0]), align)
+        self.network = BatchedNetwork(models, self.groups, self.dtype, self.device, self._dropout(models[0]), align)
         if loss == "zero_one":
-            raise ValueError("loss 'zero_one' has no gradient and serves evaluation only; train with 'logistic'.")
-        self.risks = RiskStack(self.runs, get_loss(loss), self.device)
+            raise ValueError("loss 'zero_one' has no gradient and is for evaluation only; train with 'logistic'.")
+        self.risks = BatchedRisk(self.runs, get_loss(loss), self.device)
         self.optimizer = self._build_optimizer()
         self.average = self._copied_state() if self.options.ema else None
         self.table = self.network.pad_rows(table).to(self.device)
         self.test = None if test is None else self._labelled(*test)
         self.held_out = self._gather_held_out()
         self.alive = torch.ones(len(runs), dtype=torch.bool, device=self.device)
-        self.totals = torch.zeros(len(TRAINED), len(runs), device=self.device)
+        self.totals = torch.zeros(len(TRAINING_METRICS), len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
-        follows = follow_epochs(self.options, self.held_out is not None) is not None
-        self.kept = KeptWeights(self._final, self.network.per_run, self.histories, self.options) if follows else None
-        self._place_batches()
-        self._step = Captured(self._one_step, self.device, self._protect)
-        self._evaluation = Captured(self._evaluate, self.device, self._protect_nothing)
+        stops_early = follow_epochs(self.options, self.held_out is not None) is not None
+        best = BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
+        self.best_weights = best
+        self._plan_batches()
+        self._step = GraphedFunction(self._one_step, self.device, self._snapshot)
+        self._evaluation = GraphedFunction(self._evaluate, self.device, self._no_snapshot)
 
     # ------------------------------------------------------------------------------------------------------- building
 
@@ -144,14 +152,14 @@ class BatchedTrainer:
 
     def _dropout(self, model: nn.Module) -> Tensor | None:
         if isinstance(model, Linear) and any(run.dropout for run in self.runs):
-            raise ValueError("a linear model has no hidden units to drop; leave dropout of its runs at 0.")
+            raise ValueError("a linear model has no hidden units to drop; set dropout=0 for its runs.")
         own = next((layer.p for layer in model.modules() if isinstance(layer, nn.Dropout)), 0.0)
         rates = self._per_run("dropout", own)
         return rates if bool((rates > 0).any()) else None
 
-    def _build_optimizer(self) -> StackedOptimizer:
+    def _build_optimizer(self) -> BatchedOptimizer:
         assert isinstance(self.options.optimizer, str)
-        return StackedOptimizer(
+        return BatchedOptimizer(
             self.options.optimizer,
             self.network.params,
             self.network.per_run,
@@ -169,17 +177,17 @@ class BatchedTrainer:
         return {kind: {name: value.clone() for name, value in tensors.items()} for kind, tensors in state.items()}
 
     def _state(self) -> list[Tensor]:
-        """Every tensor that a step changes."""
+        """All tensors that a step changes."""
         averages = [] if self.average is None else [value for kind in self.average.values() for value in kind.values()]
         slots = [slot for own in self.optimizer.slots.values() for slot in own]
         own = [*self.network.params.values(), *self.network.buffers.values(), *averages, *slots]
         return [*own, self.optimizer.step, self.alive, self.totals, *self._next.values()]
 
-    def _protect(self) -> Callable[[], None]:
-        return protect_tensors(self._state())
+    def _snapshot(self) -> Callable[[], None]:
+        return snapshot_tensors(self._state())
 
-    def _protect_nothing(self) -> Callable[[], None]:
-        return protect_tensors([])
+    def _no_snapshot(self) -> Callable[[], None]:
+        return snapshot_tensors([])
 
     def _columns(self, rows: Any, name: str) -> Tensor:
         x = torch.as_tensor(rows)
@@ -190,7 +198,7 @@ class BatchedTrainer:
     def _labelled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
         x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
         if len(x) != len(y) or not len(x):
-            raise ValueError(f"test must be rows and one label a row, got {len(x)} rows and {len(y)} labels.")
+            raise ValueError(f"test must be rows and one label per row, got {len(x)} rows and {len(y)} labels.")
         found = set(torch.unique(y).tolist())
         if not (found <= {0, 1} or found <= {-1, 1}):
             raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
@@ -204,8 +212,8 @@ class BatchedTrainer:
         index = torch.stack([torch.cat(run.held_out_index) for run in leaders if run.held_out_index is not None])
         return index.to(self.device), sizes
 
-    def _place_batches(self) -> None:
-        """Which rows form which batch, for each composition of a batch: (its batches, G, its rows)."""
+    def _plan_batches(self) -> None:
+        """Allocate the row numbers of all batches: for each composition of a batch, shape (batches, G, rows)."""
         leaders = self.runs[:: self.groups.width]
         self._seeds = sorted({run.seed for run in leaders})
         self._seed_of = torch.tensor([self._seeds.index(run.seed) for run in leaders], device=self.device)
@@ -225,9 +233,9 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch; the histories of the runs, in the order in which the runs were given.
+        """Train to the last epoch, and return the histories in the order of the given runs.
 
-        A stack is trained once: called again, this returns the same histories.
+        A second call does not train again and returns the same histories.
         """
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
@@ -235,30 +243,30 @@ class BatchedTrainer:
         try:
             self._train()
         finally:
-            if self.kept is not None:
-                self.kept.restore()
-            self._step.clear()  # their memory is needed no more
+            if self.best_weights is not None:
+                self.best_weights.restore()
+            self._step.clear()  # release the memory of the graphs
             self._evaluation.clear()
         for history in self.histories:
             if history.stop_reason is None:
                 done = len(history) == self.options.epochs
-                history.stop_reason = f"all {len(history)} epochs done" if done else "the callback asked to stop"
+                history.stop_reason = all_epochs_done(len(history)) if done else CALLBACK_STOP
         return self._in_given_order(self.histories)
 
     def _train(self) -> None:
-        with own_randomness(self.runs[0].seed, self.device):
+        with isolated_rng(self.runs[0].seed, self.device):
             progress = ProgressBar(self.options.epochs, self.options.progress, models=len(self.runs))
-            with progress as bar, ThreadPoolExecutor(AHEAD) as pool:
-                shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, AHEAD + 1))
+            with progress as bar, ThreadPoolExecutor(EPOCHS_AHEAD) as pool:
+                shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, EPOCHS_AHEAD + 1))
                 for epoch in range(1, self.options.epochs + 1):
                     started = time.perf_counter()
                     self._load(shuffles.popleft().result())
-                    shuffles.append(pool.submit(self._shuffle, epoch + AHEAD))
+                    shuffles.append(pool.submit(self._shuffle, epoch + EPOCHS_AHEAD))
                     self._train_epoch()
                     evaluate = self._evaluation if self.test or self.held_out else self._evaluate
                     records = self._record(epoch, evaluate(), started)
-                    if self.kept is not None:
-                        self.kept.consider(records)
+                    if self.best_weights is not None:
+                        self.best_weights.update(records)
                     bar.update(epoch, records[0])
                     stop = self.callback and self.callback(epoch, self._in_given_order(records))
                     if stop or all(history.stop_reason for history in self.histories):
@@ -271,7 +279,7 @@ class BatchedTrainer:
         return out
 
     def _shuffle(self, epoch: int) -> Tensor:
-        """For each seed, the places of both sets in the order of the epoch, shape (seeds, n + n′)."""
+        """For each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
         n0 = self.plan.sizes[0]
         drawn = [self.plan.shuffles(seed, epoch) for seed in self._seeds]
         places = torch.stack([torch.cat([first, second + n0]) for first, second in drawn])
@@ -288,13 +296,13 @@ class BatchedTrainer:
             self._step(self.plan.counts(batch))
 
     def _one_step(self, counts: tuple[int, int]) -> None:
-        """Gather, forward, correct, backward, update; figures are added to ``totals``."""
+        """Gather, forward, correct, backward, update; adds the metrics to ``totals``."""
         leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
         with torch.enable_grad():
             risk, statistics = self._forward(leaves, self._batch(counts), self.risks.weights(counts))
             gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
         with torch.no_grad():
-            parts = StackedRisk(*(part.detach() for part in risk))
+            parts = BatchedRiskParts(*(part.detach() for part in risk))
             self._finish(dict(zip(leaves, gradients, strict=True)), statistics, parts, sum(counts))
 
     def _batch(self, counts: tuple[int, int]) -> Tensor:
@@ -305,12 +313,12 @@ class BatchedTrainer:
 
     def _forward(
         self, params: dict[str, Tensor], rows: Tensor, weights: RowWeights
-    ) -> tuple[StackedRisk, dict[str, Tensor]]:
-        scores, statistics = self.network.training_scores(params, self._widen(rows))
+    ) -> tuple[BatchedRiskParts, dict[str, Tensor]]:
+        scores, statistics = self.network.training_scores(params, self._convert(rows))
         return self.risks.risk(scores, weights), statistics
 
     def _finish(
-        self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: StackedRisk, n_rows: int
+        self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: BatchedRiskParts, n_rows: int
     ) -> None:
         self.alive &= risk.objective.isfinite() & risk.positive.isfinite() & risk.negative.isfinite()
         self.optimizer.update(gradients, self.alive)
@@ -319,7 +327,7 @@ class BatchedTrainer:
         below = [(risk.positive < 0).float(), (risk.negative < 0).float()]
         self.totals += torch.stack([*(part * n_rows for part in risk), *below])
 
-    def _widen(self, rows: Tensor) -> Tensor:
+    def _convert(self, rows: Tensor) -> Tensor:
         if self.options.input_scale != 1.0:
             return (rows.float() * self.options.input_scale).to(self.dtype)
         return rows.to(self.dtype)
@@ -329,10 +337,10 @@ class BatchedTrainer:
             return
         n = self.optimizer.step - 1  # updates so far
         decay = torch.minimum(torch.full_like(n, self.options.ema or 0.0), (1 + n) / (10 + n))
-        share = self.alive * torch.where(n == 0, 1.0, 1 - decay)
+        weight = self.alive * torch.where(n == 0, 1.0, 1 - decay)
         for kind, current in (("params", self.network.params), ("buffers", self.network.buffers)):
             for name, value in current.items():
-                self.average[kind][name].lerp_(value, self.network.per_run(share, name))
+                self.average[kind][name].lerp_(value, self.network.per_run(weight, name))
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 
@@ -343,71 +351,85 @@ class BatchedTrainer:
         return self.network.params, self.network.buffers
 
     def _evaluate(self) -> Tensor:
-        """Figures of shape (k, R): accuracy and labelled risk, then those of the held-out rows."""
-        figures: list[Tensor] = []
+        """Metrics of shape (k, R): test accuracy and test risk, then those of the held-out rows."""
+        metrics: list[Tensor] = []
         with torch.no_grad():
             if self.test is not None:
                 x, is_positive = self.test
                 scores = self._all_scores(x)
-                figures.append(((scores > 0) == is_positive).float().mean(1))
-                figures.append(self.risks.labelled_risk(scores, is_positive))
+                metrics.append(((scores > 0) == is_positive).float().mean(1))
+                metrics.append(self.risks.labelled_risk(scores, is_positive))
             if self.held_out is not None:
                 index, sizes = self.held_out
                 scores = torch.cat([self._chunk_scores(self.table[part]) for part in self._chunks(index, 1)], 1)
                 risk = self.risks.risk(scores, self.risks.weights(sizes))
                 unbiased = risk.positive + risk.negative
-                figures += [risk.positive, risk.negative, unbiased, risk.corrected, risk.zero_one]
-            return torch.stack(figures) if figures else torch.zeros(0, len(self.runs), device=self.device)
+                metrics += [risk.positive, risk.negative, unbiased, risk.corrected, risk.zero_one]
+            return torch.stack(metrics) if metrics else torch.zeros(0, len(self.runs), device=self.device)
 
     def _all_scores(self, x: Tensor) -> Tensor:
         return torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
 
     def _chunk_scores(self, rows: Tensor) -> Tensor:
-        return self.network.evaluation_scores(*self._final, self._widen(rows))
+        return self.network.evaluation_scores(*self._final, self._convert(rows))
 
     def _chunks(self, rows: Tensor, dim: int) -> Sequence[Tensor]:
-        """Equal parts, each with activations of bounded size."""
+        """Parts of equal size, with activations of at most `EVALUATION_BYTES`."""
         largest = max(1, EVALUATION_BYTES // (4 * len(self.runs) * self.network.width))
         n = max(1, rows.shape[dim])
         return torch.split(rows, -(-n // -(-n // largest)), dim)
 
     def _record(self, epoch: int, evaluated: Tensor, started: float) -> list[dict[str, Any]]:
-        totals, figures, alive = self.totals.cpu().double(), evaluated.cpu().double(), self.alive.tolist()
+        totals, metrics, alive = self.totals.cpu().double(), evaluated.cpu().double(), self.alive.tolist()
         rates = (self.optimizer.lr / (1 + self.optimizer.lr_decay * self.optimizer.step)).tolist()
         totals[:5] /= sum(self.plan.sizes)
         totals[5:] /= self.plan.n_batches
         seconds = time.perf_counter() - started
         names = [] if self.test is None else ["test_accuracy", "test_risk"]
-        names += [] if self.held_out is None else [f"validation_{name}" for name in VALIDATED]
+        names += [] if self.held_out is None else [f"validation_{name}" for name in VALIDATION_METRICS]
         records = []
         for place, history in enumerate(self.histories):
-            record: dict[str, Any] = {"epoch": epoch, **dict(zip(TRAINED, totals[:, place].tolist(), strict=True))}
-            record["unbiased"] = record["positive"] + record["negative"]
-            record |= {
-                "lr": rates[place],
-                **dict(zip(names, figures[:, place].tolist(), strict=True)),
-                "seconds": seconds,
-            }
+            record = make_record(epoch, totals[:, place].tolist(), rates[place])
+            record |= {**dict(zip(names, metrics[:, place].tolist(), strict=True)), "seconds": seconds}
             records.append(record)
             if history.stop_reason is not None:
                 continue
             if alive[place]:
                 history.epochs.append(record)
             else:
-                history.stop_reason = f"the risk was not finite in epoch {epoch}"
+                history.stop_reason = not_finite(epoch)
         return records
 
     # -------------------------------------------------------------------------------------------------------- results
 
     def models(self) -> list[nn.Module]:
-        """The model of each run, on the CPU: the one to use (the moving average, if there is one)."""
+        """The model of each run, on the CPU; if there is a moving average, the averaged model."""
         params, buffers = ({name: value.cpu() for name, value in tensors.items()} for tensors in self._final)
         return self._in_given_order([self.network.module(place, params, buffers) for place in range(len(self.runs))])
 
     @torch.no_grad()
     def scores(self, X: Any) -> Tensor:
-        """g(x) of every row by every run, shape (R, n), on the CPU."""
+        """The score g(x) of every row by every run, shape (R, n), on the CPU."""
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         scores = torch.cat(parts, 1).cpu()
         return torch.stack(self._in_given_order(list(scores)))
+
+
+def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
+    """Histories of any list of runs, trained together in as few groups as the sizes of their sets allow.
+
+    A group has at most ``max_runs`` runs. The other arguments are those of `BatchedTrainer`.
+    """
+    by_size: dict[Any, list[int]] = {}
+    for position, run in enumerate(runs):
+        by_size.setdefault((run.sizes, run.held_out_sizes), []).append(position)
+    histories: list[History] = [History() for _ in runs]
+    for positions in by_size.values():
+        step = max_runs or len(positions)
+        for start in range(0, len(positions), step):
+            chosen = positions[start : start + step]
+            trainer = BatchedTrainer(X, [runs[position] for position in chosen], **arguments)
+            for position, history in zip(chosen, trainer.run(), strict=True):
+                histories[position] = history
+    return histories

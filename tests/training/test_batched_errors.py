@@ -1,4 +1,4 @@
-"""What a stack refuses, each in one sentence."""
+"""Errors of batched training, each in one sentence."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.batched_runs import X, Y, options, run_of, stacked
+from helpers.batched_runs import X, Y, options, run_of, train_batched
 from uulearn.exceptions import UnevenSetsWarning
 from uulearn.models import MLP
 from uulearn.training.batched import BatchedTrainer, Run
@@ -28,18 +28,18 @@ def refused(text, call):
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"scheduler": lambda optimizer: None}, "a stack has no scheduler"),
-        ({"clip_norm": 1.0}, "a stack has no clip_norm"),
-        ({"checkpoint_dir": "here"}, "a stack has no checkpoint_dir"),
+        ({"scheduler": lambda optimizer: None}, "batched training does not support scheduler"),
+        ({"clip_norm": 1.0}, "batched training does not support clip_norm"),
+        ({"checkpoint_dir": "here"}, "batched training does not support checkpoint_dir"),
         ({"optimizer": "rmsprop"}, "'adam', 'adamw', 'sgd', got 'rmsprop'"),
-        ({"optimizer": torch.optim.SGD}, "needs an optimizer by name.*SGD"),
-        ({"optimizer": lambda params: torch.optim.SGD(params, lr=1)}, "needs an optimizer by name"),
-        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "needs an optimizer by name.*SGD"),
+        ({"optimizer": torch.optim.SGD}, "needs the optimizer name.*SGD"),
+        ({"optimizer": lambda params: torch.optim.SGD(params, lr=1)}, "needs the optimizer name"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "needs the optimizer name.*SGD"),
         ({"optimizer_params": {"amsgrad": True}}, "may set betas, eps, got 'amsgrad'"),
         ({"optimizer": "sgd", "optimizer_params": {"betas": (0.9, 0.99)}}, "momentum.*got 'betas'"),
     ],
 )
-def test_options_that_a_stack_lacks_are_refused(changed, text):
+def test_rejects_unsupported_options(changed, text):
     refused(text, lambda: BatchedTrainer(X, [run_of()], options=options(**changed)))
 
 
@@ -50,17 +50,17 @@ def test_options_that_a_stack_lacks_are_refused(changed, text):
         (lambda: [run_of(), run_of(sizes=(60, 44))], r"got sizes \(60, 44\) and \(61, 44\); use train_runs"),
         (lambda: [run_of(), run_of(held_out=([1], [2]))], r"held_out_sizes \(0, 0\) and \(1, 1\)"),
         (lambda: [Run((torch.arange(0), [1]), (0.8, 0.2), 0.5)], r"need rows, got sizes \(0, 1\)"),
-        (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "names row 500 of a table of 500 rows"),
-        (lambda: [Run(([1, 2], [-7]), (0.8, 0.2), 0.5)], "names row -7"),
-        (lambda: [run_of(held_out=([1, 2], [3, 999]))], "names row 999 of"),
+        (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "uses row 500 of a table of 500 rows"),
+        (lambda: [Run(([1, 2], [-7]), (0.8, 0.2), 0.5)], "uses row -7"),
+        (lambda: [run_of(held_out=([1, 2], [3, 999]))], "uses row 999 of"),
     ],
 )
-def test_runs_that_cannot_be_stacked_are_refused(runs, text):
+def test_rejects_runs_that_cannot_be_trained_together(runs, text):
     refused(text, lambda: BatchedTrainer(X, runs()))
 
 
-def test_negative_rows_are_named_in_the_refusal():
-    refused("names row -7", lambda: BatchedTrainer(X, [Run(([1, -7], [3]), (0.8, 0.2), 0.5)]))
+def test_error_names_negative_row():
+    refused("uses row -7", lambda: BatchedTrainer(X, [Run(([1, -7], [3]), (0.8, 0.2), 0.5)]))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_negative_rows_are_named_in_the_refusal():
         ({"held_out": ([0.5], [1])}, "held_out must be two one-dimensional lists"),
     ],
 )
-def test_runs_that_make_no_sense_are_refused(changed, text):
+def test_rejects_invalid_runs(changed, text):
     given = {"rows": ([0], [1]), "set_priors": (0.8, 0.2), "target_prior": 0.5} | changed
     with pytest.raises(ValueError, match=text) as caught:
         Run(**given)
@@ -95,19 +95,19 @@ def test_runs_that_make_no_sense_are_refused(changed, text):
     ("arguments", "text"),
     [
         ({"model": "resnet32"}, "'resnet32'"),
-        ({"model": "MLP"}, "'linear' or 'mlp'.*'MLP'"),
-        ({"model": nn.Linear}, "holds models 'linear' or 'mlp'|cannot be built"),
-        ({"model": lambda n_features: nn.Linear(n_features, 1)}, "a stack holds models 'linear' or 'mlp'"),
+        ({"model": "MLP"}, "'linear' and 'mlp'.*'MLP'"),
+        ({"model": nn.Linear}, "supports models 'linear' and 'mlp'|cannot be built"),
+        ({"model": lambda n_features: nn.Linear(n_features, 1)}, "batched training supports models 'linear' and 'mlp'"),
         ({"model_params": {"layers": 3}}, "correct model_params"),
         ({"X": X[0]}, r"rows and columns, got shape \(6,\)"),
         ({"X": X.reshape(-1, 2, 3)}, r"rows and columns, got shape \(500, 2, 3\)"),
-        ({"test": (X, Y[:10])}, r"one label a row, got 500 rows and 10 labels"),
+        ({"test": (X, Y[:10])}, r"one label per row, got 500 rows and 10 labels"),
         ({"test": (X[0], Y[:6])}, r"6 columns like X, got shape \(6,\)"),
         ({"loss": "hinge"}, "got 'hinge'"),
         ({"loss": lambda z: -z}, "must be non-negative"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(arguments, text):
+def test_rejects_invalid_arguments(arguments, text):
     arguments = {"X": X, "runs": [run_of()], "options": options()} | arguments
     refused(text, lambda: BatchedTrainer(**arguments))
 
@@ -115,51 +115,54 @@ def test_arguments_that_do_not_fit_are_refused(arguments, text):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: stacked([run_of()], test=(X[:, :3], Y)), "test must have 6 columns"),
-        (lambda: stacked([run_of()], test=(X, Y + 5)), "labels must be 1 and 0"),
-        (lambda: stacked([run_of()], test=(X[:0], Y[:0])), "got 0 rows"),
-        (lambda: stacked([run_of()]).scores(X[:, :3]), "X must have 6 columns"),
-        (lambda: stacked([run_of()], loss="zero_one"), "'zero_one' has no gradient"),
+        (lambda: train_batched([run_of()], test=(X[:, :3], Y)), "test must have 6 columns"),
+        (lambda: train_batched([run_of()], test=(X, Y + 5)), "labels must be 1 and 0"),
+        (lambda: train_batched([run_of()], test=(X[:0], Y[:0])), "got 0 rows"),
+        (lambda: train_batched([run_of()]).scores(X[:, :3]), "X must have 6 columns"),
+        (lambda: train_batched([run_of()], loss="zero_one"), "'zero_one' has no gradient"),
         (
-            lambda: stacked([run_of()], options=options(optimizer="sgd", optimizer_params={"nesterov": True})),
+            lambda: train_batched([run_of()], options=options(optimizer="sgd", optimizer_params={"nesterov": True})),
             "nesterov=True needs a momentum",
         ),
-        (lambda: stacked([run_of()], options=options(optimizer_params={"betas": (1.5, 0.9)})), r"betas must lie in"),
-        (lambda: stacked([run_of()], options=options(compile=True)), "a stack has no compile"),
-        (lambda: stacked([run_of(dropout=0.5)], "linear"), "no hidden units to drop"),
+        (
+            lambda: train_batched([run_of()], options=options(optimizer_params={"betas": (1.5, 0.9)})),
+            r"betas must lie in",
+        ),
+        (lambda: train_batched([run_of()], options=options(compile=True)), "batched training does not support compile"),
+        (lambda: train_batched([run_of(dropout=0.5)], "linear"), "no hidden units to drop"),
         (lambda: Run(([0], [1], [2]), (0.8, 0.2), 0.5), "rows of a run must be a pair"),
         (lambda: Run(([0],), (0.8, 0.2), 0.5), "rows of a run must be a pair"),
         (lambda: Run(([0], [1]), (0.8, 0.2), 0.5, seed=-1), "seed of a run must be ≥ 0"),
     ],
 )
-def test_more_that_does_not_fit_is_refused(call, text):
+def test_rejects_invalid_combinations(call, text):
     refused(text, call)
 
 
-def test_a_stack_is_trained_once():
-    stack = stacked([run_of()])
-    before = [len(history) for history in stack.histories]
-    weights = [p.clone() for p in stack.models()[0].parameters()]
-    assert [len(history) for history in stack.run()] == before
-    assert all(torch.equal(a, b) for a, b in zip(weights, stack.models()[0].parameters(), strict=True))
+def test_second_call_of_run_does_not_train_again():
+    batched = train_batched([run_of()])
+    before = [len(history) for history in batched.histories]
+    weights = [p.clone() for p in batched.models()[0].parameters()]
+    assert [len(history) for history in batched.run()] == before
+    assert all(torch.equal(a, b) for a, b in zip(weights, batched.models()[0].parameters(), strict=True))
 
 
-def test_no_rows_have_no_scores():
-    assert stacked([run_of()]).scores(X[:0]).shape == (1, 0)
+def test_scores_of_zero_rows_are_empty():
+    assert train_batched([run_of()]).scores(X[:0]).shape == (1, 0)
 
 
-def test_a_run_does_not_change_with_the_callers_arrays():
+def test_run_copies_index_arrays():
     index = np.arange(40)
     run = Run((index, np.arange(40, 80)), (0.8, 0.2), 0.5)
     index[0] = 99
     assert run.rows[0][0] == 0
 
 
-def test_batches_that_grow_far_beyond_the_size_asked_for_give_a_warning():
+def test_warns_if_batches_grow():
     with pytest.warns(UnevenSetsWarning, match="collect more rows"):
-        stacked([run_of(sizes=(200, 1))])
+        train_batched([run_of(sizes=(200, 1))])
 
 
-def test_the_models_are_the_named_ones():
-    (model,) = stacked([run_of()], options=options(epochs=1)).models()
+def test_models_have_the_named_classes():
+    (model,) = train_batched([run_of()], options=options(epochs=1)).models()
     assert isinstance(model, MLP)
