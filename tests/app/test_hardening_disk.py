@@ -14,7 +14,7 @@ import pytest
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, run, weights_of, write_files
 from uulearn.app.model import TableModel
-from uulearn.cli.fit import _refused_by_system
+from uulearn.cli.fit import find_os_error
 from uulearn.estimator import persistence
 from uulearn.exceptions import TableError
 from uulearn.tabular import matrices
@@ -244,7 +244,7 @@ def test_the_folder_one_is_in(files, tmp_path, monkeypatch):
 def test_what_the_system_said_is_found_below_other_errors(cause, found):
     error = ValueError("outer")
     error.__cause__ = cause
-    refused = _refused_by_system(error)
+    refused = find_os_error(error)
     assert (None if refused is None else (refused.errno, refused.strerror)) == (found and (found, os.strerror(found)))
 
 

@@ -195,13 +195,13 @@ def test_predict_reads_and_writes_other_formats(fitted, files, uulearn, tmp_path
 
 
 def test_chunks_do_not_change_the_scores(fitted, files, monkeypatch, tmp_path):
-    from uulearn.cli.score_table import predict_table
+    from uulearn.app.scoring import score_file
     from uulearn.tabular import images
 
     loaded = TableModel.load(fitted[0])
-    predict_table(loaded, str(files / "new.csv"), str(tmp_path / "whole.csv"))
+    score_file(loaded, str(files / "new.csv"), str(tmp_path / "whole.csv"))
     monkeypatch.setattr(images, "CHUNK_ROWS", 77)
-    predict_table(loaded, str(files / "new.csv"), str(tmp_path / "pieces.csv"))
+    score_file(loaded, str(files / "new.csv"), str(tmp_path / "pieces.csv"))
     one, other = (pd.read_csv(tmp_path / name) for name in ("whole.csv", "pieces.csv"))
     np.testing.assert_allclose(one["score"], other["score"], rtol=2e-5, atol=2e-5)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from uulearn.cli.app import main
-from uulearn.cli.plan import render, run_plan
+from uulearn.cli.plan import render
 from uulearn.risk import estimation_cost
 from uulearn.theory import (
     anticipated_spread,
@@ -232,11 +232,11 @@ def test_the_installed_command_plans():
     assert done.stdout.splitlines()[-1].startswith("next: ")
 
 
-def test_the_same_plan_whichever_set_is_the_richer(capsys):
-    run_plan((0.8, 0.3), 0.4, as_json=True)
-    one = json.loads(capsys.readouterr().out)
-    run_plan((0.3, 0.8), 0.4, as_json=True)
-    two = json.loads(capsys.readouterr().out)
+def test_plan_is_symmetric_in_the_sets(command):
+    one, two = (
+        json.loads(command("--set-priors", *priors, "--target-prior", 0.4, "--json")[1])
+        for priors in ((0.8, 0.3), (0.3, 0.8))
+    )
     swapped = {"set0": two["splits"]["best"]["set1"], "set1": two["splits"]["best"]["set0"]}
     assert {name: one["splits"]["best"][name] for name in ("set0", "set1")} == swapped
     assert one["precision"]["half_width"] == pytest.approx(two["precision"]["half_width"])

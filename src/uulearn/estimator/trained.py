@@ -70,14 +70,20 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         and ``"squared"``; for the others, and for method ``"biased"``, they only rank the rows and cross ½ where
         `predict` changes.
         """
+        positive = self.probabilities_from_scores(self.decision_function(X))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def probabilities_from_scores(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Probability of the positive class, shape (n,), from the scores that `decision_function` returned.
+
+        Use it if you need both, to run the model only once. `predict_proba` describes what the numbers mean.
+        """
         check_is_fitted(self, "model_")
         self._known_priors()
-        scores = self._scores(self._read(X, "X")).double()
-        if self.scaling_ is None:
-            positive = get_loss(self._trained_with()["loss"]).probability(scores).numpy()
-        else:
-            positive = expit(self.scaling_.log_odds(scores.numpy()))
-        return np.stack([1 - positive, positive], axis=1)
+        log_odds = np.asarray(scores, dtype=np.float64)
+        if self.scaling_ is not None:
+            return np.asarray(expit(log_odds))
+        return get_loss(self._trained_with()["loss"]).probability(torch.from_numpy(log_odds)).numpy()
 
     def member(self, number: int) -> Self:
         """The same classifier with one of its several members alone, as a copy; this one stays as it is."""

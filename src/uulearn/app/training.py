@@ -1,9 +1,9 @@
-"""Training a classifier so that some rows, or every row once, are left to evaluate it by.
+"""Train a classifier and keep rows for its evaluation.
 
-With many rows some of each set are held out: half of them choose the epoch and calibrate, half evaluate. With few, the
-rows are cut into folds, a member is trained without each, and every row is evaluated by the member that has not seen it
-(its fold has chosen that member's epoch, so that the estimate is a little too good, by about a point where priors are
-close, which is far inside its interval).
+With many rows, some rows of each set are held out: half of them choose the epoch and calibrate, half evaluate.
+With few rows, the rows are split into folds, one model of the ensemble is trained without each fold, and every row is
+evaluated by the model that was not trained on it. Its fold chose the epoch of that model, so the estimate is slightly
+optimistic: about one point if the priors are close, far less than the width of its interval.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from uulearn.data.folds import assign_folds
 from uulearn.estimator import UUClassifier
 from uulearn.tabular.matrices import Matrix, Split, split_rows, take
 
-Score = Callable[[Matrix], NDArray[np.float32]]
+ScoreFunction = Callable[[Matrix], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """Rows that evaluate a classifier, and how it scores rows in their place."""
+class EvaluationRows:
+    """Rows that evaluate a trained classifier, and a function that scores them."""
 
     X: Matrix
     sets: NDArray[np.int64]
     folds: NDArray[np.int64]
-    """Rows of different folds are scored by different models."""
-    score: Score
-    """From rows like X, one for one, to log-odds by models that have not seen them."""
+    """Fold of each row; rows of different folds are scored by different models."""
+    score: ScoreFunction
+    """From rows in the same order as X to log-odds of models that were not trained on them."""
     split: dict[str, list[int]]
     trained: tuple[Matrix, Matrix]
     note: str | None
 
 
-def evaluate_on_split(
+def train_with_holdout(
     classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path
-) -> Evaluated:
-    """Fit on most rows; some of each set choose, some evaluate. Several members choose by their own folds."""
+) -> EvaluationRows:
+    """Train on most rows; the others choose the epoch and evaluate. An ensemble chooses epochs by its own folds."""
     splits, note = split_rows(X, fraction, seed)
     alone = classifier.members == 1
     if not alone:
@@ -52,22 +52,22 @@ def evaluate_on_split(
         for part in ("train", "choose", "evaluate")
     }
     first, second = parts["train"]
-    classifier.fit_sets(first, second, validation_data=both(parts["choose"]) if alone else None)
-    evaluating, sets = both(parts["evaluate"])
+    classifier.fit_sets(first, second, validation_data=join_sets(parts["choose"]) if alone else None)
+    rows, sets = join_sets(parts["evaluate"])
     split = {part: [len(rows) for rows in own] for part, own in parts.items()}
-    none = np.zeros(len(evaluating), dtype=np.int64)
-    return Evaluated(evaluating, sets, none, classifier.decision_function, split, (first, second), note)
+    one_fold = np.zeros(len(rows), dtype=np.int64)
+    return EvaluationRows(rows, sets, one_fold, classifier.decision_function, split, (first, second), note)
 
 
-def evaluate_out_of_fold(
+def train_out_of_fold(
     classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path
-) -> Evaluated:
-    """Fit members to all rows but one fold each, and evaluate each by its fold."""
+) -> EvaluationRows:
+    """Train each model of the ensemble on all rows except one fold, and evaluate it on that fold."""
     classifier.fit_sets(*X)
     data = TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
     members = classifier._trained_with()["members"]
     folds = np.concatenate(assign_folds(data.joined(), members, classifier.seed_))
-    rows, sets = both(X)
+    rows, sets = join_sets(X)
     sizes = [len(own) for own in X]
 
     def score(like: Matrix) -> NDArray[np.float32]:
@@ -77,13 +77,13 @@ def evaluate_out_of_fold(
         return out
 
     split = {"train": sizes, "choose": sizes, "evaluate": sizes}
-    return Evaluated(rows, sets, folds, score, split, X, None)
+    return EvaluationRows(rows, sets, folds, score, split, X, None)
 
 
 def _without_choosing(split: Split) -> Split:
     return split._replace(train=np.sort(np.concatenate([split.train, split.choose])), choose=split.choose[:0])
 
 
-def both(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:
-    """Rows of both sets together, and the set of each."""
+def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:
+    """Rows of both sets in one matrix, and the set of each row."""
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])
