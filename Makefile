@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
 
-.PHONY: demo test check format bench docs examples clean
+.PHONY: demo test test-fast check format bench docs examples clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -27,6 +27,9 @@ demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure
 # A worker that crashes ends the run: pytest-xdist may wait for ever after it has replaced one.
 test: $(VENV)/.dev           ## every test, warnings as errors
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
+
+test-fast: $(VENV)/.dev      ## the fast tests, for every commit: under two minutes on two idle cores
+	$(BIN)/python -m pytest -n 2 --dist worksteal --max-worker-restart 0 -m "not slow" tests src
 
 check: $(VENV)/.dev          ## formatter, linter, types
 	$(BIN)/ruff format --check .

@@ -331,7 +331,7 @@ def test_what_a_search_meets_on_the_cluster_is_said_here(cluster):
     with pytest.raises(ValueError, match="^enough of this$"):
         UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
     base.set_params(model=Elsewhere)
-    with pytest.raises(RuntimeError, match="cannot read what it was sent .*'test_ray'.* must be importable on all of"):
+    with pytest.raises(RuntimeError, match="cannot read what it was sent .*'test_ray_engine'.* must be importable on all of"):
         UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
 
 
