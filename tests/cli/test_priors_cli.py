@@ -69,9 +69,9 @@ def test_prints_estimates_intervals_method_and_next_command(uulearn, files, expe
             *f"{share:.1%} {low:.1%} to {high:.1%}".split(),
         ]
     text = " ".join(printed.split())
-    assert f"set 0 is at least {expected.bounds.richer_at_least:.1%} positive" in text
+    assert f"the class prior of set 0 is at least {expected.bounds.richer_at_least:.1%}" in text
     assert "warning" not in text
-    assert "which rows cannot tell" in text
+    assert "which the rows cannot show" in text
     assert f"AUC {expected.set_auc:.3f}" in text
     command = next(line for line in printed.splitlines() if line.startswith("  uulearn plan"))
     code, _, errors = uulearn(*shlex.split(command)[1:])
@@ -91,7 +91,7 @@ def test_warns_if_priors_are_not_identified(uulearn, files):
     assert (
         "warning: the two sets do not fix their shares of positives: rows of the two sets cannot be told apart" in text
     )
-    assert "next: label some rows of each file" in text
+    assert "next: label some random rows of each file" in text
     assert "uulearn plan" not in text
 
 
@@ -112,11 +112,11 @@ def test_columns_are_matched_by_name(files):
     ("names", "text"),
     [
         (("A.csv", "none.csv"), "none.csv does not exist"),
-        (("A.csv", "other.csv"), "other.csv lacks the column 'c'"),
-        (("other.csv", "A.csv"), "A.csv lacks the column 'd'"),
+        (("A.csv", "other.csv"), "has the column 'c'"),
+        (("other.csv", "A.csv"), "has the column 'd'"),
         (("A.csv", "text.csv"), "text.csv holds 1 rows; each file needs two at least"),
-        (("A.npy", "narrow.npy"), "narrow.npy lacks the column '2'"),
-        (("A.npy", "flat.npy"), "flat.npy lacks the column"),
+        (("A.npy", "narrow.npy"), "A.npy has the column '2'"),
+        (("A.npy", "flat.npy"), "flat.npy holds an array of shape (600,)"),
         (("A.npy", "few.npy"), "set 1 has 50 rows"),
     ],
 )

@@ -261,7 +261,7 @@ def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp
         code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray")
     assert killer.killed
     assert code == 0
-    assert "54 done now; 0 were there" in out
+    assert "54 new; 0 already stored" in out
     assert err.count("reading MNIST") == 1
     assert "54 of 54 runs: MNIST linear" in err
     assert curves(tmp_path / "broken") == curves(tmp_path / "alone")
@@ -270,11 +270,11 @@ def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp
         if json.loads(path.read_text())["configuration"]["seed"] == 1:  # whole stacks, whose rounding depends on them
             path.unlink()
     code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray", "--workers", 1)
-    assert "27 done now; 27 were there" in out
+    assert "27 new; 27 already stored" in out
     assert curves(tmp_path / "broken") == curves(tmp_path / "alone")
     code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray")
     assert (code, err) == (0, "")
-    assert "0 done now; 54 were there" in out
+    assert "0 new; 54 already stored" in out
 
 
 def test_runs_that_cannot_be_done(uulearn, monkeypatch, data, tmp_path):
