@@ -112,8 +112,8 @@ def test_columns_are_matched_by_name(files):
     ("names", "text"),
     [
         (("A.csv", "none.csv"), "none.csv does not exist"),
-        (("A.csv", "other.csv"), "has the column 'c'"),
-        (("other.csv", "A.csv"), "has the column 'd'"),
+        (("A.csv", "other.csv"), "only other.csv has the column 'd'"),
+        (("other.csv", "A.csv"), "other.csv holds 1 rows"),
         (("A.csv", "text.csv"), "text.csv holds 1 rows; each file needs two at least"),
         (("A.npy", "narrow.npy"), "A.npy has the column '2'"),
         (("A.npy", "flat.npy"), "flat.npy holds an array of shape (600,)"),
