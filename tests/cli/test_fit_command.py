@@ -459,28 +459,34 @@ def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
     assert (scored.predicted == truth).mean() > 0.9
 
 
-def test_exports_a_table_of_numbers_and_booleans(files, uulearn, tmp_path):
-    options = ("--only", "age", "--only", "smokes", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+def test_exports_numbers_booleans_and_categories(files, uulearn, tmp_path):
+    import onnxruntime
+
+    columns = ("--only", "age", "--only", "ward", "--only", "smokes")
+    options = (*columns, *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
     assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0
     code, printed, error = uulearn("export", tmp_path / "m", "--out", tmp_path / "m.onnx")
     assert code == 0, error
-    assert "m.onnx" in printed
-    import onnxruntime
-
-    loaded = TableModel.load(tmp_path / "m")
+    assert "from X float64 (n, 2), categories string (n, 1) to score float32 (n,)" in printed
     rows = pd.read_csv(files / "new.csv", dtype=str)
+    rows.loc[:4, "ward"] = ["west", None, "north", "south", ""]  # unseen and missing values
     frame = rows.where(rows.notna(), None)
+    frame.loc[4, "ward"] = None
     X = np.stack([rows["age"].astype(float), (rows["smokes"] == "yes").astype(float)], axis=1)
+    text = rows[["ward"]].fillna("").to_numpy(dtype=object)
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
-    score, probability, predicted = session.run(["score", "probability", "class"], {"X": X})
-    own = loaded.score(frame)
+    score, probability, predicted = session.run(["score", "probability", "class"], {"X": X, "categories": text})
+    own = TableModel.load(tmp_path / "m").score(frame)
     np.testing.assert_allclose(score, own.score, atol=1e-5)
     np.testing.assert_allclose(probability, own.probability, atol=1e-5)
     np.testing.assert_array_equal(predicted, own.predicted)
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["feature_names"]) == ["age", "smokes"]
+    assert json.loads(metadata["category_names"]) == ["ward"]
 
 
-def test_export_of_words_is_refused_by_name(fitted, uulearn, tmp_path):
+def test_export_rejects_dates_by_name(fitted, uulearn, tmp_path):
     code, _, error = uulearn("export", fitted[0], "--out", tmp_path / "m.onnx")
     assert code == 2
-    assert "category" in error
+    assert "'columns/date' (Dates)" in error
     assert not list(tmp_path.iterdir())

@@ -15,13 +15,11 @@ def export(
     """Write a model as an ONNX file and check it against the original."""
     from uulearn.app.model import TableModel, load_model
     from uulearn.export import export_onnx
-    from uulearn.export.tabular import register_blocks
     from uulearn.io.writing import explained
 
     loaded = load_model(model)
     with explained(out):
         if isinstance(loaded, TableModel):
-            register_blocks()
             # Images are bytes; a column of a table can hold times in seconds, which need float64.
             input_type = "uint8" if loaded.pipeline is None else "float64"
             exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=input_type)
