@@ -190,8 +190,9 @@ def _own_rows(rows: Any, python: PythonScores, shape: tuple[int, ...]) -> NDArra
     if python.names is not None and hasattr(rows, "columns"):
         rows = rows[list(python.names)]
         for column in python.categories:
-            text = rows[column.name].where(rows[column.name].notna(), "")
-            rows = rows.assign(**{column.name: [column.codes.get(value, column.unseen_code) for value in text]})
+            cells = zip(rows[column.name], rows[column.name].isna(), strict=True)
+            codes = [column.codes.get("" if absent else value, column.unseen_code) for value, absent in cells]
+            rows = rows.assign(**{column.name: codes})
     X = np.asarray(rows)
     if X.dtype.kind not in "fiub":
         X = X.astype(np.float64)
