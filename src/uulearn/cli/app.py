@@ -118,7 +118,7 @@ def main() -> None:
     try:
         app()
     except BrokenPipeError:
-        # The reader of the output has ended, as `head` does. That is no error, but Python would report one at exit.
+        # The reader of the output has ended, as `head` does. That is not an error, but Python would report one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_BROKEN_PIPE) from None
     except (

@@ -29,7 +29,7 @@ TEXT_INPUT = "categories"
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories: within the graph it is a column of codes, each of which is a column of the one-hot block.
+    """A column of categories: in the graph a column of codes, one per column of the one-hot block.
 
     The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
     columns for them. The code −1 is a row of zeros.
