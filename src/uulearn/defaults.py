@@ -10,7 +10,7 @@ labels, is described in ``docs/defaults.md``.
 ==========================  ==================  =======================================================================
 where                       default             why
 ==========================  ==================  =======================================================================
-`UURisk`, `uu_risk`         loss "sigmoid"      a risk does not know the model; `UUClassifier` uses "logistic" for "linear"
+`UURisk`, `uu_risk`         loss "sigmoid"      a risk does not know the model; "linear" models use "logistic"
 `pn_risk`                   loss "logistic"     the risk of labeled rows, an evaluation metric, not a training objective
 `RunOptions`                no early stopping   one training run has no held-out rows unless they are passed
 `prior_sensitivity`         one model, 20% of   twelve trainings are compared on the same held-out rows, and their
@@ -20,6 +20,8 @@ paper reproduction          all explicit        the experiments pass every setti
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 # Value of a parameter that is derived from the data and the other parameters.
 AUTO = "auto"
@@ -84,7 +86,7 @@ SENSITIVITY_FRACTION = 0.2
 SENSITIVITY_ERRORS = (-0.1, -0.05, 0.05, 0.1)
 
 # One model trained on all rows to the last epoch, without calibration: the setting of the paper.
-SINGLE_RUN = {
+SINGLE_RUN: dict[str, Any] = {
     "loss": "logistic", "lr": LEARNING_RATE, "l2": 0.0, "n_estimators": 1, "validation_fraction": 0.0,
     "early_stopping": False, "patience": None, "calibrated": False,
 }  # fmt: skip

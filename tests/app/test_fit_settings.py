@@ -1,4 +1,4 @@
-"""Settings of a fit as TOML: complete, the same after a round trip, and refused where they are wrong."""
+"""Settings of a fit as TOML: complete, unchanged by a round trip, and validated."""
 
 import tomllib
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from uulearn.app.settings import FitSettings, read_settings
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
-shares = st.floats(0, 1)
+fractions = st.floats(0, 1)
 names = st.lists(text, max_size=3).map(tuple)
 classifiers = st.fixed_dictionaries(
     {},
@@ -28,8 +28,8 @@ classifiers = st.fixed_dictionaries(
         FitSettings,
         first=text,
         second=text,
-        set_priors=st.one_of(st.just("auto"), st.tuples(shares, shares)),
-        target_prior=shares,
+        set_priors=st.one_of(st.just("auto"), st.tuples(fractions, fractions)),
+        target_prior=fractions,
         drop=names,
         ids=names,
         only=names,
@@ -42,7 +42,7 @@ classifiers = st.fixed_dictionaries(
         classifier=classifiers,
     )
 )
-def test_toml_brings_back_every_setting(settings, tmp_path_factory):
+def test_toml_round_trip_keeps_every_setting(settings, tmp_path_factory):
     path = tmp_path_factory.mktemp("toml") / "config.toml"
     path.write_text(settings.to_toml(), encoding="utf-8")
     read = read_settings(path)
@@ -58,27 +58,27 @@ def _tuples(value):
     ("content", "message"),
     [
         ("first = ", "cannot be read as TOML"),
-        ("colour = 1", "'colour', which fit does not know"),
-        ("first = 1", "first must be a name in quotes, got 1"),
+        ("colour = 1", "'colour', which is not a setting of fit"),
+        ("first = 1", "first must be a string, got 1"),
         ("drop = 'age'", "drop must be a list of column names, got 'age'"),
-        ("set_priors = [0.8]", r"set_priors must be two shares or 'auto', got \[0.8\]"),
-        ("set_priors = [true, false]", "set_priors must be two shares"),
+        ("set_priors = [0.8]", r"set_priors must be two class priors or 'auto', got \[0.8\]"),
+        ("set_priors = [true, false]", "set_priors must be two class priors"),
         ("target_prior = 'half'", "target_prior must be a number, got 'half'"),
-        ("seed = -1", "seed must be a whole number of at least 0, got -1"),
-        ("seed = true", "seed must be a whole number"),
+        ("seed = -1", "seed must be an integer of at least 0, got -1"),
+        ("seed = true", "seed must be an integer"),
         ("sensitivity = 1", "sensitivity must be true or false, got 1"),
-        ("classifier = 3", r"\[classifier\] must be a table, got 3"),
+        ("classifier = 3", "classifier must be a table, got 3"),
     ],
 )
-def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, content, message):
+def test_rejects_a_wrong_file_with_one_sentence(tmp_path, content, message):
     path = tmp_path / "config.toml"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
         read_settings(path)
 
 
-def test_a_file_that_is_not_there_or_not_text(tmp_path):
-    with pytest.raises(ValueError, match="is not there"):
+def test_rejects_a_missing_or_binary_file(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
         read_settings(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="cannot be read as TOML"):
@@ -90,16 +90,16 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     [
         ({"set_priors": "guess"}, "'auto', got 'guess'"),
         ({"hold_out": 0.0}, "hold_out must be above 0 and below 0.5, got 0.0"),
-        ({"classifier": {"colour": 1}}, "colour is no parameter to be set there"),
-        ({"classifier": {"random_state": 1}}, "random_state is no parameter to be set there"),
+        ({"classifier": {"colour": 1}}, "colour is not a parameter that can be set there"),
+        ({"classifier": {"random_state": 1}}, "random_state is not a parameter that can be set there"),
     ],
 )
-def test_wrong_settings_are_refused(changes, message):
+def test_rejects_wrong_settings(changes, message):
     with pytest.raises(ValueError, match=message):
         FitSettings(**{"first": "a", "second": "b", "set_priors": (0.8, 0.2)} | changes)
 
 
-def test_what_toml_cannot_hold_is_refused():
+def test_rejects_values_that_toml_cannot_store():
     settings = FitSettings("a", "b", (0.8, 0.2), classifier={"loss": print})
     with pytest.raises(ValueError, match="cannot be written as TOML"):
         settings.to_toml()

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or limited: one sentence, nothing half-written, and the old model is as it was."""
+"""A full, read-only or limited disk: one sentence, nothing half-written, and the old model is unchanged."""
 
 import errno
 import io
@@ -14,12 +14,12 @@ import pytest
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, run, weights_of, write_files
 from uulearn.app.model import TableModel
-from uulearn.cli.fit import _refused_by_system
+from uulearn.cli.fit import find_os_error
 from uulearn.estimator import model_directory
 from uulearn.exceptions import TableError
 from uulearn.tabular import matrices
 
-resource = pytest.importorskip("resource", reason="no limits on files here")
+resource = pytest.importorskip("resource", reason="no limits on file sizes on this platform")
 ENOSPC = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -30,14 +30,14 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(files):
-    """A model with another seed than the one that is to replace it."""
+    """An old model, with another seed."""
     assert fit(files, files / "model", "--seed", "5").code == 0
     return files / "model"
 
 
 @pytest.fixture(scope="module")
 def expected(files):
-    """The weights of a fit that nothing disturbs."""
+    """The weights of an undisturbed fit."""
     assert fit(files, files / "undisturbed").code == 0
     return weights_of(files / "undisturbed")
 
@@ -48,7 +48,7 @@ def fit(files, out, *options):
 
 @contextmanager
 def largest_file(size):
-    """No file may grow beyond so many bytes: the system itself refuses, whatever library writes."""
+    """Limit the size of files in bytes; the operating system enforces it for every library."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -59,12 +59,12 @@ def largest_file(size):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A function that gives a disk of so many KiB, which may be made larger."""
+    """A function that mounts or resizes a disk of this many KiB."""
     place = tmp_path / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
     if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no file system may be mounted here")
+        pytest.skip("cannot mount a file system")
 
     def resize(kib):
         subprocess.run(["mount", "-o", f"remount,size={kib}k", str(place)], check=True)
@@ -75,7 +75,7 @@ def small_disk(tmp_path):
 
 
 def fail_at(monkeypatch, number):
-    """The write with this number stops half-way, as on a disk that fills up."""
+    """Make the write with this number stop halfway, as on a full disk."""
     fill, calls = model_directory.write_bytes, []
 
     def fails(path, content):
@@ -95,7 +95,7 @@ def fail_at(monkeypatch, number):
     ("there", "number"),
     [*itertools.product(["nothing", "a model"], range(1, 9)), ("an empty folder", 1), ("an empty folder", 8)],
 )
-def test_a_model_is_written_whole_or_not_at_all(files, model, expected, tmp_path, monkeypatch, there, number):
+def test_model_is_written_completely_or_not_at_all(files, model, expected, tmp_path, monkeypatch, there, number):
     out = tmp_path / "m"
     if there == "a model":
         shutil.copytree(model, out)
@@ -110,7 +110,7 @@ def test_a_model_is_written_whole_or_not_at_all(files, model, expected, tmp_path
     assert kept == {".m.unfinished/checkpoint.safetensors"}
     assert {name: content for name, content in contents(tmp_path).items() if name not in kept} == before
     assert out.exists() == (there != "nothing")
-    if number in (1, 8):  # what was trained is not lost
+    if number in (1, 8):  # the checkpoint is kept
         assert fit(files, out, "--resume").code == 0
         assert weights_of(out) == expected
         assert not list(tmp_path.glob(".*"))
@@ -118,8 +118,8 @@ def test_a_model_is_written_whole_or_not_at_all(files, model, expected, tmp_path
 
 @pytest.mark.parametrize("size", [0, 1_000, 5_000, 40_000])
 @pytest.mark.parametrize("there", ["nothing", "a model"])
-def test_files_that_may_not_grow(files, model, tmp_path, size, there):
-    """From less than the first checkpoint, which safetensors writes, to less than the largest file of the model."""
+def test_file_size_limit_keeps_the_old_model(files, model, tmp_path, size, there):
+    """Limits from below the size of the first checkpoint to below that of the largest model file."""
     out = tmp_path / "m"
     if there == "a model":
         shutil.copytree(model, out)
@@ -136,7 +136,7 @@ def test_files_that_may_not_grow(files, model, tmp_path, size, there):
     TableModel.load(out)
 
 
-def test_a_real_disk_that_is_full(files, model, expected, small_disk):
+def test_full_disk_keeps_the_old_model(files, model, expected, small_disk):
     outcomes = []
     for there in (False, True):
         for free in (4, 24, 72, 160):
@@ -164,14 +164,14 @@ def test_a_real_disk_that_is_full(files, model, expected, small_disk):
     assert outcomes.count(2) >= 4
 
 
-def test_a_disk_may_be_the_model_directory_itself(files, small_disk):
+def test_mount_point_can_be_the_model_directory(files, small_disk):
     place = small_disk(1024)
     assert fit(files, place).code == 0
     TableModel.load(place)
     assert not [path for path in place.parent.iterdir() if path != place]
 
 
-def test_a_fit_that_is_refused_leaves_nothing_behind(files, tmp_path, monkeypatch):
+def test_failed_fit_leaves_no_files(files, tmp_path, monkeypatch):
     from uulearn.app import fitting
 
     def refuse(*_, **__):
@@ -182,7 +182,7 @@ def test_a_fit_that_is_refused_leaves_nothing_behind(files, tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_trained_outlives_a_wrong_option(files, expected, tmp_path, monkeypatch):
+def test_wrong_option_keeps_the_checkpoint(files, expected, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         fail_at(patch, 1)
         fit(files, tmp_path / "m")
@@ -193,7 +193,7 @@ def test_what_was_trained_outlives_a_wrong_option(files, expected, tmp_path, mon
     assert weights_of(tmp_path / "m") == expected
 
 
-def test_a_new_model_takes_the_report_of_the_old_one_away(files, model, tmp_path):
+def test_new_model_removes_the_old_report(files, model, tmp_path):
     shutil.copytree(model, tmp_path / "m")
     assert run("report", tmp_path / "m").code == 0
     (tmp_path / "m" / "mine.txt").write_text("mine")
@@ -203,29 +203,27 @@ def test_a_new_model_takes_the_report_of_the_old_one_away(files, model, tmp_path
 
 
 @pytest.mark.parametrize("out", ["FILE/m", "NAME", "PROC"])
-def test_a_place_that_cannot_be_written_is_found_out_before_the_work(files, tmp_path, out):
+def test_unwritable_output_is_reported_before_any_work(files, tmp_path, out):
     places = {"FILE": str(files / "a.csv"), "NAME": str(tmp_path / ("n" * 250)), "PROC": "/proc/nowhere/m"}
     for name, place in places.items():
         out = out.replace(name, place)
     if out.startswith("/proc") and not Path("/proc/self").exists():
-        pytest.skip("another system")
-    result = run(
-        "fit", files / "nothing.csv", files / "b.csv", *SMALL, "--out", out
-    )  # the files are not even looked at
-    assert_one_sentence(result, f"{out} cannot be written (", "pass another folder as --out")
+        pytest.skip("no /proc on this platform")
+    result = run("fit", files / "nothing.csv", files / "b.csv", *SMALL, "--out", out)  # fails before the files are read
+    assert_one_sentence(result, f"{out} cannot be written (", "pass another --out")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_link_to_a_folder_stays_one(files, tmp_path):
+def test_link_to_a_folder_is_kept(files, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "there")
-    for _ in range(2):  # it is made, then replaced
+    for _ in range(2):  # created, then replaced
         assert fit(files, tmp_path / "link").code == 0
         assert (tmp_path / "link").is_symlink()
         TableModel.load(tmp_path / "there")
     assert {path.name for path in tmp_path.iterdir()} == {"link", "there"}
 
 
-def test_the_folder_one_is_in(files, tmp_path, monkeypatch):
+def test_current_folder_can_be_the_output(files, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert fit(files, ".").code == 0
@@ -241,11 +239,13 @@ def test_the_folder_one_is_in(files, tmp_path, monkeypatch):
         (None, None),
     ],
 )
-def test_what_the_system_said_is_found_below_other_errors(cause, found):
+def test_finds_the_os_error_among_the_causes(cause, found):
     error = ValueError("outer")
     error.__cause__ = cause
-    refused = _refused_by_system(error)
-    assert (None if refused is None else (refused.errno, refused.strerror)) == (found and (found, os.strerror(found)))
+    os_error = find_os_error(error)
+    assert (None if os_error is None else (os_error.errno, os_error.strerror)) == (
+        found and (found, os.strerror(found))
+    )
 
 
 # --------------------------------------------------------------------------------------------------- the other commands
@@ -253,9 +253,9 @@ def test_what_the_system_said_is_found_below_other_errors(cause, found):
 
 @pytest.mark.parametrize("name", ["s.csv", "s.tsv", "s.jsonl", "s.parquet", "s.feather", "s.csv.gz", "s.jsonl.zst"])
 @pytest.mark.parametrize("old", [True, False])
-def test_scores_are_written_whole_or_not_at_all(files, model, tmp_path, name, old):
+def test_scores_are_written_completely_or_not_at_all(files, model, tmp_path, name, old):
     if old:
-        (tmp_path / name).write_bytes(b"older")
+        (tmp_path / name).write_bytes(b"old")
     before = contents(tmp_path)
     with largest_file(300):
         result = run("predict", model, files / "new.csv", "--out", tmp_path / name)
@@ -265,31 +265,34 @@ def test_scores_are_written_whole_or_not_at_all(files, model, tmp_path, name, ol
 
 @pytest.mark.parametrize("command", ["report", "numbers", "export"])
 @pytest.mark.parametrize("old", [True, False])
-def test_pages_numbers_and_graphs_are_written_whole_or_not_at_all(
+def test_other_outputs_are_written_completely_or_not_at_all(
     files, model, tmp_path, tmp_path_factory, monkeypatch, command, old
 ):
+    import onnx
+
     from uulearn import UUClassifier
     from uulearn.export import writing
 
     class Graph:
-        """Stands in for the graph that the exporter takes seconds to make."""
+        """Replaces the graph, which takes seconds to export."""
 
         def SerializeToString(self, deterministic):
             return bytes(50_000)
 
     monkeypatch.setattr(writing, "_translate", lambda *_: Graph())
     monkeypatch.setattr(writing, "describe", lambda *_: None)
+    monkeypatch.setattr(onnx.checker, "check_model", lambda _: None)
     alone = tmp_path_factory.mktemp("alone") / "model"
     UUClassifier.load(model).save(alone)
     np.savetxt(alone.parent / "rows.csv", np.zeros((900, 2)), delimiter=",")
-    out = tmp_path / "out.csv"  # of scores, which are written as the suffix says
+    out = tmp_path / "out.csv"  # the suffix chooses the format of scores
     arguments = {
         "report": ("report", model),
         "numbers": ("predict", alone, alone.parent / "rows.csv"),
         "export": ("export", alone),
     }[command]
     if old:
-        out.write_bytes(b"older")
+        out.write_bytes(b"old")
     before = contents(tmp_path)
     with largest_file(5_000):
         result = run(*arguments, "--out", out)
@@ -298,21 +301,21 @@ def test_pages_numbers_and_graphs_are_written_whole_or_not_at_all(
 
 
 class FullDevice(io.RawIOBase):
-    """Takes nothing, as /dev/full does; in the end it gives in, so that it can be closed."""
+    """Refuses all data, as /dev/full does, until the test closes it."""
 
-    gives_in = False
+    accepts = False
 
     def writable(self):
         return True
 
     def write(self, data):
-        if not self.gives_in:
+        if not self.accepts:
             raise ENOSPC
         return len(data)
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "report"])
-def test_standard_output_that_is_full(files, model, tmp_path, command):
+def test_full_standard_output_gets_one_sentence(files, model, tmp_path, command):
     arguments = {
         "fit": ("fit", files / "a.csv", files / "b.csv", *SMALL, "--out", tmp_path / "m"),
         "predict": ("predict", model, files / "new.csv"),
@@ -322,15 +325,15 @@ def test_standard_output_that_is_full(files, model, tmp_path, command):
     device = FullDevice()
     with io.TextIOWrapper(io.BufferedWriter(device)) as full:
         result = run(*arguments, into=full)
-        device.gives_in = True
+        device.accepts = True
     assert_one_sentence(result, "cannot be written (No space left on device); free some space")
     if command == "fit":
         assert f"the model is in {tmp_path / 'm'}, but standard output cannot be written" in result.said[0]
         TableModel.load(tmp_path / "m")
 
 
-def test_rows_that_find_no_place_on_the_disk(files, tmp_path, monkeypatch):
-    """A mapped file without its space reserved would end the process with SIGBUS, half-way."""
+def test_reports_missing_space_for_temporary_rows(files, tmp_path, monkeypatch):
+    """Without reserved space, writing to a mapped file on a full disk would kill the process with SIGBUS."""
     monkeypatch.setattr(matrices, "MEMORY_BYTES", 100)
 
     def full(file, start, size):

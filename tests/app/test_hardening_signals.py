@@ -1,4 +1,4 @@
-"""A fit that is killed or interrupted: the old model, the new one or none, and the next fit goes on or begins again."""
+"""A killed or interrupted fit leaves the old model, the new one or none, and the next fit resumes or restarts."""
 
 import json
 import os
@@ -18,14 +18,14 @@ TRIALS = [
     *(("nothing", "SIGINT", number) for number in (1, 17)),
     *(("old", "SIGINT", number) for number in (-30, -2)),
 ]
-"""What is there before, what is sent, and when; see `moments`."""
+"""What the folder holds before, the signal, and when it is sent; see `moments`."""
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no copies of processes here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """The trials and what became of each, and the weights of a fit that nothing disturbs."""
+def trials(tmp_path_factory):
+    """Each trial with its outcome, and the weights of an undisturbed fit."""
     folder = write_files(tmp_path_factory.mktemp("moments"))
     done = subprocess.run(
         [sys.executable, str(HELPERS / "moments.py"), str(folder)],
@@ -40,28 +40,28 @@ def told(tmp_path_factory):
     return list(zip(TRIALS, result["outcomes"], strict=True)), result["expected"]
 
 
-def test_there_is_never_half_a_model(told):
+def test_model_is_complete_or_absent(trials):
     allowed = {
         "nothing": {"nothing", "new"},
-        "old": {"old", "new", "new, without its card"},  # the last between two renames
+        "old": {"old", "new", "new, without its card"},  # the last state is between two renames
         "empty": {"empty", "new", "remains"},
     }
-    for (there, sent, number), outcome in told[0]:
+    for (there, sent, number), outcome in trials[0]:
         assert outcome["state"] in allowed[there], (there, sent, number, outcome)
-    states = {(there, outcome["state"]) for (there, _, _), outcome in told[0]}
+    states = {(there, outcome["state"]) for (there, _, _), outcome in trials[0]}
     assert states >= {("nothing", "nothing"), ("nothing", "new"), ("old", "old"), ("old", "new")}
 
 
-def test_the_next_fit_ends_as_if_nothing_had_happened(told):
-    outcomes, expected = told
+def test_next_fit_equals_an_undisturbed_fit(trials):
+    outcomes, expected = trials
     for wanted, outcome in outcomes:
         assert outcome["again"] == [0], (wanted, outcome)
         assert (outcome["weights"], outcome["files"], outcome["left"]) == (expected, 8, []), (wanted, outcome)
-    assert {outcome["unfinished"] for _, outcome in outcomes} == {True, False}  # resumed, and begun again
+    assert {outcome["unfinished"] for _, outcome in outcomes} == {True, False}  # resumed, and restarted
 
 
-def test_an_interrupted_fit_says_so_and_what_is_there(told):
-    for (there, sent, number), outcome in told[0]:
+def test_interrupted_fit_reports_what_was_written(trials):
+    for (there, sent, number), outcome in trials[0]:
         if sent == "SIGKILL":
             assert (outcome["code"], outcome["said"]) == (-9, []), (there, number, outcome)
             continue
@@ -72,8 +72,8 @@ def test_an_interrupted_fit_says_so_and_what_is_there(told):
             assert sentence.startswith("interrupted: the model had just been written to ")
         else:
             assert sentence == "interrupted" or sentence.startswith("interrupted: nothing was written to ")
-        assert ("--resume goes on from there" in sentence) == (outcome["unfinished"] and not written)
-    sentences = {outcome["said"][0].split(" to /")[0] for (_, sent, _), outcome in told[0] if sent == "SIGINT"}
+        assert ("continue with uulearn fit … --resume" in sentence) == (outcome["unfinished"] and not written)
+    sentences = {outcome["said"][0].split(" to /")[0] for (_, sent, _), outcome in trials[0] if sent == "SIGINT"}
     assert len(sentences) == 3
 
 
@@ -92,8 +92,8 @@ AT_THE_END = """
 import atexit, os, signal, sys, time
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.01)  # an interrupt is noticed here at the latest
-atexit.register(interrupt)  # before those of the command, so it runs after them
+    time.sleep(0.01)  # gives Python time to handle the signal
+atexit.register(interrupt)  # registered first, so it runs last
 sys.argv = ["uulearn", "--version"]
 from uulearn.cli import main
 main()
@@ -105,12 +105,12 @@ def python(code):
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 
 
-@pytest.mark.parametrize("module", ["typer", "uulearn.cli.predict", "torch"])
-def test_an_interrupt_while_modules_are_imported(module):
+@pytest.mark.parametrize("module", ["typer", "uulearn.app.scoring", "torch"])
+def test_interrupt_during_imports_is_reported(module):
     assert python(INTERRUPTED.format(module=module)) == (130, "", "interrupted")
 
 
-def test_an_interrupt_when_all_is_done_is_too_late():
+def test_interrupt_at_exit_is_ignored():
     code, said, error = python(AT_THE_END)
     assert (code, error) == (0, "")
     assert said.startswith("uulearn ")

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a process, its output and its exit code."""
+"""The command line in a process of its own: output and exit code."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import pytest
 from helpers.plain import plain_classifier
 from helpers.processes import python
 from uulearn import UUClassifier, __version__
+from uulearn.cli.app import app
 
 
 def uulearn(*arguments, cwd=None):
@@ -27,11 +28,31 @@ def model(tmp_path_factory, gaussians):
     return folder
 
 
-def test_version_and_help():
+def test_prints_version_and_help():
     assert uulearn("--version").stdout.strip() == f"uulearn {__version__}"
     text = uulearn("--help").stdout
     assert "demo" in text
     assert "predict" in text
+
+
+COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_flags_without_a_type_and_an_example(command):
+    text = uulearn(command, "--help").stdout
+    assert "<bool>" not in text
+    assert f"Example: uulearn {command}" in text
+
+
+def test_help_does_not_import_torch():
+    code = (
+        "import sys\nfrom uulearn.cli.app import app\n"
+        "try:\n    app(['fit', '--help'])\nexcept SystemExit:\n    pass\n"
+        "assert not {'torch', 'sklearn', 'pandas', 'rich'} & sys.modules.keys()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
@@ -74,7 +95,7 @@ def test_bad_rows_get_one_sentence(model, tmp_path, content, text):
     assert not (tmp_path / "scored.csv").exists()
 
 
-def test_columns_that_are_only_numbered_are_a_header(tmp_path, gaussians):
+def test_numbered_columns_are_a_header(tmp_path, gaussians):
     plain_classifier((0.8, 0.2), model="linear", epochs=1).fit(gaussians["X"], gaussians["sets"]).save(
         tmp_path / "model"
     )
@@ -83,7 +104,7 @@ def test_columns_that_are_only_numbered_are_a_header(tmp_path, gaussians):
     assert len(done.stdout.splitlines()) == 1 + 5
 
 
-def test_a_reader_that_leaves_is_no_error(model, tmp_path, gaussians):
+def test_closed_pipe_is_not_an_error(model, tmp_path, gaussians):
     np.save(tmp_path / "rows.npy", np.tile(gaussians["X_test"], (40, 1)))
     command = f"{sys.executable} -m uulearn predict {model} {tmp_path / 'rows.npy'} | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
@@ -104,7 +125,7 @@ def test_bad_paths_get_one_sentence(model, tmp_path):
     assert "Traceback" in traced.stderr
 
 
-def test_demo_writes_everything_and_its_next_command_works(tmp_path):
+def test_demo_writes_all_files_and_its_next_command_works(tmp_path):
     done = uulearn("demo", "--epochs", 3, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     written = sorted(path.name for path in (tmp_path / "uulearn-demo").iterdir())

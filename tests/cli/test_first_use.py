@@ -1,4 +1,4 @@
-"""Slips of a first user: the file of rows as output, files or shares exchanged, a model that is not there."""
+"""Mistakes of first-time users: input file as output, exchanged files or priors, a missing model."""
 
 import numpy as np
 import pandas as pd
@@ -34,18 +34,18 @@ def models(files):
     return files
 
 
-def test_rows_are_not_written_over(models, tmp_path):
+def test_rejects_the_input_file_as_output(models, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_bytes((models / "a.csv").read_bytes())
     (tmp_path / "link.csv").symlink_to(rows)
     for out in (rows, tmp_path / "link.csv"):
         done = run("predict", models / "right", rows, "--out", out)
         assert done.code == 2
-        assert "is the file of rows itself, which would be lost; write to another" in (done.out + done.err)
+        assert "is the input file, which would be overwritten; pass another file as --out" in (done.out + done.err)
     assert rows.read_bytes() == (models / "a.csv").read_bytes()
 
 
-def test_columns_are_kept_on_request(models, tmp_path):
+def test_keep_columns_copies_all_columns(models, tmp_path):
     out = tmp_path / "scored.csv"
     assert run("predict", models / "right", models / "a.csv", "--keep-columns", "--out", out).code == 0
     scored, rows = pd.read_csv(out), pd.read_csv(models / "a.csv")
@@ -53,38 +53,38 @@ def test_columns_are_kept_on_request(models, tmp_path):
     pd.testing.assert_frame_equal(scored[list(rows)], rows)
     again = run("predict", models / "right", out, "--keep-columns", "--out", tmp_path / "twice.csv")
     assert again.code == 2
-    assert "has a column 'score' already" in again.err
+    assert "already has a column 'score'" in again.err
     assert not (tmp_path / "twice.csv").exists()
 
 
-def test_exchanged_files_are_noticed(models):
+def test_warns_about_exchanged_files(models):
     right = run("evaluate", models / "right", models / "more_a.csv", models / "more_b.csv")
     assert "warning" not in (right.out + right.err)
     exchanged = run("evaluate", models / "right", models / "more_b.csv", models / "more_a.csv")
     assert exchanged.code == 0
-    assert "far below chance: pass the two files in the order in which the model was fitted" in exchanged.err
+    assert "far below chance: pass the two files in the same order as in the fit" in exchanged.err
 
 
-def test_impossible_estimates_are_remarked_on(models):
+def test_warns_about_impossible_estimates(models):
     nearer = run("evaluate", models / "right", models / "more_a.csv", models / "more_b.csv", "--set-priors", 0.65, 0.35)
-    assert "warning: the estimate is beyond what is possible" in nearer.err
+    assert "warning: the estimate is larger than possible" in nearer.err
 
 
-def test_exchanged_shares_are_noticed_by_labels(models):
+def test_labels_reveal_exchanged_priors(models):
     right = run("evaluate", models / "right", models / "labelled.csv", "--labels", "ill")
     assert "warning" not in (right.out + right.err)
     wrong = run("evaluate", models / "wrong", models / "labelled.csv", "--labels", "ill")
     assert wrong.code == 0
-    assert "the shares of positives were probably given in the wrong order" in wrong.err
+    assert "the class priors are probably in the wrong order" in wrong.err
 
 
-def test_a_model_that_is_not_there_is_called_so(models, tmp_path):
+def test_rejects_a_missing_model(models, tmp_path):
     done = run("predict", tmp_path / "none", models / "a.csv")
     assert done.code == 2
     assert "none does not exist; pass a directory that uulearn fit or UUClassifier.save wrote" in (done.out + done.err)
 
 
-def test_an_estimate_above_one_is_told_as_the_most_there_can_be():
+def test_estimate_above_one_is_shown_as_100_percent():
     facts = {
         "evaluation": {"accuracy": {"value": 1.011, "interval": [0.92, 1.0]}, "auc": {"value": 1.09}},
         "split": {"evaluate": [70, 70]}, "cross_fitted": True, "target_prior": 0.5, "priors_estimated": None,

@@ -1,4 +1,4 @@
-"""Two files in, a model out: fit, predict, evaluate and report as a user types them, run in this process."""
+"""`uulearn fit`, `predict`, `evaluate`, `report` and `export` on two files, run in this process."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
 
 @pytest.fixture
 def uulearn(monkeypatch, capsys):
-    """Run a command; its exit code, standard output and standard error."""
+    """Run a command; returns exit code, standard output and standard error."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["uulearn", *map(str, arguments)])
@@ -33,7 +33,7 @@ def uulearn(monkeypatch, capsys):
 
 
 def population(n, seed):
-    """A table of mixed columns whose class shows in a number, a word and a date; and the classes."""
+    """A table of mixed columns, some of which depend on the class, and the classes."""
     rng = np.random.default_rng(seed)
     y = rng.random(n) < 0.5
     frame = pd.DataFrame(
@@ -65,7 +65,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(files):
-    """A model in a folder, made once, and what was printed."""
+    """A model directory and the output of fit."""
     import contextlib
     import io
 
@@ -88,18 +88,19 @@ def model(fitted, tmp_path):
     return tmp_path / "model"
 
 
-def test_fit_ends_with_what_a_person_wants_to_know(fitted):
-    out, said = fitted
-    assert f"model      {out}" in said
-    assert "accuracy   " in said
+def test_fit_prints_a_summary(fitted):
+    out, printed = fitted
+    assert f"model      {out}" in printed
+    assert "accuracy   " in printed
     assert (
-        "estimated without any label, from 400 + 500 rows, each evaluated by a model that was not trained on it" in said
+        "estimated without any label, from 400 + 500 rows, each evaluated by a model that was not trained on it"
+        in printed
     )
-    assert "'constant'" in said  # left out, with a note
-    assert f"uulearn report {out}" in said
+    assert "'constant'" in printed  # left out, with a note
+    assert f"uulearn report {out}" in printed
 
 
-def test_the_directory_holds_all_that_belongs_to_it(fitted):
+def test_model_directory_is_complete(fitted):
     out, _ = fitted
     names = {path.name.split("-")[0] for path in out.iterdir()}
     assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
@@ -113,37 +114,35 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
     assert min(drops["age"], drops["ward"]) > 0.03 > max(abs(drops["smokes"]), abs(drops["seen"]))
     assert len(facts["sensitivity"]["rows"]) == 13
     assert "Estimated accuracy" in (out / "README.md").read_text()
-    classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
+    classifier = UUClassifier.load(out)  # the classifier can also be loaded alone
     assert classifier.n_estimators == 5
 
 
-def test_every_row_is_judged_by_the_member_that_has_not_seen_it(fitted):
-    """The facts come from members and folds drawn again; the estimator evaluated itself while it was fitted."""
+def test_facts_equal_the_out_of_fold_evaluation(fitted):
+    """The facts use folds drawn again; the estimator evaluated itself during fit."""
     loaded = TableModel.load(fitted[0])
     own, evaluated = loaded.classifier.out_of_fold_evaluation_, loaded.facts["evaluation"]
     assert evaluated["accuracy"]["value"] == pytest.approx(own.accuracy.value, abs=1e-9)
     assert evaluated["auc"]["value"] == pytest.approx(own.auc.value, abs=1e-3)
     targets = {entry["target_prior"]: entry for entry in loaded.facts["targets"]}
-    assert targets[0.5]["accuracy"] == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
+    assert targets[0.5]["accuracy"] == pytest.approx(own.accuracy.value, abs=1e-9)  # the prior of the fit
     assert targets[0.5]["threshold"] == pytest.approx(0.0)
-    assert (
-        targets[0.9]["threshold"] < -1 < 1 < targets[0.1]["threshold"]
-    )  # the more are positive, the sooner one is called so
+    assert targets[0.9]["threshold"] < -1 < 1 < targets[0.1]["threshold"]  # a higher prior lowers the threshold
     counts = loaded.facts["histogram"]["counts"]
     assert [sum(own) for own in counts] == [400, 500]
 
 
-def test_the_poorer_file_may_come_first(files, uulearn, tmp_path):
+def test_set_with_the_lower_prior_may_come_first(files, uulearn, tmp_path):
     options = ("--set-priors", "0.2", "0.8", *QUICK, "--config", files / "quick.toml", "--id", "patient", "--json")
-    code, said, error = uulearn("fit", files / "b.csv", files / "a.csv", *options, "--out", tmp_path / "m")
+    code, printed, error = uulearn("fit", files / "b.csv", files / "a.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    facts = json.loads(said)
+    facts = json.loads(printed)
     assert facts["evaluation"]["accuracy"]["value"] > 0.7
     assert facts["set_auc"]["value"] > 0.5
     assert "BeyondPriorsWarning" not in [warning["category"] for warning in facts["warnings"]]
 
 
-def test_what_cannot_be_saved_is_not_fitted(files, uulearn, tmp_path, monkeypatch):
+def test_missing_library_is_reported_before_reading(files, uulearn, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "m")
     assert code == 2
@@ -151,11 +150,11 @@ def test_what_cannot_be_saved_is_not_fitted(files, uulearn, tmp_path, monkeypatc
     assert "reading" not in error
 
 
-def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulearn):
+def test_label_free_estimate_agrees_with_labels(fitted, files, uulearn):
     evaluated = TableModel.load(fitted[0]).facts["evaluation"]["accuracy"]
-    code, said, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")
+    code, printed, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")
     assert code == 0
-    result = json.loads(said)
+    result = json.loads(printed)
     truth = result["evaluation"]["accuracy"]["value"]
     assert truth > 0.8
     assert abs(evaluated["value"] - truth) < 3 * evaluated["standard_error"] + 0.02
@@ -166,9 +165,9 @@ def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulear
     assert result["calibration_error"] < 0.1
 
 
-def test_predict_keeps_order_and_ids_and_agrees_with_the_model(fitted, files, uulearn, tmp_path):
-    code, _, said = uulearn("predict", fitted[0], files / "new.csv", "--out", tmp_path / "scored.csv")
-    assert (code, said.strip()) == (0, f"1,000 rows scored, written to {tmp_path / 'scored.csv'}")
+def test_predict_keeps_order_and_ids(fitted, files, uulearn, tmp_path):
+    code, _, printed = uulearn("predict", fitted[0], files / "new.csv", "--out", tmp_path / "scored.csv")
+    assert (code, printed.strip()) == (0, f"1,000 rows scored, written to {tmp_path / 'scored.csv'}")
     scored, rows = pd.read_csv(tmp_path / "scored.csv"), pd.read_csv(files / "new.csv", dtype=str)
     assert list(scored.columns) == ["patient", "score", "probability", "class"]
     assert scored["patient"].tolist() == rows["patient"].tolist()
@@ -187,62 +186,62 @@ def test_predict_reads_and_writes_other_formats(fitted, files, uulearn, tmp_path
     rows = read_table(files / "new.csv")
     with TableWriter(tmp_path / f"rows{suffix}") as writer:
         writer.write(rows)
-    code, _, said = uulearn("predict", fitted[0], tmp_path / f"rows{suffix}", "--out", tmp_path / f"scored{suffix}")
-    assert code == 0, said
+    code, _, printed = uulearn("predict", fitted[0], tmp_path / f"rows{suffix}", "--out", tmp_path / f"scored{suffix}")
+    assert code == 0, printed
     scored = read_table(tmp_path / f"scored{suffix}")
     plain = TableModel.load(fitted[0]).score(rows)
     np.testing.assert_allclose(scored["score"].astype(float), plain.score, rtol=1e-4)
 
 
 def test_chunks_do_not_change_the_scores(fitted, files, monkeypatch, tmp_path):
-    from uulearn.cli.score_table import predict_table
+    from uulearn.app.scoring import score_file
     from uulearn.tabular import images
 
     loaded = TableModel.load(fitted[0])
-    predict_table(loaded, str(files / "new.csv"), str(tmp_path / "whole.csv"))
+    score_file(loaded, str(files / "new.csv"), str(tmp_path / "whole.csv"))
     monkeypatch.setattr(images, "CHUNK_ROWS", 77)
-    predict_table(loaded, str(files / "new.csv"), str(tmp_path / "pieces.csv"))
+    score_file(loaded, str(files / "new.csv"), str(tmp_path / "pieces.csv"))
     one, other = (pd.read_csv(tmp_path / name) for name in ("whole.csv", "pieces.csv"))
     np.testing.assert_allclose(one["score"], other["score"], rtol=2e-5, atol=2e-5)
 
 
-def test_evaluate_without_labels_and_at_another_prior(fitted, files, uulearn):
-    code, said, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv")
+def test_evaluates_without_labels_and_at_another_prior(fitted, files, uulearn):
+    code, printed, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv")
     assert code == 0
-    assert "no label was used: estimated from 400 + 500 rows" in said
+    assert "no label was used: estimated from 400 + 500 rows" in printed
     _, moved, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv", "--target-prior", "0.9", "--json")
-    assert json.loads(moved)["accuracy"]["value"] != pytest.approx(float(said.split()[1]), abs=1e-4)
+    assert json.loads(moved)["accuracy"]["value"] != pytest.approx(float(printed.split()[1]), abs=1e-4)
 
 
-def test_another_target_prior_moves_probabilities(fitted, files, uulearn):
+def test_target_prior_shifts_probabilities(fitted, files, uulearn):
     _, plain, _ = uulearn("predict", fitted[0], files / "new.csv")
     _, moved, _ = uulearn("predict", fitted[0], files / "new.csv", "--target-prior", "0.9")
     share = [sum(line.endswith(",1") for line in text.splitlines()) for text in (plain, moved)]
     assert share[1] > share[0]
 
 
-def test_report(model, uulearn):
-    code, said, _ = uulearn("report", model)
+def test_writes_a_report(model, uulearn):
+    code, printed, _ = uulearn("report", model)
     assert code == 0
     page = (model / "report.html").read_text()
-    assert f"report written to {model / 'report.html'}" in said
+    assert f"report written to {model / 'report.html'}" in printed
     assert "<svg" in page
     assert "a.csv" in page
 
 
-def test_a_configuration_repeats_the_fit_to_the_bit(fitted, files, uulearn, tmp_path):
-    code, _, said = uulearn("fit", "--config", fitted[0] / "config.toml", "--out", tmp_path / "again")
-    assert code == 0, said
+def test_configuration_repeats_the_fit_exactly(fitted, files, uulearn, tmp_path):
+    code, _, printed = uulearn("fit", "--config", fitted[0] / "config.toml", "--out", tmp_path / "again")
+    assert code == 0, printed
     weights = [sorted(folder.glob("weights-*"))[0].name for folder in (fitted[0], tmp_path / "again")]
     assert weights[0] == weights[1]  # names carry the hash of the content
 
 
-def test_a_column_that_gives_the_set_away_is_refused(files, uulearn, tmp_path):
+def test_rejects_a_leaking_column(files, uulearn, tmp_path):
     for name in ("a", "b"):
         pd.read_csv(files / f"{name}.csv").assign(clinic=name).to_csv(tmp_path / f"{name}.csv", index=False)
     paths = (tmp_path / "a.csv", tmp_path / "b.csv")
-    code, said, error = uulearn("fit", *paths, *PRIORS, *QUICK, "--out", tmp_path / "m")
-    assert (code, said) == (2, "")
+    code, printed, error = uulearn("fit", *paths, *PRIORS, *QUICK, "--out", tmp_path / "m")
+    assert (code, printed) == (2, "")
     assert "clinic" in error
     assert "--drop clinic" in error
     assert not (tmp_path / "m").exists()
@@ -250,36 +249,36 @@ def test_a_column_that_gives_the_set_away_is_refused(files, uulearn, tmp_path):
     assert code == 0
 
 
-def test_files_that_differ_in_more_than_their_shares_are_warned_of(files, uulearn, tmp_path):
+def test_warns_about_a_violated_mixture_assumption(files, uulearn, tmp_path):
     for name, moved in (("a", 0), ("b", 40)):
         frame = pd.read_csv(files / f"{name}.csv")
         frame.assign(age=frame["age"] - moved).to_csv(tmp_path / f"{name}.csv", index=False)
     options = (*PRIORS, *QUICK, "--id", "patient", "--config", files / "quick.toml", "--allow-leakage", "--json")
-    code, said, error = uulearn("fit", tmp_path / "a.csv", tmp_path / "b.csv", *options, "--out", tmp_path / "m")
+    code, printed, error = uulearn("fit", tmp_path / "a.csv", tmp_path / "b.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    facts = json.loads(said)
+    facts = json.loads(printed)
     assert "BeyondPriorsWarning" in [warning["category"] for warning in facts["warnings"]]
     assert any("age" in note for note in facts["notes"])
 
 
-def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monkeypatch):
+def test_many_rows_are_held_out_and_priors_estimated(files, uulearn, tmp_path, monkeypatch):
     from uulearn.app import fitting
 
     monkeypatch.setattr(fitting, "FEW_ROWS", 100)
     options = ("--set-priors", "auto", "--model", "linear", "--only", "age", "--only", "ward", "--json", *QUICK)
-    code, said, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
+    code, printed, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    facts = json.loads(said)
+    facts = json.loads(printed)
     assert facts["split"] == {"train": [320, 400], "choose": [40, 50], "evaluate": [40, 50]}
     assert not facts["cross_fitted"]
     assert facts["priors_estimated"]["intervals"][0][0] < facts["set_priors"][0]
     assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
 
 
-def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
-    code, said, error = uulearn("priors", files / "a.csv", files / "b.csv", "--drop", "patient", "--json")
+def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
+    code, printed, error = uulearn("priors", files / "a.csv", files / "b.csv", "--drop", "patient", "--json")
     assert code == 0, error
-    first, second = json.loads(said)["set_priors"]
+    first, second = json.loads(printed)["set_priors"]
     assert 0.6 < first <= 1
     assert 0 <= second < 0.4
     for name in ("a", "b"):
@@ -297,7 +296,7 @@ def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
         (("a.csv", "nothing.csv", *PRIORS), "nothing.csv"),
         (("a.csv", "nothing", *PRIORS), "nothing does not exist; check the path"),
         (("a.csv", "b.csv", "--set-priors", "0.5", "0.5"), "0.5"),
-        (("a.csv", "b.csv", "--set-priors", "many"), "takes two shares such as 0.8 0.2, or auto, got 'many'"),
+        (("a.csv", "b.csv", "--set-priors", "many"), "takes two class priors such as 0.8 0.2, or auto, got 'many'"),
         (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
@@ -305,24 +304,24 @@ def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
         (("a.csv", ".", *PRIORS), "is a folder and the other is a file"),
     ],
 )
-def test_bad_input_gets_a_sentence_before_any_work(files, uulearn, tmp_path, monkeypatch, arguments, message):
+def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(files)
-    code, said, error = uulearn("fit", *arguments, "--out", tmp_path / "m")
-    assert (code, said) == (2, "")
+    code, printed, error = uulearn("fit", *arguments, "--out", tmp_path / "m")
+    assert (code, printed) == (2, "")
     assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "m").exists()
 
 
-def test_a_folder_of_other_things_is_not_written_into(files, uulearn, tmp_path):
+def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)
     assert code == 2
-    assert "a folder of other things" in error
+    assert "a folder with other files" in error
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_an_interrupted_fit_goes_on_and_ends_the_same(files, uulearn, tmp_path, monkeypatch):
+def test_resumed_fit_equals_an_uninterrupted_fit(files, uulearn, tmp_path, monkeypatch):
     from uulearn.training import loop
 
     options = (files / "a.csv", files / "b.csv", *PRIORS, "--id", "patient", "--model", "linear", "--no-sensitivity")
@@ -345,8 +344,8 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(files, uulearn, tmp_path, 
     done[:] = range(14)
     code, _, error = uulearn("fit", *options, "--out", tmp_path / "m")  # without --resume
     assert code == 130
-    assert "an unfinished fit of" in error
-    assert "which --resume would have gone on with" in error
+    assert "Restarting the interrupted fit of" in error
+    assert "use --resume to continue it" in error
     assert (tmp_path / ".m.unfinished.old" / "checkpoint.safetensors").read_bytes() == checkpoint
     shutil.rmtree(tmp_path / ".m.unfinished", ignore_errors=True)
     (tmp_path / ".m.unfinished.old").rename(tmp_path / ".m.unfinished")
@@ -359,7 +358,7 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(files, uulearn, tmp_path, 
     assert not list(tmp_path.glob(".*unfinished*"))
 
 
-def test_a_damaged_directory_is_refused(model, uulearn, files):
+def test_rejects_a_damaged_model(model, uulearn, files):
     (pipeline,) = model.glob("pipeline-*")
     pipeline.write_bytes(pipeline.read_bytes()[:-1])
     code, _, error = uulearn("predict", model, files / "new.csv")
@@ -367,16 +366,16 @@ def test_a_damaged_directory_is_refused(model, uulearn, files):
     assert "truncated" in error
 
 
-def test_labels_are_read_with_care(fitted, files, uulearn, tmp_path):
+def test_labels_need_a_known_positive_value(fitted, files, uulearn, tmp_path):
     frame = pd.read_csv(files / "new.csv")
     frame["truth"] = np.where(frame["truth"] == 1, "ill", "well")
     frame.to_csv(tmp_path / "words.csv", index=False)
     code, _, error = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "truth")
     assert code == 2
     assert "--positive VALUE" in error
-    code, said, _ = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "truth", "--positive", "ill")
+    code, printed, _ = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "truth", "--positive", "ill")
     assert code == 0
-    assert "really positive" in said
+    assert "actual positive" in printed
     code, _, error = uulearn("evaluate", fitted[0], tmp_path / "words.csv", "--labels", "thruth")
     assert "no column 'thruth'" in error
     code, _, error = uulearn("evaluate", fitted[0], tmp_path / "words.csv")
@@ -397,7 +396,7 @@ def images(folder, n, share, seed, size=12):
     return labels
 
 
-def test_pixels_keep_their_place_and_colour(tmp_path):
+def test_images_keep_pixels_and_color(tmp_path):
     from PIL import Image
 
     from uulearn.tabular.images import load_images, survey_images
@@ -412,7 +411,7 @@ def test_pixels_keep_their_place_and_colour(tmp_path):
     assert "4 × 4 pixels" in notes[0]
 
 
-def test_folders_of_images(uulearn, tmp_path):
+def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
     torch.manual_seed(0)
     images(tmp_path / "a", 60, 0.85, 0)
     images(tmp_path / "b", 60, 0.15, 1)
@@ -420,14 +419,16 @@ def test_folders_of_images(uulearn, tmp_path):
     options = (*PRIORS, "--epochs", "6", "--no-sensitivity", "--model", "allconvnet")
     config = tmp_path / "config.toml"
     config.write_text("[classifier]\nlr = 0.003\nema = 0.5\nbatch_size = 20\n")
-    code, said, error = uulearn(
+    code, printed, error = uulearn(
         "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
     )
     assert code == 0, error
-    assert "from 6 + 6 rows that were not trained on" in said
-    code, said, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
+    assert "from 6 + 6 rows that were not trained on" in printed
+    code, printed, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
     assert code == 0, error
-    scored = pd.DataFrame([line.split(",") for line in said.splitlines()[1:]], columns=said.splitlines()[0].split(","))
+    scored = pd.DataFrame(
+        [line.split(",") for line in printed.splitlines()[1:]], columns=printed.splitlines()[0].split(",")
+    )
     assert list(scored.columns) == ["path", "score", "probability", "class"]
     order = [int(path.removeprefix("more/").removesuffix(".png")) for path in scored["path"]]
     assert (scored["class"].astype(int).to_numpy() == truth[order]).mean() > 0.9
@@ -437,17 +438,19 @@ def test_folders_of_images(uulearn, tmp_path):
     assert "is no image that can be read" in error
 
 
-def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_path):
-    """On a machine without an accelerator nothing else is quick enough."""
+def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
+    """The fast option without a GPU."""
     images(tmp_path / "a", 60, 0.85, 0)
     images(tmp_path / "b", 60, 0.15, 1)
     truth = images(tmp_path / "new", 40, 0.5, 2)
     config = tmp_path / "config.toml"
     config.write_text("[classifier]\nlr = 0.01\nema = 0.5\nbatch_size = 20\n")
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
-    code, said, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
+    code, printed, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    assert "from 60 + 60 rows, each evaluated by a model that was not trained on it" in said  # as quick as a table
+    assert (
+        "from 60 + 60 rows, each evaluated by a model that was not trained on it" in printed
+    )  # out of fold, as for a table
     model = TableModel.load(tmp_path / "m")
     assert model.schema.flat
     assert model.classifier.n_features_in_ == model.facts["features"] == model.schema.row_shape[0]
@@ -456,28 +459,34 @@ def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_pat
     assert (scored.predicted == truth).mean() > 0.9
 
 
-def test_export_of_a_table_of_numbers_and_truths(files, uulearn, tmp_path):
-    options = ("--only", "age", "--only", "smokes", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
-    assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0
-    code, said, error = uulearn("export", tmp_path / "m", "--out", tmp_path / "m.onnx")
-    assert code == 0, error
-    assert "m.onnx" in said
+def test_exports_numbers_booleans_and_categories(files, uulearn, tmp_path):
     import onnxruntime
 
-    loaded = TableModel.load(tmp_path / "m")
+    columns = ("--only", "age", "--only", "ward", "--only", "smokes")
+    options = (*columns, *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0
+    code, printed, error = uulearn("export", tmp_path / "m", "--out", tmp_path / "m.onnx")
+    assert code == 0, error
+    assert "from X float64 (n, 2), categories string (n, 1) to score float32 (n,)" in printed
     rows = pd.read_csv(files / "new.csv", dtype=str)
+    rows.loc[:4, "ward"] = ["west", None, "north", "south", ""]  # unseen and missing values
     frame = rows.where(rows.notna(), None)
+    frame.loc[4, "ward"] = None
     X = np.stack([rows["age"].astype(float), (rows["smokes"] == "yes").astype(float)], axis=1)
+    text = rows[["ward"]].fillna("").to_numpy(dtype=object)
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
-    score, probability, predicted = session.run(["score", "probability", "class"], {"X": X})
-    own = loaded.score(frame)
+    score, probability, predicted = session.run(["score", "probability", "class"], {"X": X, "categories": text})
+    own = TableModel.load(tmp_path / "m").score(frame)
     np.testing.assert_allclose(score, own.score, atol=1e-5)
     np.testing.assert_allclose(probability, own.probability, atol=1e-5)
     np.testing.assert_array_equal(predicted, own.predicted)
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["feature_names"]) == ["age", "smokes"]
+    assert json.loads(metadata["category_names"]) == ["ward"]
 
 
-def test_export_of_words_is_refused_by_name(fitted, uulearn, tmp_path):
+def test_export_rejects_dates_by_name(fitted, uulearn, tmp_path):
     code, _, error = uulearn("export", fitted[0], "--out", tmp_path / "m.onnx")
     assert code == 2
-    assert "category" in error
+    assert "'columns/date' (Dates)" in error
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""How far `uulearn fit` is and how long it will take: counted right, shown as a bar, said now and then elsewhere."""
+"""Progress of `uulearn fit`: counted correctly, shown as a bar on a terminal, logged as lines elsewhere."""
 
 import sys
 
@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from helpers.plain import make_classifier
 from helpers.terminal import run_on_terminal
-from uulearn.cli import fit_progress, main
-from uulearn.cli.fit_progress import Display, Lines, Silent
+from uulearn.cli import main, progress
+from uulearn.cli.progress import FitProgress, LogOutput, ProgressOutput, TerminalOutput, progress_output
 from uulearn.training import RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.progress import watch_training
+from uulearn.training.progress import observe_training
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that a test sets."""
 
     now = 0.0
 
@@ -32,11 +32,11 @@ def clock():
     return Clock()
 
 
-# ------------------------------------------------------------------------------------------------- who watches training
+# ------------------------------------------------------------------------------------------------------------ observers
 
 
-class Notes(list):
-    """A watcher that keeps what it was told."""
+class RecordingObserver(list):
+    """A training observer that records all calls."""
 
     def begin(self, epochs, models, done):
         self.append(("begin", epochs, models, done))
@@ -54,53 +54,53 @@ def classifier(**changes):
     )
 
 
-def test_watchers_see_every_model_and_resumed_epochs(gaussians, tmp_path):
+def test_observer_receives_every_model_and_resumed_epochs(gaussians, tmp_path):
     sets = gaussians["X0"], gaussians["X1"]
-    with watch_training(told := Notes()):
+    with observe_training(observed := RecordingObserver()):
         classifier(n_estimators=2, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(*sets)
         classifier(n_estimators=2, checkpoint_dir=tmp_path, epochs=4).fit_sets(*sets)
-    member, longer = [("begin", 3, 1, 0), 1, 2, 3, "end"], [("begin", 4, 1, 3), 4, "end"]
-    assert told == 2 * member + 2 * longer
+    first, resumed = [("begin", 3, 1, 0), 1, 2, 3, "end"], [("begin", 4, 1, 3), 4, "end"]
+    assert observed == 2 * first + 2 * resumed
 
 
-def test_watchers_are_told_of_the_end_of_a_training_that_failed(gaussians):
+def test_observer_receives_the_end_of_a_failed_training(gaussians):
     def fail(record, _):
         raise KeyboardInterrupt
 
-    with watch_training(told := Notes()), pytest.raises(KeyboardInterrupt):
+    with observe_training(observed := RecordingObserver()), pytest.raises(KeyboardInterrupt):
         classifier().fit_sets(gaussians["X0"], gaussians["X1"], callback=fail)
-    assert told == [("begin", 3, 1, 0), 1, "end"]
+    assert observed == [("begin", 3, 1, 0), 1, "end"]
 
 
-def test_without_progress_or_after_the_watch_nobody_is_told(gaussians):
-    with watch_training(outer := Notes()):
-        with watch_training(inner := Notes()):
+def test_progress_false_and_training_after_the_block_are_not_observed(gaussians):
+    with observe_training(outer := RecordingObserver()):
+        with observe_training(inner := RecordingObserver()):
             classifier(progress=False).fit_sets(gaussians["X0"], gaussians["X1"])
         classifier(epochs=1).fit_sets(gaussians["X0"], gaussians["X1"])
     classifier().fit_sets(gaussians["X0"], gaussians["X1"])
     assert (inner, outer) == ([], [("begin", 1, 1, 0), 1, "end"])
 
 
-def test_a_stack_tells_how_many_models_it_holds(gaussians):
+def test_batched_training_reports_the_number_of_models(gaussians):
     rows = torch.arange(0, 400), torch.arange(400, 800)
     runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -0.5)]
     X = torch.tensor(np.concatenate([gaussians["X0"], gaussians["X1"]]), dtype=torch.float32)
-    with watch_training(told := Notes()):
+    with observe_training(observed := RecordingObserver()):
         BatchedTrainer(X, runs, model="linear", options=RunOptions(epochs=2)).run()
-    assert told == [("begin", 2, 3, 0), 1, 2, "end"]
+    assert observed == [("begin", 2, 3, 0), 1, 2, "end"]
 
 
 # ------------------------------------------------------------------------------------------------------------- counting
 
 
 def test_time_left_follows_from_the_epochs_of_all_models(clock):
-    progress = Silent(clock)
-    clock.now = 100.0  # reading took its time, which tells nothing of training
+    progress = FitProgress(clock=clock)
+    clock.now = 100.0  # reading takes time, too, but must not count for the speed of training
     progress("training", 4)
-    assert progress.described() == "training"
-    assert progress.share is None
+    assert progress.text == "training"
+    assert progress.fraction is None
     progress.begin(50, 1, 0)
-    assert progress.described() == "training: 0 of 200 epochs, model 1 of 4"
+    assert progress.text == "training: 0 of 200 epochs, model 1 of 4"
     assert progress.seconds_left is None
     for done in range(1, 51):
         clock.now += 0.5
@@ -110,92 +110,94 @@ def test_time_left_follows_from_the_epochs_of_all_models(clock):
     progress.begin(50, 1, 0)
     clock.now += 0.5
     progress.epoch(1)
-    assert progress.described() == "training: 51 of 200 epochs, model 2 of 4, about 1 min 14 s left"
-    assert progress.share == pytest.approx(51 / 200)
+    assert progress.text == "training: 51 of 200 epochs, model 2 of 4, about 1 min 14 s left"
+    assert progress.fraction == pytest.approx(51 / 200)
 
 
-def test_what_a_checkpoint_holds_is_done_but_took_no_time(clock):
-    progress = Silent(clock)
+def test_resumed_epochs_count_as_done_but_not_for_the_speed(clock):
+    progress = FitProgress(clock=clock)
     progress("training", 2)
     progress.begin(100, 1, 100)  # finished before the interruption
     progress.end()
     progress.begin(100, 1, 60)
     clock.now = 10.0
     progress.epoch(80)
-    assert progress.described() == "training: 180 of 200 epochs, model 2 of 2, about 10 seconds left"
+    assert progress.text == "training: 180 of 200 epochs, model 2 of 2, about 10 s left"
 
 
-def test_a_model_that_stops_early_leaves_less_to_do(clock):
-    progress = Silent(clock)
+def test_early_stopping_shortens_the_time_left(clock):
+    progress = FitProgress(clock=clock)
     progress("training", 2)
     progress.begin(100, 1, 0)
     clock.now = 20.0
     progress.epoch(20)
     progress.end()
     progress.begin(100, 1, 0)
-    assert progress.share == pytest.approx(0.5)
+    assert progress.fraction == pytest.approx(0.5)
     assert progress.seconds_left == pytest.approx(100.0)
 
 
-def test_models_of_a_stack_count_each(clock):
-    progress = Silent(clock)
+def test_each_model_of_a_batched_training_counts(clock):
+    progress = FitProgress(clock=clock)
     progress("again", 13)
     progress.begin(200, 13, 0)
     clock.now = 3.0
     progress.epoch(50)
-    assert progress.described() == "again: 650 of 2,600 epochs, 13 models at once, about 9.0 seconds left"
+    assert progress.text == "again: 650 of 2,600 epochs, 13 models at once, about 9.0 s left"
 
 
-def test_one_model_is_not_counted_aloud_and_each_stage_counts_anew(clock):
-    progress = Silent(clock)
+def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
+    progress = FitProgress(clock=clock)
     for stage in ("training", "again"):
         progress(stage, 1)
         progress.begin(10, 1, 0)
         clock.now += 5.0
         progress.epoch(5)
-        assert progress.described() == f"{stage}: 5 of 10 epochs, about 5.0 seconds left"
+        assert progress.text == f"{stage}: 5 of 10 epochs, about 5.0 s left"
         progress.end()
-        assert progress.described() == stage
+        assert progress.text == stage
     progress("evaluating")
-    assert progress.described() == "evaluating"
+    assert progress.text == "evaluating"
 
 
 @given(
     models=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 4)), min_size=1, max_size=8),
     missing=st.integers(0, 3),
 )
-def test_the_share_rises_from_nothing_to_all(models, missing):
-    """Whatever is resumed, ends early or is trained together; and also where more are trained than foreseen."""
-    progress = Silent(Clock())
-    progress("training", max(1, sum(together for _, _, together in models) - missing))
-    shares = []
-    for found, own, together in models:
-        progress.begin(60, together, found)
-        for done in range(found + 1, found + own + 1):
+def test_fraction_rises_from_0_to_1(models, missing):
+    """For resumed, stopped and batched trainings, and if more models are trained than announced."""
+    progress = FitProgress(clock=Clock())
+    progress("training", max(1, sum(at_once for _, _, at_once in models) - missing))
+    fractions = []
+    for resumed, own, at_once in models:
+        progress.begin(60, at_once, resumed)
+        for done in range(resumed + 1, resumed + own + 1):
             progress.epoch(done)
-            shares.append(progress.share)
+            fractions.append(progress.fraction)
         progress.end()
-        shares.append(progress.share)
-    assert all(0 <= share <= 1 for share in shares)
-    assert shares[-1] == pytest.approx(1.0)
+        fractions.append(progress.fraction)
+    assert all(0 <= fraction <= 1 for fraction in fractions)
+    assert fractions[-1] == pytest.approx(1.0)
     if not missing:
-        assert shares == sorted(shares)
+        assert fractions == sorted(fractions)
 
 
 # ------------------------------------------------------------------------------------------------------- lines and bars
 
 
-def hour_of_training(progress, clock, seconds):
+def train_for(seconds, output, clock):
+    progress = FitProgress(output, clock)
     progress("training", 1)
     progress.begin(3600, 1, 0)
     for second in range(1, seconds + 1):
         clock.now = float(second)
         progress.epoch(second)
     progress.end()
+    return progress
 
 
-def test_away_from_a_terminal_a_line_is_said_now_and_then(clock, capsys):
-    hour_of_training(Lines(clock), clock, 3599)
+def test_log_lines_become_rarer(clock, capsys):
+    train_for(3599, LogOutput(clock), clock)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "   0.0 s  training"
     assert lines[1] == "  10.0 s  training: 10 of 3,600 epochs, about 59 min 50 s left"
@@ -206,28 +208,28 @@ def test_away_from_a_terminal_a_line_is_said_now_and_then(clock, capsys):
     assert 12 < len(lines) < 30
 
 
-def test_short_work_is_a_line_for_each_stage(clock, capsys):
-    progress = Lines(clock)
-    hour_of_training(progress, clock, 9)
+def test_short_fit_logs_one_line_per_stage(clock, capsys):
+    progress = train_for(9, LogOutput(clock), clock)
     clock.now = 9.5
     progress("evaluating")
     assert capsys.readouterr().err == "   0.0 s  training\n   9.5 s  evaluating\n"
 
 
-def test_where_nobody_reads_nothing_is_said(clock, capsys):
-    hour_of_training(Silent(clock), clock, 60)
+def test_quiet_output_is_empty(clock, capsys):
+    train_for(60, ProgressOutput(), clock)
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
-    ("quiet", "terminal", "kind"), [(True, True, Silent), (False, True, Display), (False, False, Lines)]
+    ("quiet", "terminal", "kind"),
+    [(True, True, ProgressOutput), (False, True, TerminalOutput), (False, False, LogOutput)],
 )
-def test_what_is_shown_depends_on_where_it_goes(monkeypatch, quiet, terminal, kind):
+def test_output_depends_on_the_terminal(monkeypatch, quiet, terminal, kind):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    assert type(fit_progress.fit_progress(quiet)) is kind
+    assert type(progress_output(quiet)) is kind
 
 
-# --------------------------------------------------------------------------------------------------- the command itself
+# ---------------------------------------------------------------------------------------------------------- the command
 
 
 @pytest.fixture(scope="module")
@@ -245,33 +247,33 @@ def command(tmp_path_factory):
 
 def run(monkeypatch, arguments):
     monkeypatch.setattr(sys, "argv", list(map(str, arguments)))
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         main()
-    assert not ended.value.code
+    assert not exited.value.code
 
 
-def test_fit_says_what_it_does_and_how_far_it_is(command, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(fit_progress, "FIRST_LINE", 0.0)
-    monkeypatch.setattr(fit_progress, "RARELY", 0.0)
+def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(progress, "FIRST_LINE", 0.0)
+    monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.0)
     run(monkeypatch, [*command, tmp_path / "m"])
-    said = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
-    assert said[:3] == ["reading both files", "turning columns into numbers", "training"]
-    epochs = [line.split(", about ")[0] for line in said if line.startswith("training: ") and "about" in line]
+    lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert lines[:3] == ["reading both files", "encoding columns", "training"]
+    epochs = [line.split(", about ")[0] for line in lines if line.startswith("training: ") and "about" in line]
     assert epochs[:4] == [f"training: {done} of 12 epochs, model 1 of 3" for done in (1, 2, 3, 4)]
     assert epochs[-1] == "training: 12 of 12 epochs, model 3 of 3"
-    again = "training again with other priors, to see how much they matter"
-    assert any(line.startswith(f"{again}: 52 of 52 epochs, 13 models at once") for line in said)
+    again = "training with wrong priors, to measure their effect"
+    assert any(line.startswith(f"{again}: 52 of 52 epochs, 13 models at once") for line in lines)
 
 
-def test_with_json_fit_says_nothing_else(command, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(fit_progress, "FIRST_LINE", 0.0)
+def test_fit_with_json_prints_only_json(command, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(progress, "FIRST_LINE", 0.0)
     run(monkeypatch, [*command, tmp_path / "m", "--no-sensitivity", "--json"])
     printed = capsys.readouterr()
     assert printed.err == ""
     assert printed.out.startswith("{")
 
 
-def test_on_a_terminal_fit_shows_a_bar_and_leaves_nothing_of_it(command, tmp_path):
+def test_fit_on_a_terminal_shows_a_bar_and_removes_it(command, tmp_path):
     options = [str(tmp_path / "m"), "--no-sensitivity", "--epochs", "60"]
     text, out = run_on_terminal("-m", *command, *options, columns=120)
     assert "reading both files" in text

@@ -1,4 +1,4 @@
-"""`uulearn plan`: its numbers, its text, its JSON and its errors."""
+"""`uulearn plan`: numbers, text, JSON and errors; and the figures of the documentation."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from uulearn.cli.app import main
-from uulearn.cli.plan import render, run_plan
+from uulearn.cli.plan import render
 from uulearn.risk import estimation_cost
 from uulearn.theory import (
     anticipated_spread,
@@ -25,7 +25,7 @@ from uulearn.theory.planning import GAP_FACTORS
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Run the command in this process: (exit code, standard output, standard error)."""
+    """Run the command in this process; returns exit code, standard output and standard error."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["uulearn", "plan", *map(str, arguments)])
@@ -40,7 +40,7 @@ def command(monkeypatch, capsys):
 SKEWED = ((0.8, 0.3), 0.3)
 
 
-def test_the_numbers_are_those_of_the_parts():
+def test_plan_combines_the_functions_of_the_theory():
     plan = plan_rows(*SKEWED, accuracy=0.85, half_width=0.03, sizes=(900, 300), delta=0.1)
     spread = anticipated_spread(*SKEWED, accuracy=0.85, delta=0.1)
     splits = {split.name: split for split in plan.splits}
@@ -71,14 +71,14 @@ def test_the_numbers_are_those_of_the_parts():
     assert given.set1_needed == spread.rows_needed(half_width=0.03, set0=900)
 
 
-def test_without_sizes_the_equal_ones_are_looked_at():
+def test_default_sizes_are_equal():
     plan = plan_rows(*SKEWED)
     assert plan.precision.sizes == plan.equal
     assert 0.0199 < plan.precision.half_width <= 0.02
     assert "as given" not in [split.name for split in plan.splits]
 
 
-def test_nearer_priors_need_more():
+def test_closer_priors_need_more_rows():
     plan = plan_rows((0.6, 0.4), 0.5, accuracy=0.9)
     assert [distance.set_priors for distance in plan.distances] == [
         (0.7, 0.3), (0.6, 0.4), (0.575, 0.425), (0.55, 0.45), (0.525, 0.475),
@@ -92,8 +92,8 @@ def test_nearer_priors_need_more():
     assert plan.prior_error == effects[1]
 
 
-def test_priors_beyond_the_unit_interval_are_left_out():
-    """Twice as far would be 1.05 and 0.25."""
+def test_impossible_priors_are_omitted():
+    """Twice the distance would give 1.05 and 0.25."""
     plan = plan_rows((0.85, 0.45), 0.5)
     assert len(plan.distances) == len(GAP_FACTORS) - 1
     assert plan.distances[0].set_priors == (0.85, 0.45)
@@ -101,7 +101,7 @@ def test_priors_beyond_the_unit_interval_are_left_out():
     assert widest.distances[0].set_priors == (1.0, 0.0)
 
 
-def test_the_interval_is_cut_to_what_an_accuracy_can_be():
+def test_interval_stays_between_0_and_1():
     assert plan_rows((0.6, 0.4), 0.5, accuracy=0.95, sizes=(100, 100)).precision.interval[1] == 1.0
     assert plan_rows((0.55, 0.45), 0.5, accuracy=0.1, sizes=(10, 10)).precision.interval[0] == 0.0
 
@@ -109,11 +109,11 @@ def test_the_interval_is_cut_to_what_an_accuracy_can_be():
 # ------------------------------------------------------------------------------------------------------------- the text
 
 
-def test_what_is_printed_without_sizes(command):
+def test_text_without_sizes(command):
     code, out, err = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "set 0: 60% positive, set 1: 40%; used where 50% are; anticipated accuracy 90%, on either class"
+    assert lines[0] == "class priors: set 0 60%, set 1 40%, population 50%; expected accuracy 90% on each class"
     assert re.search(r"^  equal +29,244 +29,244 +58,488 +1\.00$", out, re.MULTILINE)
     assert re.search(r"^  5 : 1 +87,730 +17,546 +105,276 +1\.80$", out, re.MULTILINE)
     assert re.search(r"^  equal, by Hoeffding +57,639 +57,639 +115,278$", out, re.MULTILINE)
@@ -121,12 +121,12 @@ def test_what_is_printed_without_sizes(command):
     assert re.search(r"^  unbiased estimate +±2\.8 points \(Hoeffding\)$", out, re.MULTILINE)
     corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias$"
     assert re.search(corrected, out, re.MULTILINE)
-    assert "What " not in out
-    assert lines[-1].startswith("next: keep 29,244 rows of each set out of training; UUClassifier.score(X, sets)")
+    assert "Precision of" not in out
+    assert lines[-1].startswith("next: hold out 29,244 rows per set; UUClassifier.score(X, sets)")
     assert max(map(len, lines)) <= 120
 
 
-def test_the_page_in_the_documentation_is_what_is_printed(command):
+def test_documentation_shows_the_real_output(command):
     page = (Path(__file__).resolve().parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
     commands = re.findall(r"```console\n\$ uulearn plan (.*)\n((?:.*\n)+?)```", page)
     assert len(commands) == 1
@@ -142,32 +142,32 @@ def test_columns_are_aligned():
     assert ends == {table[0].index("set 0", 20) + len("set 0")}
 
 
-def test_what_is_printed_with_sizes(command):
+def test_text_with_sizes(command):
     code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000)
     assert code == 0
-    assert "What 3,000 + 1,000 held-out rows give for the accuracy" in out
+    assert "Precision of the accuracy with 3,000 + 1,000 held-out rows" in out
     assert re.search(r"95% interval +±3\.0 points: 0\.870 to 0\.930 around 0\.9", out)
-    assert "no number of rows of set 0 is enough, with set 1 as it is" in out
-    assert "2,621 rows of set 1, with set 0 as it is" in out
+    assert "no number of rows of set 0 is enough, with set 1 unchanged" in out
+    assert "2,621 rows of set 1, with set 0 unchanged" in out
     assert re.search(r"^  as given +6,661 +2,221 +8,882 +1\.73$", out, re.MULTILINE)
-    assert out.splitlines()[-1] == "next: hold out more rows, 2,715 of each set are enough, or accept ±3.0 points"
+    assert out.splitlines()[-1] == "next: hold out more rows (2,715 per set are enough), or accept ±3.0 points"
     _, enough, _ = command("--set-priors", 0.8, 0.2, "--sizes", 3000, 3000, "--delta", 0.1)
     assert re.search(r"90% interval +±1\.6 points", enough)
     assert re.search(r"for ±2\.0 points +enough", enough)
-    assert enough.splitlines()[-1].startswith("next: keep these rows of each set out of training")
+    assert enough.splitlines()[-1].startswith("next: hold out these rows per set")
 
 
-def test_a_bound_that_says_nothing_is_said_to(command):
+def test_vacuous_bounds_are_marked(command):
     _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 50, 50)
     assert re.search(
-        r"unbiased estimate +nothing \(Hoeffding: the bound, ±136 points, is wider than the whole scale\)", out
+        r"unbiased estimate +nothing \(Hoeffding: the bound, ±136 points, is wider than the range from 0 to 1\)", out
     )
-    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*, is wider than the whole scale\)$", out, re.M)
+    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*, is wider than the range from 0 to 1\)$", out, re.M)
     _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 500, 500)
     assert re.search(r"corrected estimate +nothing \(Theorem 3: .*\); ±\d\d points with a sharper bias$", out, re.M)
 
 
-def test_json_holds_the_plan(command):
+def test_json_equals_the_plan(command):
     code, out, err = command("--set-priors", 0.8, 0.3, "--target-prior", 0.3, "--sizes", 900, 300, "--json")
     assert (code, err) == (0, "")
     read = json.loads(out)
@@ -213,13 +213,13 @@ def test_bad_values_get_one_sentence(command, arguments, text, json_flag):
     assert len(err.splitlines()) == 1
 
 
-def test_the_priors_have_to_be_given(command):
+def test_requires_set_priors(command):
     code, _, err = command()
     assert code == 2
     assert "--set-priors" in err
 
 
-def test_the_installed_command_plans():
+def test_module_can_be_run():
     done = subprocess.run(
         [sys.executable, "-m", "uulearn", "plan", "--set-priors", "0.2", "0.8"],
         capture_output=True,
@@ -230,11 +230,11 @@ def test_the_installed_command_plans():
     assert done.stdout.splitlines()[-1].startswith("next: ")
 
 
-def test_swapping_the_sets_gives_the_same_plan(capsys):
-    run_plan((0.8, 0.3), 0.4, as_json=True)
-    one = json.loads(capsys.readouterr().out)
-    run_plan((0.3, 0.8), 0.4, as_json=True)
-    two = json.loads(capsys.readouterr().out)
+def test_plan_is_symmetric_in_the_sets(command):
+    one, two = (
+        json.loads(command("--set-priors", *priors, "--target-prior", 0.4, "--json")[1])
+        for priors in ((0.8, 0.3), (0.3, 0.8))
+    )
     swapped = {"set0": two["splits"]["best"]["set1"], "set1": two["splits"]["best"]["set0"]}
     assert {name: one["splits"]["best"][name] for name in ("set0", "set1")} == swapped
     assert one["precision"]["half_width"] == pytest.approx(two["precision"]["half_width"])

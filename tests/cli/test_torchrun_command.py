@@ -1,4 +1,4 @@
-"""Commands of which torchrun has started several: mistakes are said once, all end, and nothing stays behind."""
+"""Commands that torchrun started in several processes: errors are printed once, and all processes end cleanly."""
 
 import errno
 import os
@@ -14,13 +14,15 @@ import torch.distributed as dist
 from helpers.processes import Program, python, several
 from uulearn.app import sharing
 from uulearn.app.fitting import ROWS
-from uulearn.cli import fit, main
-from uulearn.cli import several as talking
+from uulearn.app.output import OutputFolder
+from uulearn.app.settings import FitSettings
+from uulearn.cli import distributed, fit, main
+from uulearn.engines import ray_training
 from uulearn.exceptions import TableError
 from uulearn.tabular.matrices import Prepared, Source
 from uulearn.training.workers import Workers
 
-RAY = "--engine ray starts its own processes; leave torchrun out, or leave --engine out."
+RAY = "--engine ray starts its own processes; remove torchrun, or remove --engine."
 FIT = (
     "fit",
     "a.csv",
@@ -52,7 +54,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def place(files, tmp_path):
-    """A folder of its own with the files in it."""
+    """An empty folder with links to the files."""
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).symlink_to(files / name)
     (tmp_path / "tmp").mkdir()
@@ -60,7 +62,7 @@ def place(files, tmp_path):
 
 
 def start(n, *arguments, cwd):
-    """The processes of a command, which have a folder of their own for temporary files."""
+    """Start the processes of a command, with a separate folder for temporary files."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -72,7 +74,7 @@ def start(n, *arguments, cwd):
 
 
 def errors_of(ended):
-    """The lines that say what is wrong, of all processes; there is nothing else but how far the fit is."""
+    """The error lines of all processes; everything else must be progress."""
     lines = [line for _, _, said in ended for line in said.splitlines()]
     errors = [line for line in lines if line.startswith("error: ")]
     assert not re.search("gloo|peer|Traceback|terminate", "\n".join(lines))
@@ -93,21 +95,23 @@ def test_ray_is_refused_under_torchrun(command, files, monkeypatch, capsys):
     assert capsys.readouterr().err == f"error: {RAY}\n"
 
     def ended_by_torchrun(seconds):
-        assert seconds == talking.PATIENCE
+        assert seconds == distributed.PATIENCE
         raise SystemExit(143)
 
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(talking.time, "sleep", ended_by_torchrun)
+    monkeypatch.setattr(distributed.time, "sleep", ended_by_torchrun)
     with pytest.raises(SystemExit, match="^143$"):
         main()
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(talking.time, "sleep", lambda seconds: None)  # the first goes on: this is our own mistake
+    monkeypatch.setattr(
+        distributed.time, "sleep", lambda seconds: None
+    )  # the first process continues, so the error is specific to this one
     with pytest.raises(SystemExit, match="^2$"):
         main()
     assert capsys.readouterr().err == f"error: {RAY}\n"
 
 
-def test_torchrun_ends_all_when_the_first_has_said_what_is_wrong(files):
+def test_torchrun_ends_all_processes_after_the_first_printed_the_error(files):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "uulearn")
     code, _, err = python(*launcher, *BY_RAY["fit"], cwd=files, env={"OMP_NUM_THREADS": "1"})
     assert code == 1
@@ -118,11 +122,11 @@ def test_torchrun_ends_all_when_the_first_has_said_what_is_wrong(files):
 # ------------------------------------------------------------------------------------------------------------ mistakes
 
 
-def test_an_output_that_cannot_be_written_is_told_once(place):
+def test_unusable_output_is_reported_once(place):
     (place / "taken").write_text("mine")
     (place / "full").mkdir()
     (place / "full" / "letter.txt").write_text("mine")
-    for out, said in {"taken": "taken is a file", "full": "full is a folder of other things"}.items():
+    for out, said in {"taken": "taken is a file", "full": "full is a folder with other files"}.items():
         ended = several(2, "-m", "uulearn", *FIT, "--out", out, cwd=place)
         assert [code for code, _, _ in ended] == [2, 1]
         (error,) = errors_of(ended)
@@ -130,32 +134,32 @@ def test_an_output_that_cannot_be_written_is_told_once(place):
     assert {path.name for path in place.iterdir()} == {"a.csv", "b.csv", "tmp", "taken", "full"}
 
 
-def test_a_fit_that_cannot_be_resumed_is_told_once(place):
+def test_fit_that_cannot_be_resumed_is_reported_once(place):
     ended = several(3, "-m", "uulearn", *FIT, "--resume", cwd=place)
     assert [code for code, _, _ in ended] == [2, 1, 1]
-    assert errors_of(ended) == ["error: there is no unfinished fit of model to go on with; leave --resume out."]
+    assert errors_of(ended) == ["error: there is no unfinished fit of model to continue; remove --resume."]
     unfinished = place / ".model.unfinished"
     begun = Program("-m", "uulearn", *FIT, "--epochs", "3000", cwd=place)
     begun.wait_for((unfinished / "checkpoint.safetensors").exists)
     begun.kill()
     begun.read()
-    ended = several(2, "-m", "uulearn", *FIT, "--method", "relu", "--resume", cwd=place)  # all hear of it
+    ended = several(2, "-m", "uulearn", *FIT, "--method", "relu", "--resume", cwd=place)
     assert [code for code, _, _ in ended] == [2, 1]
     (error,) = errors_of(ended)
     assert "belongs to another run" in error
     assert [path.name for path in unfinished.iterdir()] == ["checkpoint.safetensors"]
 
 
-def test_settings_of_all_that_are_wrong_are_told_by_the_first(files, monkeypatch, capsys):
+def test_wrong_settings_are_reported_by_the_first_process(files, monkeypatch, capsys):
     monkeypatch.chdir(files)
     monkeypatch.setattr(sys, "argv", ["uulearn", "fit", "a.csv", "b.csv"])
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     waited = []
-    monkeypatch.setattr(talking.time, "sleep", waited.append)
+    monkeypatch.setattr(distributed.time, "sleep", waited.append)
     with pytest.raises(SystemExit, match="^2$"):
         main()
-    assert waited == [talking.PATIENCE]
+    assert waited == [distributed.PATIENCE]
     assert "fit needs --set-priors" in capsys.readouterr().err
 
 
@@ -163,13 +167,13 @@ def test_settings_of_all_that_are_wrong_are_told_by_the_first(files, monkeypatch
 
 
 def begun(place):
-    """Two processes at their training, with rows that both see."""
+    """Two processes that train, with shared rows."""
     programs = start(2, *FIT, "--epochs", "80", "--out", "m", cwd=place)
     programs[0].wait_for((place / ".m.unfinished" / "checkpoint.safetensors").exists)
     return programs
 
 
-def test_when_the_first_worker_is_killed_the_other_ends_and_what_is_left_is_removed(place):
+def test_other_worker_ends_if_the_first_is_killed(place):
     first, second = begun(place)
     unfinished = place / ".m.unfinished"
     shared = sorted(path.name for path in (unfinished / ROWS).iterdir())
@@ -186,7 +190,7 @@ def test_when_the_first_worker_is_killed_the_other_ends_and_what_is_left_is_remo
     assert not list((place / "tmp").glob("uulearn*"))
 
 
-def test_when_another_worker_is_killed_the_first_says_how_to_go_on(place):
+def test_first_worker_prints_how_to_resume_if_another_is_killed(place):
     first, second = begun(place)
     second.kill()
     second.read()
@@ -194,40 +198,40 @@ def test_when_another_worker_is_killed_the_first_says_how_to_go_on(place):
     assert ended[0][:2] == (1, "")
     (error,) = errors_of(ended)
     assert error.startswith("error: another of the processes that train together has ended, or cannot be reached; ")
-    assert "--resume goes on from there" in error
+    assert "continue with uulearn fit … --resume" in error
     assert [path.name for path in (place / ".m.unfinished").iterdir()] == ["checkpoint.safetensors"]
     assert not list((place / "tmp").glob("uulearn*"))
 
 
-def test_other_errors_of_the_system_are_left_as_they_are():
+def test_other_errors_are_not_changed():
     for workers, error in ((Workers(1, 2), RuntimeError("no kernel")), (None, RuntimeError("[/gloo/] closed"))):
-        with pytest.raises(RuntimeError, match=re.escape(str(error))), talking.ended_together(workers, lambda: ""):
+        with pytest.raises(RuntimeError, match=re.escape(str(error))), distributed.exit_together(workers, lambda: ""):
             raise error
 
 
-def test_who_is_alone_or_first_waits_for_nobody(monkeypatch):
-    monkeypatch.setattr(talking.time, "sleep", lambda seconds: pytest.fail("there is nobody to wait for"))
-    assert not talking.first_has_ended()
+def test_single_and_first_processes_do_not_wait(monkeypatch):
+    monkeypatch.setattr(distributed.time, "sleep", lambda seconds: pytest.fail("must not wait"))
+    assert not distributed.first_process_ended()
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
-    assert not talking.first_has_ended()
+    assert not distributed.first_process_ended()
 
 
 GOES_ON = """
 import sys, time
 import torch.distributed as dist
-from uulearn.cli import several
-several.PATIENCE = 0.4
+from uulearn.cli import distributed
+distributed.PATIENCE = 0.4
 dist.init_process_group("gloo")
 if dist.get_rank() == 0:
     time.sleep(float(sys.argv[1]))
 else:
-    print(several.first_has_ended())
+    print(distributed.first_process_ended())
 """
 
 
 @pytest.mark.parametrize(("seconds", "said"), [("0", "True"), ("1.5", "False")])
-def test_a_worker_knows_whether_the_first_has_ended(seconds, said):
+def test_worker_notices_whether_the_first_process_ended(seconds, said):
     (_, other) = several(2, "-c", GOES_ON, seconds)
     assert other[:2] == (0, f"{said}\n"), other[2]
 
@@ -236,7 +240,7 @@ def test_a_worker_knows_whether_the_first_has_ended(seconds, said):
 
 
 class Alone(Workers):
-    """The first of several, or another, without any connection."""
+    """A worker without any connection."""
 
     def run_on_first(self, work):
         return work()
@@ -249,12 +253,12 @@ def alone(monkeypatch):
 
 
 def read():
-    """Two files, as if they had been read."""
+    """The result of reading two files."""
     known = Prepared((Source("a.csv"), Source("b.csv")), None, None, [], [], (3, 4), {})
     return known, (np.ones((3, 2), np.float32), np.zeros((4, 2), np.float32))
 
 
-def test_shared_rows_are_there_until_all_have_done_with_them(alone, tmp_path, monkeypatch):
+def test_shared_rows_exist_until_all_workers_are_done(alone, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(dist, "barrier", lambda: seen.extend((tmp_path / "new" / "rows").iterdir()))
     with sharing.read_once(read, tmp_path / "new" / "rows", alone) as (_, rows):
@@ -268,8 +272,8 @@ def test_shared_rows_are_there_until_all_have_done_with_them(alone, tmp_path, mo
     assert not (tmp_path / "rows").exists()
 
 
-def test_rows_that_were_left_are_not_written_over(alone, tmp_path):
-    """A process that is being ended may still have them mapped."""
+def test_leftover_rows_are_replaced_not_overwritten(alone, tmp_path):
+    """A process that is about to end may still have them mapped."""
     left = np.full(4, 7.0)
     np.save(tmp_path / "0.npy", left)
     mapped = np.load(tmp_path / "0.npy", mmap_mode="r")
@@ -279,10 +283,12 @@ def test_rows_that_were_left_are_not_written_over(alone, tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["0.npy", "1.npy"]
 
 
-def test_shared_rows_that_are_not_seen_or_have_no_room(alone, tmp_path, monkeypatch):
+def test_rejects_invisible_shared_rows_and_a_full_disk(alone, tmp_path, monkeypatch):
     other = Alone(1, 2)
     monkeypatch.setattr(Alone, "run_on_first", lambda self, work: (None, [tmp_path / "0.npy"]))
-    with pytest.raises(TableError, match=r"0\.npy, which the first .* is not to be seen from here; pass as --out"):
+    with pytest.raises(
+        TableError, match=r"0\.npy is not visible on this node; --out must be on storage that all nodes share"
+    ):
         sharing.read_once(read, tmp_path, other).__enter__()
     assert tmp_path.exists()
     monkeypatch.undo()
@@ -291,21 +297,24 @@ def test_shared_rows_that_are_not_seen_or_have_no_room(alone, tmp_path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(TableError, match=r"take 0.0 MiB in .*rows \(No space left on device\); free .* one \(--out\)"):
+    with pytest.raises(
+        TableError, match=r"take 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out with more space"
+    ):
         sharing.read_once(read, tmp_path / "rows", alone).__enter__()
     assert not (tmp_path / "rows").exists()
 
 
-def test_what_a_killed_process_of_a_cluster_has_left_is_removed(monkeypatch, tmp_path):
-    unfinished = tmp_path / ".m.unfinished"
+def test_failed_ray_training_removes_shared_rows(monkeypatch, tmp_path):
+    folder = OutputFolder.at(tmp_path / "m")
+    unfinished = folder.unfinished
 
-    def given_up(*_, **__):
+    def fail(*_, **__):
         (unfinished / ROWS).mkdir(parents=True)
         (unfinished / "checkpoint.safetensors").write_bytes(b"")
         raise RuntimeError("training on Ray failed 4 times")
 
-    monkeypatch.setattr(fit, "train_on_ray", given_up)
-    settings = type("Settings", (), {"classifier": {}})
+    monkeypatch.setattr(ray_training, "train_on_ray", fail)
+    settings = FitSettings("a.csv", "b.csv", (0.8, 0.2))
     with pytest.raises(RuntimeError, match="failed 4 times"):
-        fit._fit_on_ray(settings, "", tmp_path / "m", tmp_path / "m", unfinished, 2, None)
+        fit._fit_on_ray(settings, folder.out, False, True, 2, None)
     assert [path.name for path in unfinished.iterdir()] == ["checkpoint.safetensors"]

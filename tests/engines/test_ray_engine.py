@@ -1,4 +1,4 @@
-"""Work on a Ray cluster: the same results as without it, also when processes of the cluster are killed."""
+"""Ray gives the same results as local work, even if processes of the cluster are killed."""
 
 import json
 import os
@@ -34,18 +34,18 @@ FILES = 8
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A cluster of two processes on this machine; commands called in this process use it."""
+    """A cluster of two processes on this machine, used by all commands in this process."""
     with ray_cluster(workers=2) as started:
         yield started
 
 
 def call(monkeypatch, capsys, *arguments):
-    """Call ``uulearn`` in this process: exit code, output and messages."""
+    """Run a command in this process; returns exit code, standard output and standard error."""
     monkeypatch.setattr(sys, "argv", ["uulearn", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         main()
-    said = capsys.readouterr()
-    return ended.value.code, said.out, said.err
+    printed = capsys.readouterr()
+    return exited.value.code, printed.out, printed.err
 
 
 @pytest.fixture
@@ -54,42 +54,42 @@ def uulearn(monkeypatch, capsys, cluster):
 
 
 class Killer(threading.Thread):
-    """Kills, once there is something of the kind to kill and ``ready()``, a process of the cluster at its work."""
+    """Kills one process of the cluster that runs a task of this title, as soon as ``ready()`` is true."""
 
     def __init__(self, title, ready):
         super().__init__(daemon=True)
-        self.title, self.ready, self.killed, self.over = title, ready, None, threading.Event()
+        self.title, self.ready, self.killed, self.stop = title, ready, None, threading.Event()
 
     def __enter__(self):
         self.start()
         return self
 
     def __exit__(self, *_):
-        self.over.set()
+        self.stop.set()
         self.join()
 
     def run(self):
-        while not self.over.is_set():
-            if self.ready() and (found := working(self.title)):
+        while not self.stop.is_set():
+            if self.ready() and (found := running_tasks(self.title)):
                 os.kill(found[0], signal.SIGKILL)
                 self.killed = found[0]
                 return
             time.sleep(0.002)
 
 
-def working(title):
-    """Ray's processes that do such a task at this moment, and that descend from this one."""
+def running_tasks(title):
+    """Processes that run such a task now and descend from this process."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if (place / "cmdline").read_bytes().startswith(f"ray::{title}".encode()) and ours(int(place.name)):
+            if (place / "cmdline").read_bytes().startswith(f"ray::{title}".encode()) and is_descendant(int(place.name)):
                 found.append(int(place.name))
         except OSError:  # it has ended
             continue
     return sorted(found)
 
 
-def ours(process):
+def is_descendant(process):
     while process > 1:
         if process == os.getpid():
             return True
@@ -102,7 +102,7 @@ def ours(process):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """A model, and a folder of Parquet files, one of them without rows, one in a subfolder."""
+    """A model and a folder of Parquet files; one has no rows, one is in a subfolder."""
     folder = tmp_path_factory.mktemp("tables")
     rng = np.random.default_rng(0)
 
@@ -136,11 +136,11 @@ def files_in(folder):
 
 
 def in_order(folder):
-    """All rows of a folder, file after file."""
+    """All rows of a folder, in the order of the files."""
     return pd.concat([pd.read_parquet(path) for path in sorted(folder.rglob("*.parquet"))], ignore_index=True)
 
 
-def test_scores_of_a_folder_are_those_without_ray(uulearn, tables, monkeypatch, tmp_path):
+def test_folder_scores_equal_local_scores(uulearn, tables, monkeypatch, tmp_path):
     monkeypatch.chdir(tables)
     code, out, err = uulearn("predict", "model", "rows", "--engine", "ray", "--out", tmp_path / "scored")
     assert (code, out, err) == (0, "", f"80,050 rows scored, written to {tmp_path / 'scored'}\n")
@@ -152,7 +152,7 @@ def test_scores_of_a_folder_are_those_without_ray(uulearn, tables, monkeypatch, 
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_killed_worker_changes_nothing(uulearn, tables, monkeypatch, tmp_path):
+def test_killed_worker_does_not_change_the_scores(uulearn, tables, monkeypatch, tmp_path):
     monkeypatch.chdir(tables)
     asked = ("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--target-prior", "0.4", "--out")
     assert uulearn(*asked, tmp_path / "unbroken")[0] == 0
@@ -166,7 +166,7 @@ def test_a_killed_worker_changes_nothing(uulearn, tables, monkeypatch, tmp_path)
     assert not unfinished.exists()
 
 
-def test_one_file_by_another_process_at_an_address(cluster, tables, tmp_path):
+def test_scores_one_file_at_an_address(cluster, tables, tmp_path):
     address = cluster.get_runtime_context().gcs_address
     scored = tmp_path / "new" / "scored"
     asked = ("predict", "model", "rows/more/part-0.parquet", "--engine", "ray", "--workers", "1", "--out", scored)
@@ -176,7 +176,7 @@ def test_one_file_by_another_process_at_an_address(cluster, tables, tmp_path):
     pd.testing.assert_frame_equal(found, expected)
 
 
-def test_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
+def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     sets = np.arange(200) % 2
     frame = pd.DataFrame(rng.normal(size=(200, 2)) + sets[:, None], columns=["u", "v"])
@@ -188,14 +188,14 @@ def test_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert uulearn("predict", "model", "rows", "--engine", "ray", "--workers", 1, "--out", "scored")[0] == 0
     np.testing.assert_allclose(in_order(Path("scored"))["score"], np.tile(clf.decision_function(frame), 3), rtol=1e-6)
-    assert uulearn("predict", "model", "rows", "--out", "scored.parquet")[0] == 0  # which takes a folder too
+    assert uulearn("predict", "model", "rows", "--out", "scored.parquet")[0] == 0  # without Ray
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
     code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--out", "more")
     assert code == 2
-    assert "--keep-columns serves models that uulearn fit made" in err
+    assert "--keep-columns works with models of uulearn fit" in err
 
 
-def test_what_cannot_be_scored(uulearn, tables, monkeypatch, tmp_path):
+def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_path):
     monkeypatch.chdir(tables)
 
     def refused(*arguments):
@@ -205,19 +205,19 @@ def test_what_cannot_be_scored(uulearn, tables, monkeypatch, tmp_path):
         return err
 
     on_ray = ("--engine", "ray", "--out")
-    assert "neither a Parquet file nor a folder of such" in refused("a.csv", *on_ray, tmp_path / "x")
-    assert "name a new one with --out" in refused("rows", "--engine", "ray")
-    assert "exists already; pass a new folder" in refused("rows", *on_ray, "model")
+    assert "neither a Parquet file nor a folder of Parquet files" in refused("a.csv", *on_ray, tmp_path / "x")
+    assert "pass a new folder as --out" in refused("rows", "--engine", "ray")
+    assert "already exists; pass a new folder" in refused("rows", *on_ray, "model")
     assert "would be read as rows the next time" in refused("rows", *on_ray, "rows/scored")
-    assert "would be read as rows the next time" in refused("rows", "--out", "rows/scored.parquet")  # nor without Ray
+    assert "would be read as rows the next time" in refused("rows", "--out", "rows/scored.parquet")  # also without Ray
     assert "not --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
-    assert "--workers 2 is for --engine ray" in refused("rows", "--workers", "2")
+    assert "--workers 2 needs --engine ray" in refused("rows", "--workers", "2")
     assert "must be local or ray, got 'spark'" in refused("rows", "--engine", "spark")
     assert "target_prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "odd.parquet")
-    said = refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")  # by a process of the cluster
-    assert "odd.parquet" in said
-    assert "kind" in said
+    error = refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")  # found by a process of the cluster
+    assert "odd.parquet" in error
+    assert "kind" in error
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "other.parquet")
     pd.DataFrame({"z": [1.0]}).to_parquet(tmp_path / "zther.parquet")
     assert "has other columns than" in refused(tmp_path, *on_ray, tmp_path.parent / "x")
@@ -229,18 +229,18 @@ def test_what_cannot_be_scored(uulearn, tables, monkeypatch, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_files_after_a_mistake_are_left_alone(cluster, tmp_path):
+def test_remaining_files_are_skipped_after_an_error(cluster, tmp_path):
     calls = [{"rows": str(number), "out": str(tmp_path / str(number))} for number in range(60)]
 
     def score(rows, out):
         if rows == "0":
-            raise ValueError("an odd row")
+            raise ValueError("a bad row")
         Path(out).touch()
         time.sleep(0.1)
         return 1
 
-    with pytest.raises(TableError, match="^an odd row$"):
-        ray_scoring._score_all(cluster, score, calls, tmp_path / "given-up", None)
+    with pytest.raises(TableError, match="^a bad row$"):
+        ray_scoring._score_all(cluster, score, calls, tmp_path / "stop", None)
     assert len(list(tmp_path.iterdir())) < 30
 
 
@@ -254,7 +254,7 @@ def data(tmp_path_factory):
     return write_small_files(tmp_path_factory.mktemp("data"))
 
 
-def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp_path):
+def test_reproduction_equals_local_runs_if_a_worker_is_killed(uulearn, monkeypatch, data, tmp_path):
     expect_small_files(monkeypatch.setitem)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UULEARN_DATA", str(data))
@@ -264,31 +264,33 @@ def test_the_same_runs_though_a_worker_is_killed(uulearn, monkeypatch, data, tmp
         code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray")
     assert killer.killed
     assert code == 0
-    assert "54 done now; 0 were there" in out
+    assert "54 new; 0 already stored" in out
     assert err.count("reading MNIST") == 1
     assert "54 of 54 runs: MNIST linear" in err
     assert curves(tmp_path / "broken") == curves(tmp_path / "alone")
     assert pages_in(tmp_path / "broken") == pages_in(tmp_path / "alone")
     for path in runs.glob("*.json"):
-        if json.loads(path.read_text())["configuration"]["seed"] == 1:  # whole stacks, whose rounding depends on them
+        if (
+            json.loads(path.read_text())["configuration"]["seed"] == 1
+        ):  # all runs that were trained at once, because rounding depends on them
             path.unlink()
     code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray", "--workers", 1)
-    assert "27 done now; 27 were there" in out
+    assert "27 new; 27 already stored" in out
     assert curves(tmp_path / "broken") == curves(tmp_path / "alone")
     code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray")
     assert (code, err) == (0, "")
-    assert "0 done now; 54 were there" in out
+    assert "0 new; 54 already stored" in out
 
 
-def test_runs_that_cannot_be_done(uulearn, monkeypatch, data, tmp_path):
+def test_rejects_impossible_reproductions(uulearn, monkeypatch, data, tmp_path):
     expect_small_files(monkeypatch.setitem)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UULEARN_DATA", str(data))
-    for device, said in (("cuda", "the Ray cluster has no GPU; use 'auto'"), ("tpu", "got 'tpu'")):
+    for device, message in (("cuda", "the Ray cluster has no GPU; use 'auto'"), ("tpu", "got 'tpu'")):
         code, _, err = uulearn(*ASKED, "--engine", "ray", "--device", device)
         assert code == 2
-        assert said in err
-    assert "--workers 3 is for --engine ray" in uulearn(*ASKED, "--workers", 3)[2]
+        assert message in err
+    assert "--workers 3 needs --engine ray" in uulearn(*ASKED, "--workers", 3)[2]
     monkeypatch.setitem(TARGET_PRIORS, "mnist", 0.3)
     code, _, err = uulearn(*ASKED, "--engine", "ray")  # found by a process of the cluster
     assert code == 2
@@ -303,45 +305,45 @@ def search(**options):
     return UUClassifierCV(base, {"loss": ["logistic", "sigmoid"], "slope": [0.0, -1.0]}, **options)
 
 
-def test_a_search_goes_on_though_a_worker_is_killed(cluster, tmp_path, monkeypatch):
+def test_search_continues_if_a_worker_is_killed(cluster, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     sets = [rng.normal(size=(600, 5)) + np.sign(share - rng.random((600, 1))) for share in (0.8, 0.2)]
     alone = search().fit_sets(*sets)
     with Killer("uulearn-search", lambda: any(tmp_path.glob("*.safetensors"))) as killer:
-        several = search(engine="ray", store=tmp_path).fit_sets(*sets)
+        several = search(executor=RayExecutor(), store=tmp_path).fit_sets(*sets)
     assert killer.killed
     assert len(list(tmp_path.glob("*.safetensors"))) == 12
     assert several.best_params_ == alone.best_params_
     np.testing.assert_allclose(several.decision_function(sets[0]), alone.decision_function(sets[0]), atol=1e-4)
-    monkeypatch.setattr("uulearn.engines.ray_search.ray_cluster", lambda *_: pytest.fail("nothing was left to train"))
-    again = search(engine="ray", workers=1, store=tmp_path).fit_sets(*sets)
+    monkeypatch.setattr("uulearn.engines.ray_search.ray_cluster", lambda *_: pytest.fail("must not train anything"))
+    again = search(executor=RayExecutor(workers=1), store=tmp_path).fit_sets(*sets)
     np.testing.assert_array_equal(again.decision_function(sets[0]), several.decision_function(sets[0]))
 
 
-def test_what_a_search_meets_on_the_cluster_is_said_here(cluster):
+def test_errors_of_a_search_are_raised_locally(cluster):
     sets = np.split(np.random.default_rng(0).normal(size=(40, 2)), 2)
 
-    class Unwilling(nn.Linear):
+    class FailingModel(nn.Linear):
         def __init__(self, n_features):
             super().__init__(n_features, 1)
 
         def forward(self, x):
             if self.training and torch.is_grad_enabled():
-                raise ValueError("enough of this")
+                raise ValueError("failed in forward")
             return super().forward(x)
 
-    base = UUClassifier((0.8, 0.2), model=Unwilling, epochs=1, n_estimators=2, random_state=0)
-    with pytest.raises(ValueError, match="^enough of this$"):
-        UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
-    base.set_params(model=Elsewhere)
+    base = UUClassifier((0.8, 0.2), model=FailingModel, epochs=1, n_estimators=2, random_state=0)
+    with pytest.raises(ValueError, match="^failed in forward$"):
+        UUClassifierCV(base, {"lr": [0.1]}, executor=RayExecutor()).fit_sets(*sets)
+    base.set_params(model=LocalModel)
     with pytest.raises(
-        RuntimeError, match="cannot read what it was sent .*'test_ray_engine'.* must be importable on all of"
+        RuntimeError, match="cannot unpickle its task .*'test_ray_engine'.* must be importable on all machines"
     ):
-        UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
+        UUClassifierCV(base, {"lr": [0.1]}, executor=RayExecutor()).fit_sets(*sets)
 
 
-class Elsewhere(nn.Linear):
-    """Of a module that the cluster does not find."""
+class LocalModel(nn.Linear):
+    """A model of a module that the cluster cannot import."""
 
     def __init__(self, n_features):
         super().__init__(n_features, 1)
@@ -353,7 +355,7 @@ FIT = ("fit", "a.csv", "b.csv", "--set-priors", "0.8 0.2", "--model", "linear", 
 ON_RAY = ("--engine", "ray", "--workers", 2)
 
 
-def test_a_fit_goes_on_when_a_worker_is_killed(uulearn, tables, monkeypatch):
+def test_fit_resumes_if_a_worker_is_killed(uulearn, tables, monkeypatch):
     monkeypatch.chdir(tables)
     code, alone, _ = uulearn(*FIT, "--epochs", 150, "--out", "alone")
     assert code == 0
@@ -379,24 +381,24 @@ def test_a_fit_goes_on_when_a_worker_is_killed(uulearn, tables, monkeypatch):
     assert not list(tables.glob(".several*"))
 
 
-def nothing():
-    """What a worker does in the tests below that start none."""
+def succeed():
+    """Work that does nothing."""
 
 
-def mistaken():
+def fail_permanently():
     raise ValueError("none.csv does not exist; check the name.")
 
 
-def cut_off():
+def lose_connection():
     raise RuntimeError("connection closed by peer")
 
 
-def test_mistakes_end_a_training_and_accidents_do_not(cluster, monkeypatch, tmp_path):
+def test_only_temporary_errors_are_retried(cluster, monkeypatch, tmp_path):
     from ray.train import TrainingFailedError
 
     calls = []
 
-    def here(settings, workers, use_gpu):
+    def train_in_this_process(settings, workers, use_gpu):
         calls.append((workers, use_gpu))
         try:
             ray_training._work_in_group(settings)
@@ -404,29 +406,31 @@ def test_mistakes_end_a_training_and_accidents_do_not(cluster, monkeypatch, tmp_
             return TrainingFailedError("the actor died")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ray_training, "_train_once", here)
+    monkeypatch.setattr(ray_training, "_train_once", train_in_this_process)
     scratch = tmp_path / "scratch"
     with pytest.raises(ValueError, match="^none.csv does not exist; check the name.$"):
-        train_on_ray(mistaken, scratch, workers=2)
+        train_on_ray(fail_permanently, scratch, workers=2)
     assert calls == [(2, False)]
-    with pytest.raises(RuntimeError, match=r"failed 4 times, the last time so: the actor died What was .* --resume"):
-        train_on_ray(cut_off, scratch, workers=1)
+    with pytest.raises(
+        RuntimeError, match=r"failed 4 times, most recently with: the actor died The checkpoint .* --resume"
+    ):
+        train_on_ray(lose_connection, scratch, workers=1)
     assert len(calls) == 5
     calls.clear()
-    train_on_ray(nothing, scratch, workers=1)
+    train_on_ray(succeed, scratch, workers=1)
     assert len(calls) == 1
     assert not scratch.exists()
     monkeypatch.setattr(ray_training, "_train_once", lambda *_: KeyError("of Ray itself"))
-    with pytest.raises(RuntimeError, match="failed 1 times, the last time so: 'of Ray itself'"):
-        train_on_ray(nothing, scratch, workers=1)
+    with pytest.raises(RuntimeError, match="failed 1 times, most recently with: 'of Ray itself'"):
+        train_on_ray(succeed, scratch, workers=1)
 
 
-def test_a_fit_that_cannot_be_done(uulearn, tables, monkeypatch):
+def test_rejects_impossible_fits(uulearn, tables, monkeypatch):
     monkeypatch.chdir(tables)
     fit = (*FIT, "--out", "never", "--engine", "ray")
     assert "needs --workers, the number of processes" in uulearn(*fit)[2]
-    assert "3 workers need as many cores, and the Ray cluster has 2" in uulearn(*fit, "--workers", 3)[2]
-    assert "2 workers need as many GPUs, and the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
+    assert "3 workers need 3 cores, but the Ray cluster has 2" in uulearn(*fit, "--workers", 3)[2]
+    assert "2 workers need 2 GPUs, but the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
     assert not (tables / "never").exists()
     assert not list(tables.glob(".never*"))
 
@@ -434,48 +438,48 @@ def test_a_fit_that_cannot_be_done(uulearn, tables, monkeypatch):
 # --- The cluster -----------------------------------------------------------------------------------------------------
 
 
-def test_tasks_that_always_die_are_given_up_in_a_sentence(cluster, tmp_path):
+def test_gives_up_on_tasks_that_always_die(cluster, tmp_path):
     with pytest.raises(RuntimeError, match="Ray gave up after 4 attempts") as raised:
         list(finished_tasks(cluster, os.kill, [(0, signal.SIGKILL)]))
     assert "\n" not in str(raised.value)
 
 
-def test_results_come_with_the_number_of_their_call(cluster):
+def test_results_have_the_number_of_their_call(cluster):
     assert sorted(finished_tasks(cluster, pow, [(2, n) for n in range(5)], at_once=2)) == [(n, 2**n) for n in range(5)]
     with pytest.raises(ZeroDivisionError, match="negative power") as raised:
         list(finished_tasks(cluster, pow, [(2, 2), (0, -1)]))
     assert type(raised.value) is ZeroDivisionError
 
 
-def test_after_a_mistake_few_calls_are_made_and_this_process_lives(cluster, tmp_path):
-    """Calls that end at the moment of the mistake must not be cancelled: Ray would abort the process."""
+def test_error_stops_further_calls_without_aborting_the_process(cluster, tmp_path):
+    """Calls that finish at the time of the error must not be canceled: Ray would abort the process."""
     for _ in range(200):
         with pytest.raises(ZeroDivisionError):
             list(finished_tasks(cluster, pow, [(2, 2), (0, -1), (2, 3), (2, 4)]))
     folders = [tmp_path, *(tmp_path / str(number) for number in range(100))]
     with pytest.raises(FileExistsError):
         list(finished_tasks(cluster, os.mkdir, [(str(folder),) for folder in folders]))
-    list(finished_tasks(cluster, pow, [(2, 2)] * 4))  # which wait for what was asked before
+    list(finished_tasks(cluster, pow, [(2, 2)] * 4))  # wait for the earlier calls
     assert len(list(tmp_path.iterdir())) < 50
 
 
-def test_without_ray_the_remedy_is_said(monkeypatch):
+def test_missing_ray_is_reported_with_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"needs Ray; install it with pip install 'uulearn\[ray\]'"):
         import_ray()
 
 
-def test_addresses_and_options(monkeypatch):
+def test_validates_addresses_and_options(monkeypatch):
     assert check_engine("ray", "auto", 3)
-    with pytest.raises(ValueError, match="--address auto is for --engine ray; add that, or leave --address out"):
+    with pytest.raises(ValueError, match="--address auto needs --engine ray; add it, or remove --address"):
         check_engine("local", "auto", None)
-    with pytest.raises(ValueError, match=r"the address is auto or HOST:PORT of the cluster's head, got 'ray://head'"):
+    with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'ray://head'"):
         full_address("ray://head")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    with socket.socket() as bound:  # and not listening
+    with socket.socket() as bound:  # but not listening
         bound.bind(("127.0.0.1", 0))
-        nobody = f"127.0.0.1:{bound.getsockname()[1]}"
-        with pytest.raises(ValueError, match=f"there is no Ray cluster at {nobody}, .* start one with ray start"):
-            ray_cluster(nobody).__enter__()
-    with pytest.raises(ValueError, match="the address is auto or HOST:PORT of the cluster's head, got 'head:port'"):
+        unused = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(ValueError, match=f"there is no Ray cluster at {unused}, .* start one with ray start"):
+            ray_cluster(unused).__enter__()
+    with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'head:port'"):
         ray_cluster("head:port").__enter__()

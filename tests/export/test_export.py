@@ -1,4 +1,4 @@
-"""ONNX files: the same scores, probabilities and classes as in Python, or a sentence why not."""
+"""ONNX files give the same scores, probabilities and classes as Python; what cannot be exported is refused."""
 
 import json
 import subprocess
@@ -37,21 +37,21 @@ from helpers.plain import plain_classifier
 from uulearn import UUClassifier, __version__
 from uulearn.exceptions import UUWarning
 from uulearn.export import checking, export_onnx, register_transformer, transformers, writing
-from uulearn.export.quantiles import NormalQuantile
-from uulearn.export.transformers import fold_transformer
+from uulearn.export.steps import normal_quantile
+from uulearn.export.transformers import convert_transformer
 
 COLUMNS = ["age", "dose", "weight"]
 
 
 def run(path, X):
-    """Outputs by name, from onnxruntime alone."""
+    """Outputs of onnxruntime by name."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, {"X": X}), strict=True))
 
 
 def assert_same(path, classifier, X, rows=None, atol=1e-5):
-    """The file on ``rows`` against the classifier on X."""
+    """Compare the file on ``rows`` with the classifier on X."""
     found = run(path, np.asarray(X if rows is None else rows))
     np.testing.assert_allclose(found["score"], classifier.decision_function(X), rtol=1e-5, atol=atol)
     np.testing.assert_allclose(found["probability"], classifier.predict_proba(X)[:, 1], atol=atol)
@@ -71,7 +71,7 @@ def table(missing=True):
     return X
 
 
-FOLDED = {
+TRANSFORMERS = {
     "standard": StandardScaler(),
     "standard, not centred": StandardScaler(with_mean=False),
     "standard, not scaled": StandardScaler(with_std=False),
@@ -105,34 +105,34 @@ FOLDED = {
 }
 
 
-@pytest.mark.parametrize("name", FOLDED)
-def test_a_transformer_becomes_the_same_function(name):
-    transformer = FOLDED[name].fit(table())
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_converted_transformer_equals_scikit_learn(name):
+    transformer = TRANSFORMERS[name].fit(table())
     rng = np.random.default_rng(1)
     X = np.concatenate([table(), 1e6 * rng.normal(size=(20, 4)), np.zeros((1, 4)), np.full((1, 4), np.nan)])
     expected = transformer.transform(X)
-    found = fold_transformer(transformer, "step")(torch.from_numpy(X)).numpy()
+    found = convert_transformer(transformer, "step")(torch.from_numpy(X)).numpy()
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-8)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 12), st.integers(2, 40), st.sampled_from(["uniform", "normal"]))
-def test_quantiles_with_ties_are_those_of_scikit_learn(seed, values, n_quantiles, distribution):
+def test_quantiles_with_ties_equal_scikit_learn(seed, values, n_quantiles, distribution):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, values, (60, 2)).astype(float)
     transformer = QuantileTransformer(n_quantiles=n_quantiles, output_distribution=distribution).fit(X)
     asked = np.concatenate([X, rng.uniform(-1, values + 1, (40, 2)), X[:5] + 1e-8])
-    found = fold_transformer(transformer, "step")(torch.from_numpy(asked)).numpy()
+    found = convert_transformer(transformer, "step")(torch.from_numpy(asked)).numpy()
     np.testing.assert_allclose(found, transformer.transform(asked), atol=1e-8)
 
 
-def test_normal_quantiles():
-    shares = np.concatenate([np.geomspace(1e-7, 0.5, 500), 1 - np.geomspace(1e-7, 0.5, 500), [0.075, 0.925]])
-    found = NormalQuantile()(torch.from_numpy(shares)[:, None]).numpy()[:, 0]
-    np.testing.assert_allclose(found, stats.norm.ppf(shares), rtol=1e-13, atol=1e-15)
+def test_normal_quantile_equals_scipy():
+    levels = np.concatenate([np.geomspace(1e-7, 0.5, 500), 1 - np.geomspace(1e-7, 0.5, 500), [0.075, 0.925]])
+    found = normal_quantile()(torch.from_numpy(levels)[:, None]).numpy()[:, 0]
+    np.testing.assert_allclose(found, stats.norm.ppf(levels), rtol=1e-11, atol=1e-12)
 
 
-def test_columns_without_a_value_are_dropped_or_kept_as_the_imputer_does():
+def test_empty_columns_are_dropped_or_kept_as_by_the_imputer():
     X = table()
     X[:, 1] = np.nan
     for keep in (False, True):
@@ -140,16 +140,16 @@ def test_columns_without_a_value_are_dropped_or_kept_as_the_imputer_does():
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Skipping features")
             expected = imputer.transform(X)
-        np.testing.assert_allclose(fold_transformer(imputer, "step")(torch.from_numpy(X)).numpy(), expected)
+        np.testing.assert_allclose(convert_transformer(imputer, "step")(torch.from_numpy(X)).numpy(), expected)
 
 
-def test_a_number_may_stand_for_missing_values():
+def test_missing_values_can_be_marked_by_a_number():
     X = np.array([[0.1, 2.0], [3.0, 0.1], [5.0, 4.0]])
     imputer = SimpleImputer(missing_values=0.1).fit(X)
-    np.testing.assert_allclose(fold_transformer(imputer, "s")(torch.from_numpy(X)).numpy(), imputer.transform(X))
+    np.testing.assert_allclose(convert_transformer(imputer, "s")(torch.from_numpy(X)).numpy(), imputer.transform(X))
     whole = np.array([[-1, 2], [3, -1], [4, 5]])
     imputer = SimpleImputer(missing_values=-1).fit(whole)
-    found = fold_transformer(imputer, "s")(torch.from_numpy(whole.astype(float))).numpy()
+    found = convert_transformer(imputer, "s")(torch.from_numpy(whole.astype(float))).numpy()
     np.testing.assert_allclose(found, imputer.transform(whole))
 
 
@@ -172,7 +172,7 @@ def test_rows_that_scikit_learn_refuses_become_infinite(transformer, bad):
     X[3, 0] = bad
     with pytest.raises(ValueError, match="contains NaN|contains infinity"):
         transformer.transform(X)
-    found = fold_transformer(transformer, "step")(torch.from_numpy(X)).numpy()
+    found = convert_transformer(transformer, "step")(torch.from_numpy(X)).numpy()
     assert np.isinf(found[3]).all()
     assert np.isfinite(np.delete(found, 3, axis=0)).all()
 
@@ -180,7 +180,7 @@ def test_rows_that_scikit_learn_refuses_become_infinite(transformer, bad):
 # ------------------------------------------------------------------------------------------------------------- refusals
 
 
-class Own(StandardScaler):
+class Subclass(StandardScaler):
     pass
 
 
@@ -190,33 +190,33 @@ class Own(StandardScaler):
         (
             OneHotEncoder(),
             ["x", "y"],
-            r"step 'prep/odd' \(OneHotEncoder\) is not among .*; export the classifier alone",
+            r"step 'prep/odd' \(OneHotEncoder\) is not one of .*; export the classifier without",
         ),
         (FunctionTransformer(np.log1p), [1.0, 2.0], r"step 'prep/odd' \(FunctionTransformer\) calls a Python function"),
-        (Own(), [1.0, 2.0], r"step 'prep/odd' \(Own\)"),
-        (SimpleImputer(strategy="constant", fill_value="?"), ["x", "y"], "values that are no numbers"),
+        (Subclass(), [1.0, 2.0], r"step 'prep/odd' \(Subclass\)"),
+        (SimpleImputer(strategy="constant", fill_value="?"), ["x", "y"], "values that are not numbers"),
     ],
 )
-def test_a_step_that_is_no_arithmetic_is_refused_by_name(step, column, sentence):
+def test_rejects_unsupported_steps_by_name(step, column, sentence):
     frame = pd.DataFrame({"odd": column * 5, "good": np.arange(10.0)})
     pipeline = Pipeline([("prep", ColumnTransformer([("fine", StandardScaler(), ["good"]), ("odd", step, ["odd"])]))])
     pipeline.fit(frame)
     with pytest.raises(ValueError, match=sentence):
-        fold_transformer(pipeline, "")
+        convert_transformer(pipeline, "")
 
 
-def test_bad_arguments_are_refused_before_any_work(fitted, tmp_path, monkeypatch):
+def test_rejects_bad_arguments_before_any_work(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_translate", None)
     path = tmp_path / "model.onnx"
     scaler = StandardScaler().fit(np.zeros((3, 2)))
     cases = [
-        (TypeError, "got LogisticRegression; of a search pass best_estimator_", LogisticRegression(), {}),
+        (TypeError, "got LogisticRegression; for a search, pass best_estimator_", LogisticRegression(), {}),
         (TypeError, "Pipeline that ends in one, got StandardScaler", make_pipeline(scaler), {}),
         (NotFittedError, "not fitted", UUClassifier((0.8, 0.2)), {}),
         (NotFittedError, "not fitted", fitted, {"pipeline": StandardScaler()}),
         (ValueError, "gives rows of shape \\(2,\\), but the classifier was fitted on rows of shape \\(3,\\)",
          fitted, {"pipeline": scaler}),
-        (ValueError, "is a Pipeline already", make_pipeline(scaler, fitted), {"pipeline": scaler}),
+        (ValueError, "is already a Pipeline", make_pipeline(scaler, fitted), {"pipeline": scaler}),
         (ValueError, "input_type must be one of 'float32', 'float64', 'uint8', got 'int8'",
          fitted, {"input_type": "int8"}),
     ]  # fmt: skip
@@ -229,14 +229,14 @@ def test_bad_arguments_are_refused_before_any_work(fitted, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(("missing", "named"), [(["onnx"], "onnx"), (["onnx", "onnxscript"], "onnx and onnxscript")])
-def test_missing_libraries_are_named_with_the_remedy(fitted, tmp_path, monkeypatch, missing, named):
+def test_missing_libraries_are_named_with_the_install_command(fitted, tmp_path, monkeypatch, missing, named):
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=rf"needs {named}, .*pip install 'uulearn\[onnx\]'"):
         export_onnx(fitted, tmp_path / "model.onnx")
 
 
-class Undecided(nn.Linear):
+class DataDependent(nn.Linear):
     def forward(self, x):
         return super().forward(x) if x.sum() > 0 else -super().forward(x)
 
@@ -246,12 +246,12 @@ class FixedRows(nn.Linear):
         return super().forward(x).reshape(len(x))
 
 
-@pytest.mark.parametrize("kind", [Undecided, FixedRows])
-def test_a_model_that_is_no_graph_is_refused_quietly(gaussians, tmp_path, capfd, kind):
+@pytest.mark.parametrize("kind", [DataDependent, FixedRows])
+def test_rejects_a_model_that_cannot_be_traced(gaussians, tmp_path, capfd, kind):
     clf = plain_classifier((0.8, 0.2), model=kind(3, 1), epochs=1, progress=False).fit(
         gaussians["X"], gaussians["sets"]
     )
-    with pytest.raises(ValueError, match=rf"model {kind.__name__} cannot be put into an ONNX graph .*x\.shape\[0\]"):
+    with pytest.raises(ValueError, match=rf"model {kind.__name__} cannot be exported to ONNX .*x\.shape\[0\]"):
         export_onnx(clf, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
@@ -274,17 +274,17 @@ def exported(fitted, tmp_path_factory):
 
 @pytest.fixture
 def no_translation(exported, monkeypatch):
-    """Exports take the graph of ``exported``, whatever the classifier."""
+    """Every export uses the graph of ``exported``."""
     monkeypatch.setattr(writing, "_translate", lambda *_: onnx.load(exported.path))
 
 
-def test_an_export_gives_what_python_gives(fitted, exported, gaussians):
+def test_export_equals_python(fitted, exported, gaussians):
     frame = pd.DataFrame(gaussians["X_test"], columns=COLUMNS)
     assert_same(exported.path, fitted, frame, np.float32(gaussians["X_test"]))
     assert_same(exported.path, fitted, frame[:1], np.float32(gaussians["X_test"][:1]))
 
 
-def test_an_export_says_what_it_is(exported):
+def test_result_describes_the_file(exported):
     assert exported.opset == 18
     assert exported.inputs == (("X", "float32", ("n", 3)),)
     assert exported.outputs == (
@@ -294,10 +294,10 @@ def test_an_export_says_what_it_is(exported):
     assert exported.checked_rows > 1000
     assert exported.notes == ()
     assert str(exported).startswith(f"{exported.path}: from X float32 (n, 3) to score float32 (n,), ")
-    assert "rows onnxruntime and Python differ by" in str(exported)
+    assert "rows onnxruntime and Python differ by at most" in str(exported)
 
 
-def test_the_file_describes_itself_and_nothing_else(exported):
+def test_file_has_our_metadata_only(exported):
     proto = onnx.load(exported.path)
     assert {entry.key: entry.value for entry in proto.metadata_props} == {
         "uulearn_version": __version__,
@@ -317,7 +317,7 @@ def test_the_file_describes_itself_and_nothing_else(exported):
     assert list(exported.path.parent.iterdir()) == [exported.path]
 
 
-def test_rows_that_python_refuses_have_no_score(fitted, exported):
+def test_refused_rows_have_no_score(fitted, exported):
     X = np.zeros((5, 3), dtype=np.float32)
     X[1, 0], X[2, 1], X[3, 2] = np.nan, np.inf, -np.inf
     found = run(exported.path, X)
@@ -329,7 +329,7 @@ def test_rows_that_python_refuses_have_no_score(fitted, exported):
         fitted.decision_function(pd.DataFrame(X[1:2], columns=COLUMNS))
 
 
-def test_labels_and_unknown_names_are_told_as_they_are(fitted, no_translation, tmp_path, gaussians):
+def test_metadata_reports_labels_and_missing_names(fitted, no_translation, tmp_path, gaussians):
     clf = plain_classifier((0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01)
     clf.fit(gaussians["X"], gaussians["sets"], test_data=(gaussians["X_test"], gaussians["y_test"]))
     done = export_onnx(clf, tmp_path / "model.onnx")
@@ -338,16 +338,16 @@ def test_labels_and_unknown_names_are_told_as_they_are(fitted, no_translation, t
     assert notes["feature_names"] == "null"
 
 
-def test_without_onnxruntime_the_summary_says_so(fitted, no_translation, tmp_path, monkeypatch):
+def test_result_says_if_onnxruntime_is_missing(fitted, no_translation, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     done = export_onnx(fitted, str(tmp_path / "model.onnx"))
     assert done.path.is_file()
     assert done.largest_difference is None
     assert done.checked_rows == 0
-    assert "not checked, since onnxruntime is not installed; run pip install 'uulearn[onnx]'" in str(done)
+    assert "not checked, because onnxruntime is not installed; run pip install 'uulearn[onnx]'" in str(done)
 
 
-def test_a_graph_that_disagrees_is_not_left_behind(no_translation, tmp_path, gaussians):
+def test_wrong_graph_is_not_written(no_translation, tmp_path, gaussians):
     other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1)
     other.fit(gaussians["X"], gaussians["sets"])
     path = tmp_path / "model.onnx"
@@ -373,26 +373,26 @@ def spoiled(output, change):
     [
         ("score", lambda value: value + np.float32(2e-3), "differs from the classifier by"),
         ("probability", lambda value: value + np.float32(2e-4), "differs from the classifier by"),
-        ("score", lambda value: np.nan_to_num(value), "do not agree which of the unusual rows have a score"),
+        ("score", lambda value: np.nan_to_num(value), "disagree which of the unusual rows have a score"),
         (
             "probability",
             lambda value: np.nan_to_num(value),
-            "do not agree which of the unusual rows have a probability",
+            "disagree which of the unusual rows have a probability",
         ),
-        ("class", lambda value: 1 - value, "predict different classes of random rows"),
-        ("class", lambda value: np.maximum(value, 0), "predict different classes of unusual rows"),
+        ("class", lambda value: 1 - value, "predict different classes for random rows"),
+        ("class", lambda value: np.maximum(value, 0), "predict different classes for unusual rows"),
     ],
 )
 def test_every_output_is_checked(fitted, exported, monkeypatch, output, change, sentence):
-    python = checking.PythonPath(fitted, None)
+    python = checking.PythonScores(fitted, None)
     checking.check(exported.path, python, (3,), "float32", None)
     monkeypatch.setattr(checking._Session, "__call__", spoiled(output, change))
     with pytest.raises(ArithmeticError, match=sentence):
         checking.check(exported.path, python, (3,), "float32", None)
 
 
-def test_rows_of_ones_own_are_checked_too(fitted, exported, gaussians):
-    python = checking.PythonPath(fitted, None)
+def test_given_rows_are_checked(fitted, exported, gaussians):
+    python = checking.PythonScores(fitted, None)
     frame = pd.DataFrame(gaussians["X"].astype(np.float32), columns=COLUMNS)
     before = checking.check(exported.path, python, (3,), "float32", None)
     after = checking.check(exported.path, python, (3,), "float32", frame.assign(other="x"))  # a column too many
@@ -401,29 +401,29 @@ def test_rows_of_ones_own_are_checked_too(fitted, exported, gaussians):
         checking.check(exported.path, python, (3,), "float32", np.zeros((4, 2)))
 
 
-def test_a_model_that_takes_no_made_up_row_needs_some_of_its_own(fitted, exported):
-    class Picky(checking.PythonPath):
+def test_asks_for_rows_if_no_made_up_row_is_accepted(fitted, exported):
+    class PickyScores(checking.PythonScores):
         def __call__(self, X):
             if len(X) != 7:
-                raise IndexError("no such number")
+                raise IndexError("unknown token")
             return super().__call__(X)
 
-    python = Picky(fitted, None)
+    python = PickyScores(fitted, None)
     with pytest.raises(ValueError, match=r"none of the made-up rows .* rows=X\[:100\]"):
         checking.check(exported.path, python, (3,), "float32", None)
     assert checking.check(exported.path, python, (3,), "float32", np.ones((7, 3))).rows == 7
 
 
-def test_a_file_that_onnxruntime_cannot_run_is_refused(fitted, tmp_path):
+def test_rejects_a_file_that_onnxruntime_cannot_run(fitted, tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(ValueError, match="onnxruntime cannot run the exported graph"):
-        checking.check(tmp_path / "model.onnx", checking.PythonPath(fitted, None), (3,), "float32", None)
+        checking.check(tmp_path / "model.onnx", checking.PythonScores(fitted, None), (3,), "float32", None)
 
 
 # -------------------------------------------------------------------------------------------------- kinds of classifier
 
 
-def test_members_calibrated_and_moved_to_another_prior(gaussians, tmp_path):
+def test_exports_a_calibrated_ensemble_at_another_prior(gaussians, tmp_path):
     clf = plain_classifier(
         (0.8, 0.2), 0.5, n_estimators=2, calibrated=True, loss="squared", model_params={"hidden": (8,)}, epochs=20, lr=0.05,
         precision="bfloat16", random_state=0,
@@ -438,7 +438,7 @@ def test_members_calibrated_and_moved_to_another_prior(gaussians, tmp_path):
     assert 0 < run(done.path, X)["class"].mean() < 1
 
 
-def test_without_priors_there_is_a_score_alone(gaussians, tmp_path):
+def test_classifier_without_priors_has_only_a_score(gaussians, tmp_path):
     clf = plain_classifier(None, method="biased", model="linear", epochs=3, random_state=0)
     clf.fit(gaussians["X"], gaussians["sets"])
     done = export_onnx(clf, tmp_path / "model.onnx", input_type="float64")
@@ -451,8 +451,8 @@ def test_without_priors_there_is_a_score_alone(gaussians, tmp_path):
     assert (notes["set_priors"], notes["target_prior"]) == ("null", "null")
 
 
-class Words(nn.Module):
-    """A model of one's own, of sequences of whole numbers, in the layout of an accelerator and with a bare squeeze."""
+class TokenModel(nn.Module):
+    """A user's model on sequences of integers, in channels-last layout and with a bare squeeze."""
 
     def __init__(self):
         super().__init__()
@@ -467,22 +467,24 @@ class Words(nn.Module):
         return self.output(self.drop(torch.relu(self.norm(self.mix(x))).mean((2, 3)))).squeeze()
 
 
-def test_a_model_of_ones_own_with_another_link(tmp_path):
+def test_exports_a_custom_model_with_another_loss(tmp_path):
     rng = np.random.default_rng(0)
     X, sets = rng.integers(0, 20, (80, 7)), np.repeat([0, 1], 40)
-    clf = plain_classifier((0.9, 0.1), 0.3, model=Words, loss="squared", epochs=2, random_state=0, precision="float32")
+    clf = plain_classifier(
+        (0.9, 0.1), 0.3, model=TokenModel, loss="squared", epochs=2, random_state=0, precision="float32"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)
         clf.fit(X, sets)
     clf.model_.train()
     done = export_onnx(clf, tmp_path / "model.onnx", rows=X)
-    assert clf.model_.training  # left as it was
-    assert 80 < done.checked_rows < 1000  # the embedding has no row for the numbers of most of the made-up kinds
+    assert clf.model_.training  # unchanged
+    assert 80 < done.checked_rows < 1000  # the embedding cannot take most of the made-up rows
     assert_same(done.path, clf, X, X.astype(np.float32))
     assert len(run(done.path, X[:1].astype(np.float32))["score"]) == 1
 
 
-def test_images_of_bytes(tmp_path):
+def test_exports_images_as_bytes(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 256, (40, 1, 8, 8), dtype=np.uint8)
     clf = plain_classifier(
@@ -502,13 +504,13 @@ def test_images_of_bytes(tmp_path):
 
 @pytest.fixture(scope="module")
 def behind_pipeline(tmp_path_factory):
-    """A DataFrame through most transformers into a classifier, and its export."""
+    """A pipeline of most transformers with a classifier, its rows, and its export."""
     rng = np.random.default_rng(0)
     y = rng.random(400) < np.repeat([0.8, 0.2], 200)
     values = rng.normal(size=(400, 6)) + y[:, None]
     frame = pd.DataFrame(values * [1, 20, 0.01, 3, 1, 1] + [0, 300, 1, 0, 0, 0], columns=list("abcdef"))
     frame = frame.mask(rng.random(frame.shape) < 0.1)
-    frame["f"] = frame["f"].fillna(0.0)  # no step takes a missing value here
+    frame["f"] = frame["f"].fillna(0.0)  # no step imputes this column
     columns = ColumnTransformer(
         [
             (
@@ -528,7 +530,7 @@ def behind_pipeline(tmp_path_factory):
     return pipeline, frame, export_onnx(pipeline, path, rows=frame.astype(np.float32))
 
 
-def test_a_pipeline_is_part_of_the_graph(behind_pipeline):
+def test_pipeline_is_part_of_the_graph(behind_pipeline):
     pipeline, frame, done = behind_pipeline
     assert done.inputs == (("X", "float32", ("n", 6)),)
     assert done.largest_difference < 1e-5
@@ -538,7 +540,7 @@ def test_a_pipeline_is_part_of_the_graph(behind_pipeline):
     assert json.loads(notes["feature_names"]) == list("abcdef")
 
 
-def test_missing_values_are_imputed_where_the_pipeline_does_and_refused_elsewhere(behind_pipeline):
+def test_missing_values_are_imputed_or_refused_as_in_python(behind_pipeline):
     pipeline, frame, done = behind_pipeline
     X = np.zeros((6, 6), dtype=np.float32)
     X[0, :5], X[1, 5], X[2, 0], X[3, 4] = np.nan, np.nan, np.inf, np.inf
@@ -551,7 +553,7 @@ def test_missing_values_are_imputed_where_the_pipeline_does_and_refused_elsewher
     np.testing.assert_allclose(found["score"][[0, 3, 4]], pipeline.decision_function(kept), atol=1e-5)
 
 
-def test_columns_that_need_float64_say_so(tmp_path, monkeypatch):
+def test_suggests_float64_if_float32_is_not_precise_enough(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     seconds = 1.7e9 + rng.normal(size=(60, 1)) + np.repeat([1.0, 0.0], 30)[:, None]
     scaler = StandardScaler().fit(seconds)
@@ -563,7 +565,9 @@ def test_columns_that_need_float64_say_so(tmp_path, monkeypatch):
     )
     with pytest.raises(ArithmeticError, match="on given rows, .*pass input_type='float64'"):
         export_onnx(clf, tmp_path / "model.onnx", pipeline=scaler, rows=seconds)
-    translated[0].graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE  # a cast to float64 is first
+    translated[0].graph.input[
+        0
+    ].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE  # the first node is a cast to float64
     monkeypatch.setattr(writing, "_translate", lambda *_: translated[0])
     done = export_onnx(clf, tmp_path / "model.onnx", pipeline=scaler, input_type="float64", rows=seconds)
     assert_same(done.path, clf, scaler.transform(seconds), seconds)
@@ -583,19 +587,19 @@ class SquaresModule(nn.Module):
         return self.inner(x) ** 2
 
 
-def test_other_transformers_can_be_registered(monkeypatch):
-    monkeypatch.setattr(transformers, "_FOLDS", dict(transformers._FOLDS))
+def test_registers_another_transformer(monkeypatch):
+    monkeypatch.setattr(transformers, "_CONVERTERS", dict(transformers._CONVERTERS))
     squares = Squares().fit(table())
     with pytest.raises(ValueError, match="Squares"):
-        fold_transformer(squares, "step")
-    standard = transformers._FOLDS[StandardScaler]
+        convert_transformer(squares, "step")
+    standard = transformers._CONVERTERS[StandardScaler]
 
     @register_transformer(Squares)
-    def fold(transformer, name):
+    def convert(transformer, name):
         return SquaresModule(standard(transformer, name))
 
     X = table()
-    found = fold_transformer(make_pipeline(squares, SimpleImputer().fit(X)), "")(torch.from_numpy(X)).numpy()
+    found = convert_transformer(make_pipeline(squares, SimpleImputer().fit(X)), "")(torch.from_numpy(X)).numpy()
     expected = SimpleImputer().fit(X).transform(squares.transform(X))
     np.testing.assert_allclose(found, expected)
 
@@ -616,7 +620,7 @@ sys.meta_path.insert(0, Blocker())
 import numpy as np, torch
 
 def no_cuda(*_):
-    raise AssertionError("CUDA was asked for")
+    raise AssertionError("CUDA was used")
 
 torch.cuda._lazy_init = no_cuda
 from uulearn import UUClassifier
@@ -632,7 +636,7 @@ except ImportError as error:
 """
 
 
-def test_a_saved_model_runs_with_the_core_install_and_without_cuda(fitted, gaussians, tmp_path):
+def test_saved_model_runs_without_extras_and_cuda(fitted, gaussians, tmp_path):
     trained_on_a_gpu = UUClassifier(**fitted.get_params() | {"device": "cuda"})
     vars(trained_on_a_gpu).update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
     trained_on_a_gpu.save(tmp_path / "model")
@@ -640,7 +644,7 @@ def test_a_saved_model_runs_with_the_core_install_and_without_cuda(fitted, gauss
     np.save(tmp_path / "rows.npy", X)
     script = tmp_path / "elsewhere.py"
     script.write_text(CORE)
-    arguments = [str(tmp_path / name) for name in ("model", "rows.npy", "told.npz")]
+    arguments = [str(tmp_path / name) for name in ("model", "rows.npy", "outputs.npz")]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(script), *arguments], capture_output=True, text=True, timeout=120
     )
@@ -649,8 +653,8 @@ def test_a_saved_model_runs_with_the_core_install_and_without_cuda(fitted, gauss
         "export_onnx needs onnx and onnxscript, which is not installed; run pip install 'uulearn[onnx]'."
     )
     assert not Path(arguments[-1] + ".onnx").exists()
-    told = np.load(arguments[-1])
+    outputs = np.load(arguments[-1])
     frame = pd.DataFrame(X, columns=COLUMNS)
-    np.testing.assert_array_equal(told["score"], fitted.decision_function(frame))
-    np.testing.assert_array_equal(told["probability"], fitted.predict_proba(frame))
-    np.testing.assert_array_equal(told["classes"], fitted.predict(frame))
+    np.testing.assert_array_equal(outputs["score"], fitted.decision_function(frame))
+    np.testing.assert_array_equal(outputs["probability"], fitted.predict_proba(frame))
+    np.testing.assert_array_equal(outputs["classes"], fitted.predict(frame))

@@ -23,9 +23,10 @@ LOADED = [
     "skops.io",  # which looks through all modules for every type that it knows
     "torch.distributed.run",
     "typer._adapters",
-    "uulearn.cli.fit",
-    "uulearn.cli.predict",
-    "uulearn.cli.reproduce",
+    "uulearn.app.fitting",
+    "uulearn.app.scoring",
+    "uulearn.cli.app",
+    "uulearn.cli.reproduction_progress",
     "uulearn.engines.ray_cluster",
     "uulearn.estimator.classifier",
 ]

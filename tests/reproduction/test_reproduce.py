@@ -12,7 +12,9 @@ from helpers.data import data_folder
 from helpers.processes import Program
 from helpers.small_datasets import curves, expect_small_files, pages_in, write_small_files
 from uulearn.cli import main
-from uulearn.cli.reproduce import Display, Lines, choose_targets, default_folder, describe, duration
+from uulearn.cli.progress import TerminalOutput
+from uulearn.cli.reproduce import choose_targets, default_folder
+from uulearn.cli.reproduction_progress import ReproductionProgress, describe_job
 from uulearn.reproduction.experiments import HELD_OUT, TARGET_PRIORS, Request, runs_of
 from uulearn.reproduction.render import SPACE
 from uulearn.reproduction.runner import plan_jobs
@@ -63,8 +65,8 @@ def test_a_table_from_files_to_pages(reproduce, tmp_path):
     folder = tmp_path / "results-quick"
     assert set(pages_in(folder)) == {"table2.md", "table2.tex", "table2.html", "selection.md", "conclusions.md"}
     assert len(list((folder / "runs").iterdir())) == 2 * 3 * 9 * 2
-    assert "108 done now; 0 were there" in out
-    assert "not the paper's setting" in out
+    assert "108 new; 0 already stored" in out
+    assert "not compared with the paper" in out
     assert "file    results-quick/table2.html" in out
     assert err.count("reading") == 2
     assert "108 of 108 runs: CIFAR-10 linear (0.6, 0.4) seed 1, to choose λ: 3 in" in err
@@ -74,7 +76,7 @@ def test_a_table_from_files_to_pages(reproduce, tmp_path):
     before = curves(folder)
     code, out, err = reproduce(*asked, "--pack")
     assert (code, err) == (0, "")
-    assert "0 done now; 108 were there" in out
+    assert "0 new; 108 already stored" in out
     assert "packed/runs-cifar10-linear.jsonl.gz" in out
     assert list((folder / "runs").iterdir()) == []
     assert curves(folder) == before
@@ -85,10 +87,10 @@ def test_figures(reproduce, tmp_path):
     code, out, err = reproduce("figure1", "--quick", "--epochs", 1, "--out", "a")
     assert code == 0
     assert {path.suffix for path in (tmp_path / "a").glob("figure1.*")} == {".png", ".svg"}
-    assert "8 done now" in out
+    assert "8 new" in out
     assert "CIFAR-10 resnet32 unbiased (0.6, 0.4) seed 0: 1 in" in err
     code, out, _ = reproduce("figure3", "--quick", "--epochs", 1, "--out", "a")
-    assert "9 done now; 1 were there" in out  # the MLP of Figure 1 is the run without dropout
+    assert "9 new; 1 already stored" in out  # the MLP of Figure 1 is the run without dropout
     assert (tmp_path / "a" / "figure3.png").stat().st_size > 20_000
     code, out, err = reproduce("figure2", "--out", "a")
     assert (code, err) == (0, "")
@@ -105,7 +107,7 @@ def test_deep_models_and_all(reproduce, tmp_path):
         "figure1.png", "figure1.svg", "figure2.png", "figure2.svg", "conclusions.md",
     }  # fmt: skip
     # Table 2, Table 3, and Figure 1 without the panel that is a run of Table 3.
-    assert f"{3 * 6 + 3 * 5 + 3} done now; 0 were there" in out
+    assert f"{3 * 6 + 3 * 5 + 3} new; 0 already stored" in out
     assert "20 + 20 rows and 1 epochs" in (tmp_path / "a" / "table3.md").read_text()
 
 
@@ -114,10 +116,10 @@ def test_more_trials_and_more_datasets_add_to_what_is_there(reproduce, tmp_path)
     folder = tmp_path / "results-quick"
     first = curves(folder)
     _, out, _ = reproduce("table2", "--quick", "--trials", 2, "--dataset", "mnist", "--epochs", 2)
-    assert "27 done now; 27 were there" in out
+    assert "27 new; 27 already stored" in out
     assert first.items() <= curves(folder).items()
     _, out, _ = reproduce("table2", "--quick", "--trials", 2, "--dataset", "kmnist", "--epochs", 2)
-    assert "54 done now; 0 were there" in out
+    assert "54 new; 0 already stored" in out
     text = (folder / "table2.md").read_text()
     assert "| MNIST |" in text
     assert "Kuzushiji-MNIST" in text
@@ -142,7 +144,7 @@ def test_killed_in_the_middle_and_started_again(reproduce, data, tmp_path):
     assert not list(broken.glob("*.md"))
     code, out, _ = reproduce(*ASKED, "--out", broken)
     assert code == 0
-    assert f"{54 - len(kept)} done now; {len(kept)} were there" in out
+    assert f"{54 - len(kept)} new; {len(kept)} already stored" in out
     assert all((path.read_bytes(), path.stat().st_mtime_ns) == before for path, before in kept.items())
     assert curves(broken) == curves(unbroken)
     assert pages_in(broken) == pages_in(unbroken)
@@ -159,16 +161,18 @@ def test_two_processes_at_once(data, tmp_path):
 
 
 def test_ctrl_c(monkeypatch, reproduce, tmp_path):
-    finish = Lines.finish
+    finish = ReproductionProgress.finish
 
     def interrupt(self, *arguments):
         finish(self, *arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Lines, "finish", interrupt)
+    monkeypatch.setattr(ReproductionProgress, "finish", interrupt)
     code, out, err = reproduce("table2", "--quick", "--dataset", "mnist", "--out", "kept")
     assert (code, out) == (130, "")
-    assert err.splitlines()[-1] == "interrupted: 6 of 54 runs are kept in kept; the same command goes on from there."
+    assert (
+        err.splitlines()[-1] == "interrupted: 6 of 54 runs are stored in kept; run the same command again to continue."
+    )
     assert len(RunStore(tmp_path / "kept")) == 6
     code, _, err = reproduce("table2", "--quick", "--dataset", "mnist", "--out", "kept")
     assert err.splitlines()[-1].startswith("interrupted: 9 of 54 runs")
@@ -176,25 +180,21 @@ def test_ctrl_c(monkeypatch, reproduce, tmp_path):
 
 def test_the_display_on_a_terminal(capsys):
     jobs = plan_jobs(runs_of(["table2"], Request(["mnist"], quick=True)), None)
-    with Display() as display:
+    with ReproductionProgress(TerminalOutput()) as display:
         display.begin(jobs, found=10)
         display.load("mnist")
-        assert display.left() == "time left unknown"
+        assert display.time_left == "time left unknown"
         display.epoch(jobs[0], 5, [0.5, 0.75, float("nan")])
-        text = display._bar.tasks[0].fields["text"]
+        text = display.output.bar.text
         assert text.startswith("10/64 runs, ")
         assert text.endswith("left; 50.0 to 75.0%, epoch 5/10, MNIST linear (0.8, 0.2) seed 0")
         assert text.index("75.0%") < 50  # what matters comes before a narrow terminal cuts the line
-        assert display.share == pytest.approx(3 / 54)
+        assert display.fraction == pytest.approx(3 / 54)
         for job in jobs:
             display.finish(job, [], 1.0)
-        assert (display.share, display.done) == (1, 54)
-    with Display() as display:
-        display.begin([], found=10)
-        assert display._bar is None
+        assert (display.fraction, display.done) == (1, 54)
     assert capsys.readouterr().out == ""
-    assert describe(jobs[1]) == "MNIST linear (0.8, 0.2) seed 0, to choose λ"
-    assert duration(99.94) == "100 s"
+    assert describe_job(jobs[1]) == "MNIST linear (0.8, 0.2) seed 0, to choose λ"
 
 
 # --- Rendering without data ------------------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ def test_render_only_of_nothing(reproduce, tmp_path):
             "the target must be one of table2, table3, figure1, figure2, figure3, variants or all, got 'table4'.",
         ),
         (("table2", "--dataset", "svhn"), "one of mnist, fashion_mnist, kmnist, cifar10, got 'svhn'."),
-        (("figure3", "--dataset", "kmnist"), "figure3 is about mnist, got --dataset kmnist."),
-        (("table2", "--out", "file"), "file is a file; pass a folder for runs, tables and figures."),
+        (("figure3", "--dataset", "kmnist"), "figure3 uses mnist, got --dataset kmnist."),
+        (("table2", "--out", "file"), "file is a file; pass a folder as --out."),
         (("table2", "--device", "gpu"), "device must be 'auto', 'cpu' or 'cuda', got 'gpu'."),
     ],
 )
@@ -311,7 +311,7 @@ def test_real_mnist(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    assert "54 done now" in capsys.readouterr().out
+    assert "54 new" in capsys.readouterr().out
     records = RunStore(tmp_path / "real").records(method="relu", held_out=0, set_priors=[0.8, 0.2])
     assert len(records) == 2
     assert all(record["curves"]["test_accuracy"][-1] > 0.75 for record in records)

@@ -1,4 +1,16 @@
-"""Two files in, a model out, with everything that is known about it without a label."""
+"""Fit a classifier to two files: read, encode, train, evaluate, and collect the facts about the model.
+
+`fit_files` calls the steps in this order; each takes and returns plain values:
+
+==================  ================================================================================
+`read_and_encode`   Two files to a schema, a fitted pipeline, and two matrices of numbers
+`resolve_priors`    The class priors that the user passed, or an estimate of them
+`train`             A fitted classifier, and rows for its evaluation
+`collect_facts`     Estimated accuracy, importance of columns, sensitivity to the priors, …
+==================  ================================================================================
+
+`uulearn.app.model.TableModel.save` writes the result.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +23,24 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.evaluating import both, evaluate_on_split, evaluate_out_of_fold, evaluates_out_of_fold
 from uulearn.app.facts import evaluation_facts, finite, importance_facts, sensitivity_facts, sensitivity_models
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_HERE, FitSettings
 from uulearn.app.sharing import read_once
+from uulearn.app.training import (
+    EvaluationRows,
+    evaluates_out_of_fold,
+    join_sets,
+    train_out_of_fold,
+    train_with_holdout,
+)
 from uulearn.data import DenseRows, TwoSets
 from uulearn.defaults import AUTO
 from uulearn.estimator import UUClassifier
@@ -39,37 +57,47 @@ from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, 
 from uulearn.tabular.pipeline import feature_groups
 from uulearn.tabular.schema import Schema
 from uulearn.tabular.storing import check_can_be_saved
+from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
-"""Of each file at most so many rows estimate the priors."""
+"""Largest number of rows per file that estimate the priors; more take longer and hardly change the estimate."""
 QUICK_SECONDS = 10.0
-"""A training that took less is done again with altered priors without being asked to."""
+"""If training took less time than this, it is repeated with wrong priors without being requested."""
 FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
 """`uulearn predict` writes probabilities, so `uulearn fit` asks for calibration; all else is as in Python."""
-REMEDY = "Check the shares, and leave out columns that have to do with where rows come from (--drop)."
+SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 SMALL_CELLS = 500_000
+"""Below this number of cells, one thread trains faster than several."""
 ROWS = "rows"
-"""Below the checkpoint, the folder of what several workers share."""
+"""Folder below the checkpoint with the rows that several workers share."""
 FOR_IMAGES: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 
-
-class Tell(Protocol):
-    """Whoever is told what is being done."""
-
-    def __call__(self, what: str, models: int = 0, /) -> None:
-        """This is begun, in a few words, and so many models are going to be trained for it at most."""
+Matrices = tuple[Matrix, Matrix]
 
 
-def no_progress(what: str, models: int = 0, /) -> None: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Fitted:
-    """The model, the settings it was fitted with in full, and the warnings that were raised."""
+class FittedFiles(NamedTuple):
+    """The model, and the complete settings that repeat the fit."""
 
     model: TableModel
     settings: FitSettings
+
+
+class ResolvedPriors(NamedTuple):
+    """Class priors of the two sets, and their estimate if the user did not pass them."""
+
+    values: tuple[float, float]
+    estimate: SetPriorsEstimate | None
+
+
+class TrainingOutcome(NamedTuple):
+    """A fitted classifier, and what is needed to evaluate it."""
+
+    classifier: UUClassifier
+    rows: EvaluationRows
+    out_of_fold: bool
+    few_unique_rows: bool
+    seconds: float
 
 
 def fit_files(
@@ -77,35 +105,37 @@ def fit_files(
     *,
     command: str = "",
     checkpoint: Path | None = None,
-    tell: Tell = no_progress,
+    progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
-) -> Fitted:
+) -> FittedFiles:
     """Fit a classifier to two files.
 
     Parameters
     ----------
     settings : FitSettings
     command : str
-        The command line that asked for it, for the record.
+        Command line that started the fit, stored with the facts.
     checkpoint : Path, optional
-        A folder where the training goes on if it was interrupted.
-    tell : callable
-        Told in a few words what is being done, and of how many models. How far each model is, is told to whoever
-        watches the training (`uulearn.training.progress.watch_training`).
+        Folder for checkpoints; an interrupted training continues from there.
+    progress : callable
+        Called at the start of each stage. `uulearn.training.progress.observe_training` reports the epochs.
     workers : Workers, optional
-        The processes that train together, each of which calls this. The first reads the files; the rows as numbers lie
-        in a folder below ``checkpoint``, which all must see, and each reads what it trains on. Without a checkpoint
-        each reads the files.
+        The processes that train together, each of which calls this function. The first one reads the files and writes
+        the encoded rows to a folder below ``checkpoint``, which all must see. Without a checkpoint each process reads
+        the files.
     """
     check_can_be_saved()
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
-        known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
         folder = Path(tempfile.gettempdir())
-        reading = _read(settings, known, folder, checkpoint, tell, workers)
-        with reading as (prepared, X), _few_threads(sum(rows.size for rows in X)):
-            model, facts = _fit_rows(settings, prepared, X, known, folder, checkpoint, tell, workers)
+        with (
+            read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
+            _few_threads(sum(rows.size for rows in X)),
+        ):
+            priors = resolve_priors(settings, X, progress)
+            trained = train(settings, prepared, X, priors.values, folder, checkpoint, progress, workers)
+            facts = collect_facts(settings, prepared, X, priors, trained, progress)
     facts |= {
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "uulearn": __version__,
@@ -113,40 +143,32 @@ def fit_files(
         "python": platform.python_version(),
         "seconds": time.perf_counter() - started,
         "command": command,
-        "warnings": _told(raised),
+        "warnings": format_warnings(raised),
     }
     facts = {"notes": prepared.notes, **finite(facts)}
-    full = dataclasses.replace(settings, classifier=_written(model))
-    facts["configuration"] = finite(dataclasses.asdict(full))
-    return Fitted(TableModel(prepared.schema, prepared.pipeline, model, facts), full)
+    classifier = trained.classifier.set_params(training__distributed=False)
+    complete = dataclasses.replace(settings, classifier=_stored_parameters(classifier))
+    facts["configuration"] = finite(dataclasses.asdict(complete))
+    return FittedFiles(TableModel(prepared.schema, prepared.pipeline, classifier, facts), complete)
 
 
-def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepared:
-    paths = (settings.first, settings.second)
-    folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
-    if any(folders) != all(folders):
-        raise TableError(f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of a kind.")
-    if all(folders) or settings.images is not None:
-        flat = (FOR_IMAGES | dict(settings.classifier))["model"] not in IMAGE_MODELS
-        return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
-    return prepare(*paths, known, drop=settings.drop, ids=settings.ids, only=settings.only, seed=settings.seed)
+# ------------------------------------------------------------------------------------------------- read and encode
 
 
-def _read(
+def read_and_encode(
     settings: FitSettings,
-    known: tuple[float, float] | None,
     folder: Path,
     checkpoint: Path | None,
-    tell: Tell,
+    progress: ProgressCallback,
     workers: Workers | None,
-) -> contextlib.AbstractContextManager[tuple[Prepared, tuple[Matrix, Matrix]]]:
-    """Both files, understood, and their rows as numbers, to be used within the block."""
+) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
+    """Read both files, refuse leaking columns, and encode the rows; use the result within the block."""
 
-    def read() -> tuple[Prepared, tuple[Matrix, Matrix]]:
-        tell("reading both files")
-        prepared = _prepare(settings, known)
+    def read() -> tuple[Prepared, Matrices]:
+        progress("reading both files")
+        prepared = _prepare(settings)
         _refuse_leakage(prepared, settings)
-        tell("turning columns into numbers")
+        progress("encoding columns")
         return prepared, prepared.matrices(folder)
 
     if workers is None or checkpoint is None:
@@ -154,79 +176,80 @@ def _read(
     return read_once(read, checkpoint / ROWS, workers)
 
 
-def _fit_rows(
+def _prepare(settings: FitSettings) -> Prepared:
+    paths = (settings.first, settings.second)
+    folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
+    if any(folders) != all(folders):
+        raise TableError(
+            f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of the same kind."
+        )
+    if all(folders) or settings.images is not None:
+        flat = (FOR_IMAGES | dict(settings.classifier))["model"] not in IMAGE_MODELS
+        return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
+    known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
+    return prepare(*paths, known, drop=settings.drop, ids=settings.ids, only=settings.only, seed=settings.seed)
+
+
+def _refuse_leakage(prepared: Prepared, settings: FitSettings) -> None:
+    if not prepared.leaking_columns:
+        return
+    reasons = [leak.reason for leak in prepared.leaking_columns]
+    if settings.allow_leakage:
+        prepared.notes.extend(reasons)
+        return
+    options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
+    raise TableError(f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage).")
+
+
+# ---------------------------------------------------------------------------------------------------------- train
+
+
+def resolve_priors(settings: FitSettings, X: Matrices, progress: ProgressCallback) -> ResolvedPriors:
+    """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    if settings.set_priors != AUTO:
+        return ResolvedPriors(_pair(settings.set_priors), None)
+    progress("estimating the class priors")
+    rng = np.random.default_rng([settings.seed, 7])
+    samples = [
+        rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
+    ]
+    estimate = estimate_set_priors(samples[0], samples[1], random_state=settings.seed)
+    return ResolvedPriors(_pair(estimate.set_priors), estimate)
+
+
+def train(
     settings: FitSettings,
     prepared: Prepared,
-    X: tuple[Matrix, Matrix],
-    known: tuple[float, float] | None,
+    X: Matrices,
+    priors: tuple[float, float],
     folder: Path,
     checkpoint: Path | None,
-    tell: Tell,
+    progress: ProgressCallback,
     workers: Workers | None,
-) -> tuple[UUClassifier, dict[str, Any]]:
-    estimate = None
-    if known is None:
-        tell("estimating the shares of positives")
-        estimate = _estimate_priors(X, settings.seed)
-        known = estimate.set_priors
-    copies = _of_few_kinds(X, 2 * settings.hold_out, settings.seed)
-    classifier = _unfitted(settings, prepared, known, checkpoint)
+) -> TrainingOutcome:
+    """Train the classifier of the settings; rows for its evaluation are held out, or evaluated out of fold."""
+    # The evaluation rows, and validation rows if the classifier cannot hold out any itself.
+    few_unique_rows = _cannot_hold_out_rows(X, 2 * settings.hold_out, settings.seed)
+    classifier = _unfitted(settings, prepared, priors, checkpoint)
     classifier.set_params(training__distributed=workers is not None)
-    crossed = evaluates_out_of_fold(classifier, prepared.sizes, copies)
+    out_of_fold = evaluates_out_of_fold(classifier, prepared.sizes, few_unique_rows)
     models = classifier.n_estimators if isinstance(classifier.n_estimators, int) else defaults.N_ESTIMATORS
-    single = not crossed and not classifier.self_training_rounds
-    tell("training", 1 if single else models * max_trainings(classifier.self_training_rounds))
-    began = time.perf_counter()
-    if crossed:
-        evaluated = evaluate_out_of_fold(classifier, X, settings.seed)
+    single = not out_of_fold and not classifier.self_training_rounds
+    progress("training", 1 if single else models * max_trainings(classifier.self_training_rounds))
+    started = time.perf_counter()
+    if out_of_fold:
+        rows = train_out_of_fold(classifier, X, settings.seed)
     else:
-        evaluated = evaluate_on_split(classifier, X, settings.hold_out, settings.seed, folder, copies)
-    seconds = time.perf_counter() - began
+        rows = train_with_holdout(classifier, X, settings.hold_out, settings.seed, folder, few_unique_rows)
+    seconds = time.perf_counter() - started
     if workers is not None:
-        seconds = workers.broadcast(seconds)  # on which it depends what is done next
-    tell("evaluating")
-    if evaluated.note:
-        prepared.notes.append(evaluated.note)
-    priors, target = _pair(known), settings.target_prior
-    scores = evaluated.scores
-    comparison = compare_sets_beyond_priors(scores, evaluated.sets, priors)
-    if comparison.reason is not None:
-        warnings.warn(f"{comparison.reason} {REMEDY}", BeyondPriorsWarning, stacklevel=2)
-    facts: dict[str, Any] = evaluation_facts(scores, evaluated.sets, priors, target)
-    facts["importance"] = None
-    if isinstance(prepared.schema, Schema):
-        groups = feature_groups(prepared.pipeline, prepared.schema)
-        facts["importance"] = importance_facts(
-            evaluated.score,
-            evaluated.sample,
-            evaluated.sample_sets,
-            evaluated.sample_folds,
-            groups,
-            priors,
-            target,
-            settings.seed,
-        )
-    facts["sensitivity"] = _sensitivity(settings, classifier, evaluated.trained, copies, seconds, tell)
-    facts |= {
-        "files": [
-            {"name": source.name, "rows": rows, "prior": prior}
-            for source, rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
-        ],
-        "columns": _columns(prepared),
-        "features": math.prod(X[0].shape[1:]),
-        "set_priors": list(priors),
-        "target_prior": target,
-        "priors_estimated": None if estimate is None else {"intervals": [list(i) for i in estimate.intervals]},
-        "split": evaluated.split,
-        "cross_fitted": crossed,
-        "device": str(next(classifier.model_.parameters()).device),
-    }
-    return classifier.set_params(training__distributed=False), facts
+        seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
+    return TrainingOutcome(classifier, rows, out_of_fold, few_unique_rows, seconds)
 
 
 @contextlib.contextmanager
 def _few_threads(cells: int) -> Iterator[None]:
-    """One thread for small tables: their products gain nothing by more, and lose much where cores are shared."""
+    """Use one thread for small tables: more would not be faster, and are slower if cores are shared."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if cells < SMALL_CELLS else before)
     try:
@@ -235,15 +258,15 @@ def _few_threads(cells: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _of_few_kinds(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> bool:
-    """Whether the rows are copies of so few kinds that none can be left out, while equal rows can be held out."""
+def _cannot_hold_out_rows(X: Matrices, fraction: float, seed: int) -> bool:
+    """Whether there are so few unique rows that no fold can do without any of them, but copies can be held out."""
     if not has_few_unique_rows(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
         return False
     try:
-        _, torn_apart = split_rows(X, fraction, seed)
-    except TableError:  # too few rows for that; folds need fewer
+        _, splits_copies = split_rows(X, fraction, seed)
+    except TableError:  # too few rows to hold out, but enough for folds
         return False
-    return torn_apart is not None
+    return splits_copies is not None
 
 
 def _unfitted(
@@ -258,42 +281,69 @@ def _unfitted(
     return classifier
 
 
-def _sensitivity(
+# ---------------------------------------------------------------------------------------------------------- facts
+
+
+def collect_facts(
     settings: FitSettings,
-    classifier: UUClassifier,
-    trained: tuple[Matrix, Matrix],
-    copies: bool,
-    seconds: float,
-    tell: Tell,
+    prepared: Prepared,
+    X: Matrices,
+    priors: ResolvedPriors,
+    trained: TrainingOutcome,
+    progress: ProgressCallback,
 ) -> dict[str, Any]:
+    """Evaluate the classifier without labels, and describe the files, columns and priors."""
+    progress("evaluating")
+    rows, target = trained.rows, settings.target_prior
+    if rows.note:
+        prepared.notes.append(rows.note)
+    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors.values)
+    if comparison.reason is not None:
+        warnings.warn(f"{comparison.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=2)
+    facts: dict[str, Any] = evaluation_facts(rows.scores, rows.sets, priors.values, target)
+    facts["importance"] = None
+    if isinstance(prepared.schema, Schema):
+        groups = feature_groups(prepared.pipeline, prepared.schema)
+        facts["importance"] = importance_facts(
+            rows.score,
+            rows.sample,
+            rows.sample_sets,
+            rows.sample_folds,
+            groups,
+            priors.values,
+            target,
+            settings.seed,
+        )
+    facts["sensitivity"] = _sensitivity(settings, trained, progress)
+    estimate = priors.estimate
+    return facts | {
+        "files": [
+            {"name": source.name, "rows": n_rows, "prior": prior}
+            for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors.values, strict=True)
+        ],
+        "columns": _columns(prepared),
+        "features": math.prod(X[0].shape[1:]),
+        "set_priors": list(priors.values),
+        "target_prior": target,
+        "priors_estimated": None if estimate is None else {"intervals": [list(i) for i in estimate.intervals]},
+        "split": rows.split,
+        "cross_fitted": trained.out_of_fold,
+        "device": str(next(trained.classifier.model_.parameters()).device),
+    }
+
+
+def _sensitivity(settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback) -> dict[str, Any]:
     if settings.sensitivity is False:
-        return {"skipped": "It was not asked for (--no-sensitivity)."}
-    if copies:
-        return {"skipped": "The rows are copies of so few kinds that none can be left out to compare the models by."}
-    if settings.sensitivity is None and seconds > QUICK_SECONDS:
-        said = f"Training took {seconds:.0f} s and would be done twelve times more; --sensitivity asks for it."
-        return {"skipped": said}
-    tell("training again with other priors, to see how much they matter", sensitivity_models(classifier))
-    return sensitivity_facts(classifier, *both(trained))
-
-
-def _refuse_leakage(prepared: Prepared, settings: FitSettings) -> None:
-    if not prepared.leaking_columns:
-        return
-    said = [leak.reason for leak in prepared.leaking_columns]
-    if settings.allow_leakage:
-        prepared.notes.extend(said)
-        return
-    names = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
-    raise TableError(f"{' '.join(said)} Leave out what tells the files apart ({names}), or insist (--allow-leakage).")
-
-
-def _estimate_priors(X: tuple[Matrix, Matrix], seed: int) -> SetPriorsEstimate:
-    rng = np.random.default_rng([seed, 7])
-    some = [
-        rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
-    ]
-    return estimate_set_priors(some[0], some[1], random_state=seed)
+        return {"skipped": "It was not requested (--no-sensitivity)."}
+    if trained.few_unique_rows:
+        return {"skipped": "There are so few unique rows that none can be held out to compare the models."}
+    if settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
+        return {
+            "skipped": f"Training took {trained.seconds:.0f} s and would be repeated twelve times; request it with "
+            "--sensitivity."
+        }
+    progress("training with wrong priors, to measure their effect", sensitivity_models(trained.classifier))
+    return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained))
 
 
 def _columns(prepared: Prepared) -> list[dict[str, Any]]:
@@ -303,16 +353,18 @@ def _columns(prepared: Prepared) -> list[dict[str, Any]]:
         {"name": column.name, "kind": column.kind, "used": True, "why": None} for column in prepared.schema.columns
     ]
     ids = [
-        {"name": name, "kind": "id", "used": False, "why": "an identifier, kept for the output"}
+        {"name": name, "kind": "id", "used": False, "why": "an identifier, copied to the output"}
         for name in prepared.schema.ids
     ]
-    left = [{"name": name, "kind": None, "used": False, "why": why} for name, why in prepared.schema.left_out.items()]
-    entries: list[dict[str, Any]] = used + ids + left
+    left_out = [
+        {"name": name, "kind": None, "used": False, "why": why} for name, why in prepared.schema.left_out.items()
+    ]
+    entries: list[dict[str, Any]] = used + ids + left_out
     return [entry | {"missing": list(prepared.missing.get(entry["name"], (0.0, 0.0)))} for entry in entries]
 
 
-def _written(classifier: UUClassifier) -> dict[str, Any]:
-    """Parameters that are not the fit's own, for the configuration."""
+def _stored_parameters(classifier: UUClassifier) -> dict[str, Any]:
+    """Parameters of the classifier for the configuration, without those that the fit sets itself."""
     own = {*SET_HERE, "progress"}
     plain = (bool, int, float, str, tuple, list, dict)
     return {
@@ -322,7 +374,8 @@ def _written(classifier: UUClassifier) -> dict[str, Any]:
     }
 
 
-def _told(raised: list[warnings.WarningMessage]) -> list[dict[str, str]]:
+def format_warnings(raised: Sequence[warnings.WarningMessage]) -> list[dict[str, str]]:
+    """Category and message of each distinct warning, sorted."""
     found = {(warning.category.__name__, str(warning.message)) for warning in raised}
     return [{"category": category, "message": message} for category, message in sorted(found)]
 

@@ -1,8 +1,8 @@
-"""A classifier with the pipeline in front of it: what `uulearn fit` writes and `uulearn predict` reads.
+"""A classifier together with its column encoder: what `uulearn fit` writes and `uulearn predict` reads.
 
-The directory is that of `uulearn.UUClassifier.save` with three files attached: the columns (``schema``), the
-scikit-learn pipeline (``pipeline``, skops, known types only) and what is known about the model (``facts``). Beside them
-lie, for people, ``README.md`` and ``config.toml``.
+The directory is that of `uulearn.UUClassifier.save` with three more files: the columns (``schema``), the fitted
+scikit-learn pipeline (``pipeline``) and the facts about the model (``facts``). People read ``README.md`` and
+``config.toml``.
 """
 
 from __future__ import annotations
@@ -26,20 +26,26 @@ from uulearn.tabular.storing import load_pipeline, save_pipeline
 if TYPE_CHECKING:
     import pandas as pd
 
-ATTACHED = ("facts", "schema")
+REQUIRED_FILES = ("facts", "schema")
 
 
-class Scored(NamedTuple):
-    """Score, probability of the positive class and class of each row."""
+class ScoredRows(NamedTuple):
+    """Score, probability of the positive class, and predicted class of each row."""
 
     score: NDArray[np.float32]
     probability: NDArray[np.float64]
     predicted: NDArray[np.int64]
 
 
+def score_matrix(classifier: UUClassifier, X: Any) -> ScoredRows:
+    """Score rows of numbers with one forward pass."""
+    scores = classifier.decision_function(X)
+    return ScoredRows(scores, classifier.probabilities_from_scores(scores), (scores > 0).astype(np.int64))
+
+
 @dataclass(frozen=True)
 class TableModel:
-    """Columns of a table to classes."""
+    """A classifier for the rows of a table, or for image files."""
 
     schema: Schema | ImageSchema
     pipeline: Any
@@ -47,30 +53,28 @@ class TableModel:
     classifier: UUClassifier
     facts: dict[str, Any]
 
-    def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> Scored:
-        """Score the rows of a frame as a reader of `uulearn.io.reading` gives them.
+    def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
+        """Score the rows of a frame from a reader of `uulearn.io.reading`.
 
         Parameters
         ----------
         frame : DataFrame
             Rows with the columns of the schema, in any order; other columns are ignored.
         name : str
-            What to call it in errors.
+            Name of the table in error messages.
         folder : Path
-            Where relative paths of images begin.
+            Base folder of relative image paths.
         """
         if not len(frame):
-            return Scored(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
-        X = as_numbers(frame, self.schema, self.pipeline, folder, name)
-        scores = self.classifier.decision_function(X)
-        return Scored(scores, self.classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
+            return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
+        return score_matrix(self.classifier, as_numbers(frame, self.schema, self.pipeline, folder, name))
 
     def with_target_prior(self, target_prior: float) -> TableModel:
-        """The same model where another share is positive."""
+        """The same model for a population with another class prior."""
         return TableModel(self.schema, self.pipeline, self.classifier.with_target_prior(target_prior), self.facts)
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
-        """Write the directory, with files for people beside the model's; one that is there is replaced in one step."""
+        """Write the model directory and the files for people in ``beside``; replaces an existing model atomically."""
         attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts))}
         if self.pipeline is not None:
             attached["pipeline"] = ("skops", save_pipeline(self.pipeline))
@@ -78,11 +82,14 @@ class TableModel:
 
     @classmethod
     def load(cls, folder: Path) -> TableModel:
-        """Read a directory; nothing in it is run."""
-        attached = model_directory.read_attached(folder)
-        if lacking := sorted(set(ATTACHED) - attached.keys()):
+        """Read a model directory; never executes code from it."""
+        return cls._from_files(folder, model_directory.read_attached(folder))
+
+    @classmethod
+    def _from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
+        if missing := sorted(set(REQUIRED_FILES) - attached.keys()):
             raise ModelFormatError(
-                f"{folder} holds a model without {', '.join(lacking)}, so it takes numbers, not tables: load it with "
+                f"{folder} holds a model without {', '.join(missing)}, so it takes numbers, not tables: load it with "
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:
@@ -90,11 +97,17 @@ class TableModel:
             images = "images" in columns
             schema = ImageSchema.from_dict(columns) if images else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ModelFormatError(f"{folder} describes no columns that can be read ({error}); fit again.") from error
+            raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit again.") from error
         if not images and "pipeline" not in attached:
-            raise ModelFormatError(f"{folder} lacks the pipeline from its columns to numbers; fit again.")
+            raise ModelFormatError(f"{folder} lacks the pipeline that encodes its columns; fit again.")
         pipeline = None if images else load_pipeline(attached["pipeline"])
         return cls(schema, pipeline, UUClassifier.load(folder, device="auto"), facts)
+
+
+def load_model(folder: Path) -> TableModel | UUClassifier:
+    """Read the model of `uulearn fit`, or the classifier of `UUClassifier.save`; each file is read and hashed once."""
+    attached = model_directory.read_attached(folder)
+    return TableModel._from_files(folder, attached) if attached else UUClassifier.load(folder)
 
 
 def _json(data: Any) -> bytes:

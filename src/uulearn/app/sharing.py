@@ -1,4 +1,4 @@
-"""The rows of two files for several processes that train together: read by the first, and seen by all."""
+"""Rows of two files for several processes that train together: the first process reads them, all others map them."""
 
 from __future__ import annotations
 
@@ -20,32 +20,30 @@ from uulearn.training.workers import Workers
 def read_once(
     read: Callable[[], tuple[Prepared, tuple[Matrix, Matrix]]], folder: Path, workers: Workers
 ) -> Iterator[tuple[Prepared, tuple[Matrix, Matrix]]]:
-    """What ``read`` gives in the first worker, for all of them: the matrices as files in a folder, opened by each.
+    """Call ``read`` in the first worker and give its result to all; the matrices are files that each worker maps.
 
-    The folder, which all must see, is gone at the end. Where the first worker is killed it stays, until the same folder
-    is used again. The files keep their names while they are in use: on another machine a nameless one would be lost.
+    All workers must see the folder, which is removed at the end. If the first worker is killed, the folder stays until
+    it is used again. The files keep their names while they are in use, because an unlinked file is lost on a network
+    file system.
     """
 
-    def written() -> tuple[Prepared, list[Path]]:
+    def read_and_write() -> tuple[Prepared, list[Path]]:
         shutil.rmtree(folder, ignore_errors=True)
         prepared, matrices = read()
         paths = [folder / f"{which}.npy" for which in (0, 1)]
         for path, rows in zip(paths, matrices, strict=True):
             _save(path, rows)
-        # The files themselves are of no use to the others, who see what is known about them.
+        # The other workers need the facts about the sources, not their open files.
         return replace(prepared, sources=(prepared.sources[0].closed(), prepared.sources[1].closed())), paths
 
     try:
-        prepared, paths = workers.run_on_first(written)
+        prepared, paths = workers.run_on_first(read_and_write)
         missing = next((path for path in paths if not path.exists()), None)
         if missing is not None:
-            raise TableError(
-                f"{missing}, which the first worker has written, is not to be seen from here; pass as --out a place "
-                "that all workers share."
-            )
-        first, second = (np.load(path, mmap_mode="c") for path in paths)  # a change would be private
+            raise TableError(f"{missing} is not visible on this node; --out must be on storage that all nodes share.")
+        first, second = (np.load(path, mmap_mode="c") for path in paths)  # copy-on-write: changes stay private
         yield prepared, (first, second)
-        dist.barrier()  # the others may still be reading
+        dist.barrier()  # other workers may still be reading
     finally:
         if workers.first:
             shutil.rmtree(folder, ignore_errors=True)
@@ -58,4 +56,4 @@ def _save(path: Path, rows: Matrix) -> None:
             reserve(file.fileno(), rows.nbytes)
             np.save(file, rows)
     except OSError as error:
-        raise no_room(rows.nbytes, path.parent, error, "write the model to a roomier one (--out)") from error
+        raise no_room(rows.nbytes, path.parent, error, "pass an --out with more space") from error

@@ -1,4 +1,4 @@
-"""The command ``uulearn``; see `uulearn.cli.app`."""
+"""The command ``uulearn``: `uulearn.cli.app` declares it, and each command has a module of its own."""
 
 import atexit
 import signal
@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point; an interrupt while modules are still on their way in is told like any other."""
+    """Run the command line; an interrupt while modules are still being imported is reported like any other."""
     try:
         from uulearn.cli.app import main as run
 
@@ -17,5 +17,5 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
     finally:
-        # All is done; interrupted while it tidies up, Python would print tracebacks.
+        # An interrupt during the interpreter's shutdown would print a traceback.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)

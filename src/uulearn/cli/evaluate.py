@@ -1,53 +1,89 @@
-"""``uulearn evaluate`` and ``uulearn report``: what a model is worth, in a few lines or on a page."""
+"""``uulearn evaluate``: accuracy of a model, with or without labels."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.app.model import TableModel
+from uulearn.cli.options import PRIORS, AsJson, parse_set_priors
+
+if TYPE_CHECKING:
+    from uulearn.app.evaluation import LabeledEvaluation
+    from uulearn.metrics import Evaluation
 
 
-def run_evaluate(
-    model: Path,
-    first: str,
-    second: str | None,
-    *,
-    labels: str | None,
-    positive: str | None,
-    set_priors: tuple[float, float] | str | None,
-    target_prior: float | None,
-    as_json: bool,
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="New rows like those of set 0, or rows with labels.")],
+    second: Annotated[
+        str | None, typer.Argument(metavar="B", help="New rows like those of set 1; not with --labels.")
+    ] = None,
+    labels: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of A with the labels.")] = None,
+    positive: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="Label of the positive class. Default: 1, true or yes.")
+    ] = None,
+    set_priors: Annotated[
+        str | None, typer.Option(metavar=PRIORS, help="Class priors of A and B. Default: those of the fit.")
+    ] = None,
+    target_prior: Annotated[
+        float | None, typer.Option(metavar="π", help="Class prior of the population. Default: that of the fit.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model by labels, or without any by two unlabeled files."""
-    from uulearn.cli.score_table import evaluate_labels, evaluate_sets, remark_on, show_judgement, show_labelled
+    """Evaluate a model on two unlabeled files, or on one labeled file."""
+    from uulearn.app.evaluation import evaluate_labels, evaluate_sets
+    from uulearn.app.model import TableModel
 
-    if (labels is None) == (second is None):
+    priors = parse_set_priors(set_priors)
+    if labels is not None and second is None:
+        loaded = TableModel.load(model)
+        chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
+        _print_labeled(evaluate_labels(chosen, first, labels, positive), as_json)
+        return
+    if labels is not None or second is None:
         raise ValueError(
             "evaluate takes either two files of unlabeled rows, A and B, or one file with --labels COLUMN; "
             f"got {'both' if second is not None else 'one file without --labels'}."
         )
-    if isinstance(set_priors, str):
-        raise ValueError("--set-priors of evaluate takes two shares such as 0.8 0.2, not auto.")
-    loaded = TableModel.load(model)
-    if labels is not None:
-        chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
-        show_labelled(evaluate_labels(chosen, first, labels, positive), as_json)
+    if isinstance(priors, str):
+        raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")
+    evaluation = evaluate_sets(TableModel.load(model), first, second, priors, target_prior)
+    typer.echo(json.dumps(dataclasses.asdict(evaluation), indent=1) if as_json else str(evaluation))
+    _warn_if_impossible(evaluation)
+
+
+def _warn_if_impossible(evaluation: Evaluation) -> None:
+    accuracy, auc = evaluation.accuracy, evaluation.auc
+    if accuracy.value < 0.5 - 4 * accuracy.standard_error:
+        _warn("the estimate is far below chance: pass the two files in the same order as in the fit.")
+    if accuracy.value > 1 or auc.value > 1 + 4 * auc.standard_error:
+        _warn(
+            "the estimate is larger than possible: by chance if there are few rows; otherwise the model was trained on "
+            "these rows, the mixture assumption is violated, or the class priors are further apart than stated."
+        )
+
+
+def _print_labeled(result: LabeledEvaluation, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(result), indent=1))
         return
-    assert second is not None
-    evaluated = evaluate_sets(loaded, first, second, set_priors, target_prior)
-    show_judgement(evaluated, as_json)
-    remark_on(evaluated)
+    counts = result.confusion
+    typer.echo(str(result.evaluation))
+    if result.evaluation.auc.interval[1] < 0.5:
+        _warn(
+            "positives score lower than negatives: the class priors are probably in the wrong order; exchange the two "
+            "values of --set-priors and fit again."
+        )
+    typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")
+    typer.echo(f"{'Brier score':<20}{result.brier:.3f}")
+    typer.echo(f"{'':<20}{'predicted +':>12}{'predicted −':>13}")
+    typer.echo(f"{'actual positive':<20}{counts['true_positive']:>12,}{counts['false_negative']:>13,}")
+    typer.echo(f"{'actual negative':<20}{counts['false_positive']:>12,}{counts['true_negative']:>13,}")
 
 
-def run_report(model: Path, out: Path | None) -> None:
-    """Write the page."""
-    from uulearn.io.writing import explained
-    from uulearn.report import write_report
-
-    loaded = TableModel.load(model)
-    path = out or model / "report.html"
-    with explained(path):
-        write_report(path, loaded.facts, loaded.classifier.history_)
-    typer.echo(f"report written to {path}")
+def _warn(sentence: str) -> None:
+    typer.echo(f"warning: {sentence}", err=True)

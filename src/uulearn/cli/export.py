@@ -1,39 +1,28 @@
-"""``uulearn export``: a model as ONNX."""
+"""``uulearn export``: a model as an ONNX file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import typer
 
-from uulearn.estimator import UUClassifier
-from uulearn.estimator.model_directory import read_attached
-from uulearn.io.writing import explained
 
-if TYPE_CHECKING:
-    from uulearn.app.model import TableModel
-
-
-def run_export(model: Path, out: Path) -> None:
-    """Export a model, with its pipeline where that is made of numbers alone."""
+def export(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit, or by UUClassifier.save.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="ONNX file to write.")] = Path("model.onnx"),
+) -> None:
+    """Write a model as an ONNX file and check it against the original."""
+    from uulearn.app.model import TableModel, load_model
     from uulearn.export import export_onnx
+    from uulearn.io.writing import explained
 
-    if read_attached(model):
-        from uulearn.app.model import TableModel
-        from uulearn.export.tabular import register_blocks
-
-        register_blocks()
-        loaded = TableModel.load(model)
-        with explained(out):
-            exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=_input_type(loaded))
-    else:
-        classifier = UUClassifier.load(model, device="cpu")
-        with explained(out):
-            exported = export_onnx(classifier, out)
+    loaded = load_model(model)
+    with explained(out):
+        if isinstance(loaded, TableModel):
+            # Images are bytes; a column of a table can hold times in seconds, which need float64.
+            input_type = "uint8" if loaded.pipeline is None else "float64"
+            exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=input_type)
+        else:
+            exported = export_onnx(loaded, out)
     typer.echo(str(exported))
-
-
-def _input_type(model: TableModel) -> str:
-    """Bytes for images; of tables every digit, since a column may hold times in seconds."""
-    return "uint8" if model.pipeline is None else "float64"

@@ -1,34 +1,50 @@
-"""``uulearn plan``: how many rows to hold out, in a page of text or as JSON."""
+"""``uulearn plan``: the number of rows to hold out, as text or JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from typing import TYPE_CHECKING, Annotated
 
-from uulearn.theory.planning import PRIOR_ERROR, PlannedPrecision, RowPlan, plan_rows
+import typer
+
+from uulearn.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from uulearn.theory.planning import PlannedPrecision, RowPlan
 
 
-def run_plan(
-    set_priors: tuple[float, float],
-    target_prior: float,
-    *,
-    accuracy: float = 0.9,
-    half_width: float = 0.02,
-    sizes: tuple[int, int] | None = None,
-    delta: float = 0.05,
-    as_json: bool = False,
+def plan(
+    set_priors: Annotated[
+        tuple[float, float], typer.Option(metavar="θ θ′", help="Class priors of set 0 and set 1, such as 0.6 0.4.")
+    ],
+    target_prior: Annotated[
+        float, typer.Option(metavar="π", help="Class prior of the population on which the classifier is used.")
+    ] = 0.5,
+    accuracy: Annotated[float, typer.Option(metavar="P", help="Expected accuracy.")] = 0.9,
+    half_width: Annotated[
+        float, typer.Option(metavar="P", help="Half width of the interval; 0.02 means two points either way.")
+    ] = 0.02,
+    sizes: Annotated[
+        tuple[int, int] | None,
+        typer.Option(metavar="N N′", help="Held-out rows of set 0 and set 1; prints the precision that they give."),
+    ] = None,
+    delta: Annotated[float, typer.Option(metavar="P", help="Error probability; 0.05 means 95% intervals.")] = 0.05,
+    as_json: AsJson = False,
 ) -> None:
-    """Print the plan: rows needed, splits, nearer priors, and what given sizes give."""
-    plan = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
-    print(json.dumps(_to_json(plan), indent=2) if as_json else render(plan, given=sizes is not None))
+    """Calculate how many rows to hold out to estimate the accuracy without labels."""
+    from uulearn.theory.planning import plan_rows
+
+    found = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
+    typer.echo(json.dumps(_to_json(found), indent=2) if as_json else render(found, given=sizes is not None))
 
 
 def render(plan: RowPlan, *, given: bool) -> str:
-    """The plan as text; ``given`` tells whether the user named sizes."""
+    """The plan as text; ``given`` says whether the user passed sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
-        f"set 0: {theta} positive, set 1: {theta_prime}; used where {_percent(plan.target_prior)} are; "
-        f"anticipated accuracy {_percent(plan.accuracy)}, on either class"
+        f"class priors: set 0 {theta}, set 1 {theta_prime}, population {_percent(plan.target_prior)}; "
+        f"expected accuracy {_percent(plan.accuracy)} on each class"
     ]
     blocks = [
         assumed,
@@ -45,14 +61,12 @@ def _precision_block(plan: RowPlan) -> list[str]:
     p = plan.precision
     low, high = p.interval
     lines = [
-        f"What {_sizes(p)} held-out rows give for the accuracy",
+        f"PlannedPrecision of the accuracy with {_sizes(p)} held-out rows",
         _line("standard error", _points(p.standard_error)),
         _line(
             f"{_level(plan)} interval", f"±{_points(p.half_width)}: {low:.3f} to {high:.3f} around {plan.accuracy:g}"
         ),
-        _line(
-            "whatever the accuracy", f"±{_points(p.worst_half_width)}, as labels on {p.labelled_rows:,.0f} rows would"
-        ),
+        _line("for any accuracy", f"±{_points(p.worst_half_width)}, the same as labels on {p.labelled_rows:,.0f} rows"),
     ]
     wanted = f"for ±{_points(plan.half_width)}"
     if p.half_width <= plan.half_width:
@@ -61,7 +75,7 @@ def _precision_block(plan: RowPlan) -> list[str]:
         rows = (
             f"{needed:,} rows of set {which}" if needed is not None else f"no number of rows of set {which} is enough"
         )
-        lines.append(_line(wanted, f"{rows}, with set {other} as it is"))
+        lines.append(_line(wanted, f"{rows}, with set {other} unchanged"))
     return lines
 
 
@@ -70,17 +84,19 @@ def _rows_block(plan: RowPlan) -> list[str]:
         f"Held-out rows for the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
         _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
     ]
-    # A hair is added so that equal costs are rounded alike.
+    # The small constant makes equal costs round to the same digits.
     rows = [(split.name, split.rows, f"{split.cost + 1e-9:.2f}") for split in plan.splits]
     rows += [("equal, any accuracy", plan.worst, ""), ("equal, by Hoeffding", plan.guaranteed, "")]
     return lines + [_line(name, f"{n:>14,}{m:>14,}{n + m:>14,}{cost:>15}").rstrip() for name, (n, m), cost in rows]
 
 
 def _distance_block(plan: RowPlan) -> list[str]:
-    effect = f"a prior off by {PRIOR_ERROR:g} moves the estimate by"
+    from uulearn.theory.planning import PRIOR_ERROR
+
+    effect = f"a prior wrong by {PRIOR_ERROR:g} shifts the estimate by"
     lines = [
-        "The closer the priors, the more rows (equal sizes), and the more a wrong prior matters",
-        _line("priors", f"{'rows of each':>14}{effect:>46}"),
+        "Closer priors need more rows (equal sizes), and a wrong prior matters more",
+        _line("priors", f"{'rows per set':>14}{effect:>46}"),
     ]
     for distance in plan.distances:
         yours = " (yours)" if distance.set_priors == plan.set_priors else ""
@@ -92,7 +108,7 @@ def _distance_block(plan: RowPlan) -> list[str]:
 def _guarantee_block(plan: RowPlan, p: PlannedPrecision) -> list[str]:
     sharper = f"; ±{_points(p.corrected_sharp)} with a sharper bias" if p.corrected_sharp < 1 else ""
     return [
-        f"Guaranteed with probability {1 - plan.delta:g} by {_sizes(p)} rows that had no part in training",
+        f"Guaranteed with probability {1 - plan.delta:g} by {_sizes(p)} rows not used in training",
         _line("unbiased estimate", _guarantee(p.guaranteed_half_width, "Hoeffding")),
         _line("corrected estimate", _guarantee(p.corrected_half_width, "Theorem 3") + sharper),
     ]
@@ -101,19 +117,19 @@ def _guarantee_block(plan: RowPlan, p: PlannedPrecision) -> list[str]:
 def _guarantee(half_width: float, source: str) -> str:
     if half_width < 1:
         return f"±{_points(half_width)} ({source})"
-    return f"nothing ({source}: the bound, ±{_points(half_width)}, is wider than the whole scale)"
+    return f"nothing ({source}: the bound, ±{_points(half_width)}, is wider than the range from 0 to 1)"
 
 
 def _next_step(plan: RowPlan, given: bool) -> str:
     reached = plan.precision.half_width
     if given and reached > plan.half_width:
-        return f"next: hold out more rows, {plan.equal.set0:,} of each set are enough, or accept ±{_points(reached)}"
+        return f"next: hold out more rows ({plan.equal.set0:,} per set are enough), or accept ±{_points(reached)}"
     each = "these" if given else f"{plan.equal.set0:,}"
-    return f"next: keep {each} rows of each set out of training; UUClassifier.score(X, sets) on them is the estimate"
+    return f"next: hold out {each} rows per set; UUClassifier.score(X, sets) on them is the estimate"
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:
-    """Named tuples would become bare lists: rows are given by name."""
+    """Fields by name; json would turn named tuples into lists."""
     return {
         **dataclasses.asdict(plan),
         "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},
@@ -131,15 +147,15 @@ def _sizes(precision: PlannedPrecision) -> str:
     return f"{precision.sizes.set0:,} + {precision.sizes.set1:,}"
 
 
-def _points(share: float) -> str:
-    """A share as points of accuracy, to two digits or so."""
-    points = 100 * share
+def _points(fraction: float) -> str:
+    """A fraction as percentage points, with about two digits."""
+    points = 100 * fraction
     digits = 0 if points >= 9.95 else 1 if points >= 0.095 else 2
     return f"{points:,.{digits}f} points"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.4g}%"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.4g}%"
 
 
 def _level(plan: RowPlan) -> str:

@@ -1,329 +1,65 @@
-"""``uulearn predict``: rows in, scores out."""
+"""``uulearn predict``: score, probability and class of each row of a file."""
 
 from __future__ import annotations
 
-import copy
-import csv
-import functools
-import hashlib
-import io
-import math
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
+import typer
 
-from uulearn.app.model import Scored, TableModel
-from uulearn.cli.score_table import as_frame, predict_table, say_scored
-from uulearn.cli.several import asks_for_ray
-from uulearn.estimator import UUClassifier
-from uulearn.estimator.model_directory import MANIFEST, read_attached
-from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD, check_installed, check_not_read_again, settle_format
-from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
-from uulearn.io.writing import TableWriter, explained
-from uulearn.storage import write_atomically
-from uulearn.tabular.cells import BOOLEAN, NUMBER, read_cells, write
-from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.schema import check_there, shown
+from uulearn.cli.options import Address, Engine, RayWorkers
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-CHUNK_BYTES = 2**27
-"""Of an array of large rows fewer are scored at once."""
-LARGEST = float(np.finfo(np.float32).max)
+STANDARD = "-"
+"""Standard input or output in place of a path."""
 
 
-def run_predict(
-    model: Path,
-    rows: str,
-    out: str = "-",
-    *,
-    format: str | None = None,
-    target_prior: float | None = None,
-    keep_columns: bool = False,
-    engine: str = "local",
-    address: str | None = None,
-    workers: int | None = None,
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit, or by UUClassifier.save.")],
+    rows: Annotated[
+        str, typer.Argument(metavar="ROWS", help="File of rows, folder of Parquet files, or - for standard input.")
+    ],
+    out: Annotated[str, typer.Option(metavar="FILE", help="File to write, or - for standard output.")] = STANDARD,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help="Format of ROWS if the file name does not show it: csv, jsonl, …"
+        ),
+    ] = None,
+    target_prior: Annotated[
+        float | None, typer.Option(metavar="π", help="Class prior of these rows. Default: that of the fit.")
+    ] = None,
+    keep_columns: Annotated[
+        bool, typer.Option("--keep-columns", help="Copy the columns of ROWS to the output.")
+    ] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: RayWorkers = None,
 ) -> None:
-    """Score the rows of a file and write score, probability and class of each.
+    """Score the rows of a file with a saved model."""
+    from uulearn.app.scoring import load_for_scoring, score_file, score_on_ray
+    from uulearn.cli.distributed import uses_ray
 
-    A model that `uulearn fit` made reads tables; one that `UUClassifier.save` wrote reads numbers, from the same files.
-    """
-    if asks_for_ray(engine, address, workers):
-        if format is not None:
-            raise ValueError(f"--engine ray reads Parquet files, not --format {format}; leave one of them out.")
-        count = _predict_on_ray(model, rows, out, target_prior, keep_columns, address, workers)
-        say_scored(count, out)
-        return
+    if uses_ray(engine, address, workers):
+        if format_ is not None:
+            raise ValueError(f"--engine ray reads Parquet files, not --format {format_}; remove one of the options.")
+        count = score_on_ray(
+            model, rows, out, target_prior=target_prior, keep_columns=keep_columns, address=address, workers=workers
+        )
+    else:
+        _check_paths(rows, out)
+        loaded = load_for_scoring(model, keep_columns)
+        count = score_file(loaded, rows, out, format=format_, target_prior=target_prior, keep_columns=keep_columns)
+    if out != STANDARD:  # standard output may hold the scores, so this goes to standard error
+        print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
+
+
+def _check_paths(rows: str, out: str) -> None:
+    from uulearn.io.formats import check_not_read_again
+
     if out != STANDARD and Path(out).is_dir():
-        raise ValueError(f"{out} is a folder; pass the name of the file to write.")
+        raise ValueError(f"{out} is a folder; pass a file name as --out.")
     if STANDARD not in (rows, out) and Path(rows).exists() and Path(out).exists() and Path(rows).samefile(out):
-        raise ValueError(f"{out} is the file of rows itself, which would be lost; write to another.")
+        raise ValueError(f"{out} is the input file, which would be overwritten; pass another file as --out.")
     if Path(rows).is_dir():
         check_not_read_again(Path(out), rows, out)
-    loaded = _load(model, keep_columns)
-    say_scored(_predict(loaded, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns), out)
-
-
-def _load(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
-    if read_attached(model):
-        return TableModel.load(model)
-    if keep_columns:
-        raise ValueError(f"--keep-columns serves models that uulearn fit made, not {model}; leave it out.")
-    return UUClassifier.load(model)
-
-
-def _predict(
-    model: TableModel | UUClassifier,
-    rows: str,
-    out: str,
-    *,
-    format: str | None = None,
-    target_prior: float | None = None,
-    keep_columns: bool = False,
-) -> int:
-    if isinstance(model, TableModel):
-        return predict_table(model, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns)
-    return predict_numbers(model, rows, out, format=format, target_prior=target_prior)
-
-
-def _predict_on_ray(
-    model: Path,
-    rows: str,
-    out: str,
-    target_prior: float | None,
-    keep_columns: bool,
-    address: str | None,
-    workers: int | None,
-) -> int:
-    """Score a folder of Parquet files on a cluster; what is wrong with the model is found out here."""
-    from uulearn.engines.ray_scoring import score_folder
-
-    loaded = _load(model, keep_columns)
-    if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
-        raise ValueError(f"{model} is a model of images, and --engine ray scores tables; leave it out.")
-    if target_prior is not None:
-        loaded.with_target_prior(target_prior)
-    place = model.resolve()
-    score = functools.partial(score_file, place, _digest(place), target_prior=target_prior, keep_columns=keep_columns)
-    return score_folder(score, rows, out, address=address, workers=workers)
-
-
-def score_file(model: Path, digest: str, rows: str, out: str, *, target_prior: float | None, keep_columns: bool) -> int:
-    """Score one file with a model that this process keeps for the next; ``digest`` says which it must be."""
-    return _predict(_keep(model, digest, keep_columns), rows, out, target_prior=target_prior, keep_columns=keep_columns)
-
-
-@functools.lru_cache(maxsize=1)
-def _keep(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    loaded = _load(model, keep_columns)
-    if _digest(model) != digest:
-        raise RuntimeError(f"{model} has changed while rows were being scored; score them again.")
-    return loaded
-
-
-def _digest(model: Path) -> str:
-    return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
-
-
-def predict_numbers(
-    classifier: UUClassifier, rows: str, out: str, *, format: str | None = None, target_prior: float | None = None
-) -> int:
-    """Score a file of numbers chunk by chunk, in the order of its rows; returns their number.
-
-    Columns are found by name where the classifier knows names and the file has some; others in the file are ignored.
-    Of a folder the Parquet files are read. The rows of a .npy file may have any shape. The core install does CSV and
-    .npy to CSV, a CSV as a whole.
-    """
-    classifier = classifier if target_prior is None else classifier.with_target_prior(target_prior)
-    kind, compression = ("parquet", None) if _is_folder(rows) else settle_format(rows, format)
-    file = compression is None and rows != STANDARD
-    array = file and kind == "npy"
-    shape = classifier.row_shape_
-    if len(shape) > 1 and not array:
-        raise TableError(f"the model takes rows of shape {shape}, for which a table has no place; pass a .npy file.")
-    names = [str(name) for name in getattr(classifier, "feature_names_in_", ())]
-    if names:
-        classifier = copy.copy(classifier)
-        del classifier.feature_names_in_  # the columns are put in order before it sees them
-    try:
-        check_installed()
-    except ImportError:
-        if not (file and kind in ("csv", "npy") and settle_format(out, None) == ("csv", None)):
-            raise
-        blocks = _array_blocks(Path(rows), shape) if array else iter([read_numbers(Path(rows), names or None)])
-        return _write_plainly((_score(classifier, block) for block in blocks), out)
-    count = 0
-    with TableWriter(out, float_format="%.6g") as writer:
-        for block in _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, names, shape[0]):
-            writer.write(as_frame(_score(classifier, block)))
-            count += len(block)
-    return count
-
-
-def _is_folder(rows: str) -> bool:
-    """Whether rows come from a folder of Parquet files; a folder of anything else holds no numbers."""
-    if is_table_folder(rows):
-        return True
-    if rows != STANDARD and Path(rows).is_dir():
-        raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
-    return False
-
-
-def _score(classifier: UUClassifier, X: NDArray[Any]) -> Scored:
-    scores = classifier.decision_function(X)
-    return Scored(scores, classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
-
-
-def _write_plainly(parts: Iterable[Scored], out: str) -> int:
-    """Without pandas: CSV, to a file in one step; returns the number of rows."""
-    text, count = io.StringIO(), 0
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["score", "probability", "class"])
-    for part in parts:
-        writer.writerows([f"{s:.6g}", f"{p:.6g}", c] for s, p, c in zip(*(own.tolist() for own in part), strict=True))
-        count += len(part.score)
-    if out == STANDARD:
-        sys.stdout.write(text.getvalue())
-    else:
-        with explained(out):
-            write_atomically(Path(out), lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
-    return count
-
-
-# ------------------------------------------------------------------------------------------------------------- reading
-
-
-def _table_blocks(rows: str, format: str | None, names: list[str], width: int) -> Iterator[NDArray[np.float64]]:
-    """The columns that a model takes, as numbers, chunk by chunk."""
-    count = 0
-    with open_table(rows, format=format) as reader:
-        columns = _columns(reader, names, width)
-        for frame in reader:
-            count += len(frame)
-            yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
-        if not count:
-            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
-
-
-def _columns(reader: TableReader, names: list[str], width: int) -> list[str]:
-    """The columns by name; where the model, or the file, has no names, all in their order."""
-    nameless = reader.columns == [str(position) for position in range(len(reader.columns))]
-    if names and (not nameless or set(names) <= set(reader.columns)):
-        check_there(names, reader.columns, reader.name)
-        return names
-    if len(reader.columns) != width:
-        raise TableError(
-            f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass the columns that it "
-            "was trained on, and no others."
-        )
-    return reader.columns
-
-
-def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    """A column of numbers, or of true and false, which are 1 and 0, with nothing missing."""
-    cells = read_cells(column)
-    known = cells.kinds == NUMBER
-    known[cells.kinds == BOOLEAN] = [
-        write(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
-    ]  # yes and no may stand for any numbers
-    numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
-    odd = ~(np.abs(numbers) <= LARGEST)
-    if odd.any():
-        position = int(odd.argmax())
-        code = cells.codes[position]
-        value = "nothing" if code < 0 else shown(write(cells.raw[code]))
-        raise TableError(
-            f"{name} holds {value} in row {column.index[position] + 1:,}, column {str(column.name)!r}, which is not a "
-            "finite number; replace it, or leave the row out."
-        )
-    return numbers
-
-
-def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
-    """The rows of a .npy file, mapped, some at a time."""
-    if not path.is_file():
-        raise TableError(f"{path} is not a file; pass a file of rows.")
-    try:
-        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError, OSError) as error:
-        raise TableError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
-    if array.dtype.kind not in "biuf":
-        raise TableError(f"{path} holds an array of {array.dtype}, not of numbers; save it as an array of floats.")
-    if array.shape[1:] != row_shape:
-        raise TableError(
-            f"{path} holds an array of shape {array.shape}, but the model takes rows of shape {row_shape}; pass the "
-            "columns that it was trained on."
-        )
-    if not len(array):
-        raise TableError(f"{path} holds no rows; pass a file with at least one.")
-    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, array[:1].nbytes)))
-    for start in range(0, len(array), step):
-        block = np.array(array[start : start + step])
-        with np.errstate(over="ignore"):  # what is too large for the model is infinite to it
-            odd = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "f" else block)
-        if odd.any():
-            row, *place = np.argwhere(odd)[0].tolist()
-            raise TableError(
-                f"{path} holds {block[odd][0]} in row {start + row + 1:,}, column {', '.join(map(str, place))}, which "
-                "is not a finite number; replace it, or leave the row out."
-            )
-        yield block
-
-
-def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
-    """A table of numbers from ``.npy`` or CSV; with ``names``, the columns of a CSV with a header in that order."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file; pass a CSV of numbers or a .npy array.")
-    if path.suffix == ".npy":
-        try:
-            array: NDArray[Any] = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
-        return array
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [line for line in csv.reader(file) if line]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); save it as such, or as .npy.") from error
-    header = lines.pop(0) if lines and _is_header(lines[0]) else None
-    if not lines:
-        raise ValueError(f"{path} holds no rows; pass at least one row of numbers.")
-    width = len(header or lines[0])
-    table = np.empty((len(lines), width))
-    for number, line in enumerate(lines):
-        if len(line) != width:
-            raise ValueError(
-                f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; fix that row."
-            )
-        for column, field in enumerate(line):
-            if not (_is_number(field) and math.isfinite(float(field))):
-                where = f"row {number + 1}, column {header[column] if header else column + 1}"[:80]
-                hint = "; is the separator a comma?" if width == 1 else "; replace or remove it."
-                raise ValueError(f"{path}: {field[:40]!r} in {where} is not a finite number{hint}")
-            table[number, column] = float(field)
-    if names is not None and header is not None:
-        missing = [name for name in names if name not in header]
-        if missing:
-            raise ValueError(f"{path} lacks the column {missing[0]!r} that the model was trained on; add it.")
-        table = table[:, [header.index(name) for name in names]]
-    return table
-
-
-def _is_header(line: list[str]) -> bool:
-    """Names of columns; also the plain numbers, from 0 or 1, that tools write for columns without names."""
-    counted = [[str(start + column) for column in range(len(line))] for start in (0, 1)]
-    return not all(map(_is_number, line)) or (len(line) > 1 and line in counted)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -1,139 +1,113 @@
-"""``uulearn priors``: the shares of positives in two files of rows, estimated without a label."""
+"""``uulearn priors``: class priors of two files of unlabeled rows, estimated without labels."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shlex
-import tempfile
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
+from typing import TYPE_CHECKING, Annotated
 
-from uulearn.cli.predict import _is_header, read_numbers
-from uulearn.exceptions import UnidentifiedPriorsWarning
-from uulearn.metrics.estimates import Floats
-from uulearn.priors import SetPriorsEstimate, estimate_set_priors
-from uulearn.priors.scoring import FOLDS, read_rows
-from uulearn.priors.two_sets import REPLICATES
+import typer
+
+from uulearn.cli.options import AsJson, Drop
+
+if TYPE_CHECKING:
+    from uulearn.priors import SetPriorsEstimate
 
 WIDTH = 100
+"""Width of printed paragraphs, in characters."""
 
 
-def run_priors(
-    set0: Path, set1: Path, *, drop: Sequence[str] = (), richer: int = 0, seed: int = 0, as_json: bool = False
+def priors(
+    set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0, in any format that fit reads.")],
+    set1: Annotated[Path, typer.Argument(metavar="B", help="Rows of set 1, with the same columns.")],
+    drop: Drop = None,
+    richer: Annotated[
+        int, typer.Option(metavar="0|1", min=0, max=1, help="The set with the higher class prior: 0 for A, 1 for B.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
-    """Print both shares with intervals, what holds without assumptions, warnings, how it was done, what is next."""
-    X0, X1 = read_tables(set0, set1, drop, seed) if drop or not _hold_numbers(set0, set1) else read_sets(set0, set1)
+    """Estimate the class priors of two unlabeled sets, with intervals."""
+    from uulearn.app.priors import read_sets
+    from uulearn.exceptions import UnidentifiedPriorsWarning
+    from uulearn.priors import estimate_set_priors
+
+    X0, X1 = read_sets(set0, set1, tuple(drop or ()), seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # printed with the rest, from the estimate
+        warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # the output below includes it
         estimate = estimate_set_priors(X0, X1, higher_prior_set=richer, random_state=seed)
-    print(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
-
-
-def _hold_numbers(*paths: Path) -> bool:
-    """Are these plain tables of numbers, for which the core install suffices?"""
-    if any(path.suffix not in (".csv", ".npy") for path in paths):
-        return False
-    try:
-        for path in paths:
-            read_numbers(path)
-    except ValueError:
-        return not all(path.suffix == ".csv" and path.is_file() for path in paths)  # which then says what is wrong
-    return True
-
-
-def read_tables(set0: Path, set1: Path, drop: Sequence[str], seed: int) -> tuple[Floats, Floats]:
-    """The rows of two files of any format and any columns, as numbers."""
-    from uulearn.tabular.matrices import prepare
-
-    prepared = prepare(set0, set1, None, drop=drop, seed=seed)
-    if prepared.leaking_columns:
-        raise ValueError(f"{prepared.leaking_columns[0].reason} Leave it out with --drop.")
-    first, second = prepared.matrices(Path(tempfile.gettempdir()))
-    return read_rows(first, str(set0)), read_rows(second, str(set1))
-
-
-def read_sets(set0: Path, set1: Path) -> tuple[Floats, Floats]:
-    """The rows of two files, columns of the second in the order of the first where both name them."""
-    names0, names1 = _column_names(set0), _column_names(set1)
-    if names0 is not None and names1 is not None:
-        missing = [(name, set1) for name in names0 if name not in names1]
-        missing += [(name, set0) for name in names1 if name not in names0]
-        if missing:
-            name, path = missing[0]
-            raise ValueError(f"{path} lacks the column {name!r} that the other file has; both need the same columns.")
-    X0 = read_rows(read_numbers(set0), str(set0))
-    X1 = read_rows(read_numbers(set1, names0 if names1 is not None else None), str(set1))
-    if X0.shape[1] != X1.shape[1]:
-        raise ValueError(f"{set0} has {X0.shape[1]} columns and {set1} has {X1.shape[1]}; both need the same columns.")
-    return X0, X1
+    typer.echo(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
 
 
 def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int) -> str:
-    """The estimate as a page of text."""
+    """The estimate as text."""
     level = f"{100 * estimate.confidence:g}%"
     names = [f"set {which}  {path.name}" for which, path in enumerate(paths)]
-    wide = max(len(name) for name in names)
-    lines = [f"{'':{wide}}  {'rows':>9}  {'positive':>9}  {level} interval"]
-    for name, rows, share, (low, high) in zip(
+    width = max(len(name) for name in names)
+    lines = [f"{'':{width}}  {'rows':>9}  {'positive':>9}  {level} interval"]
+    for name, rows, prior, (low, high) in zip(
         names, estimate.sizes, estimate.set_priors, estimate.intervals, strict=True
     ):
-        lines.append(f"{name:{wide}}  {rows:>9,}  {_percent(share):>9}  {_percent(low)} to {_percent(high)}")
-    known = f"warning: {estimate.concern}" if estimate.concern is not None else _certain(estimate, level)
-    texts = [known, _order(estimate), _how(estimate, n_columns)]
-    return "\n\n".join(["\n".join(lines), *map(_wrapped, texts), _next(estimate)])
+        lines.append(f"{name:{width}}  {rows:>9,}  {_percent(prior):>9}  {_percent(low)} to {_percent(high)}")
+    bounds = f"warning: {estimate.concern}" if estimate.concern is not None else _bounds(estimate, level)
+    texts = [bounds, _order(estimate), _explanation(estimate, n_columns)]
+    paragraphs = [fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) for text in texts]
+    return "\n\n".join(["\n".join(lines), *paragraphs, _next_step(estimate)])
 
 
 def _order(estimate: SetPriorsEstimate) -> str:
-    other = " and ".join(_percent(1 - share) for share in estimate.set_priors)
+    exchanged = " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
     return (
-        f"Set {estimate.higher_prior_set} was taken for the richer in positives, which rows cannot tell. If set "
-        f"{1 - estimate.higher_prior_set} is (--richer {1 - estimate.higher_prior_set}), the shares are {other}."
+        f"Assumes that set {estimate.higher_prior_set} has the higher class prior, which the rows cannot show. If it is set "
+        f"{1 - estimate.higher_prior_set} (--richer {1 - estimate.higher_prior_set}), the class priors are {exchanged}."
     )
 
 
-def _certain(estimate: SetPriorsEstimate, level: str) -> str:
+def _bounds(estimate: SetPriorsEstimate, level: str) -> str:
     bounds, richer = estimate.bounds, estimate.higher_prior_set
     return (
-        f"Whatever the classes look like, with {level} confidence each: set {richer} is at least "
-        f"{_percent(bounds.higher_prior_at_least)} positive, set {1 - richer} at most {_percent(bounds.lower_prior_at_most)}, the "
-        f"difference at least {100 * bounds.gap_at_least:.1f} points."
+        f"Without any assumption on the classes, each with {level} confidence: the class prior of set {richer} is at "
+        f"least {_percent(bounds.higher_prior_at_least)}, that of set {1 - richer} at most "
+        f"{_percent(bounds.lower_prior_at_most)}, and the difference at least {100 * bounds.gap_at_least:.1f} points."
     )
 
 
-def _how(estimate: SetPriorsEstimate, n_columns: int) -> str:
+def _explanation(estimate: SetPriorsEstimate, n_columns: int) -> str:
+    from uulearn.priors.scoring import FOLDS
+    from uulearn.priors.two_sets import REPLICATES
+
     negative, positive = estimate.bins
     columns = "1 column" if n_columns == 1 else f"{n_columns:,} columns"
     return (
-        f"How: a forest on {columns} tells the sets apart, each row scored by trees that have not seen it ({FOLDS} "
-        f"folds, AUC {estimate.set_auc:.3f}). The shares follow from how much rarer one set is than the other among "
-        f"the rows that look most negative ({negative.rows:,} rows of set {1 - estimate.higher_prior_set}) and most positive "
-        f"({positive.rows:,} of set {estimate.higher_prior_set}); the intervals from {REPLICATES:,} resamples. Estimates and "
-        "intervals suppose that there are rows that only a positive, and rows that only a negative can be; no data can "
-        "prove that."
+        f"Method: a random forest on {columns} separates the two sets; each row is scored out of fold ({FOLDS} folds, "
+        f"AUC {estimate.set_auc:.3f}). The class priors follow from how rare each set is among the rows that look most "
+        f"negative ({negative.rows:,} rows of set {1 - estimate.higher_prior_set}) and most positive ({positive.rows:,} rows of "
+        f"set {estimate.higher_prior_set}); the intervals use {REPLICATES:,} resamples. Estimates and intervals assume that some "
+        "rows can only be positive and some only negative, which no data can prove."
     )
 
 
-def _next(estimate: SetPriorsEstimate) -> str:
+def _next_step(estimate: SetPriorsEstimate) -> str:
     if estimate.concern is not None:
         return (
-            "next: label some rows of each file, drawn at random, and count (0.8 of 50 is known to ±12 points):\n"
-            "  from uulearn.priors import priors_from_labels"
+            "next: label some random rows of each file and count (0.8 estimated from 50 labels is precise to ±12 "
+            "points):\n  from uulearn.priors import priors_from_labels"
         )
-    shares = [f"{share:.3f}" for share in estimate.set_priors]
-    command = shlex.join(["uulearn", "plan", "--set-priors", *shares, "--sizes", *map(str, estimate.sizes)])
+    values = [f"{prior:.3f}" for prior in estimate.set_priors]
+    command = shlex.join(["uulearn", "plan", "--set-priors", *values, "--sizes", *map(str, estimate.sizes)])
     return (
-        f"next: see what these sets can tell about an accuracy\n  {command}\n"
-        f"and train: UUClassifier(set_priors=({', '.join(shares)}), target_prior=…).fit_sets(X0, X1)"
+        f"next: see how precisely these sets can estimate an accuracy\n  {command}\n"
+        f"and train: UUClassifier(set_priors=({', '.join(values)}), target_prior=…).fit_sets(X0, X1)"
     )
 
 
 def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
-    """Named fields; null for shares that could not be estimated."""
-    unknown = any(math.isnan(share) for share in estimate.set_priors)
+    """Named fields; ``set_priors`` is null if the class priors cannot be estimated."""
+    unknown = any(math.isnan(prior) for prior in estimate.set_priors)
     return {
         "set_priors": None if unknown else list(estimate.set_priors),
         "intervals": [list(interval) for interval in estimate.intervals],
@@ -149,21 +123,5 @@ def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
     }
 
 
-def _column_names(path: Path) -> list[str] | None:
-    """The header of a CSV, None where there is none; what is wrong with a file is left to the reader of its rows."""
-    if path.suffix == ".npy" or not path.is_file():
-        return None
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = next((line for line in csv.reader(file) if line), [])
-    except (UnicodeDecodeError, csv.Error):
-        return None
-    return first if first and _is_header(first) else None
-
-
-def _percent(share: float) -> str:
-    return "unknown" if math.isnan(share) else f"{100 * share:.1f}%"
-
-
-def _wrapped(text: str) -> str:
-    return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+def _percent(fraction: float) -> str:
+    return "unknown" if math.isnan(fraction) else f"{100 * fraction:.1f}%"

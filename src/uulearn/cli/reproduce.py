@@ -1,46 +1,82 @@
-"""``uulearn reproduce``: the paper's tables and figures, from runs that are done once and kept."""
+"""``uulearn reproduce``: the tables and figures of the paper, from runs that are stored and never repeated."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
-from uulearn.cli.several import asks_for_ray
-from uulearn.datasets import BinaryTask, load_task
-from uulearn.reproduction.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
-from uulearn.reproduction.pages import Page, check_drawing, render
-from uulearn.reproduction.runner import Job, Outcome, Record, Reporter, reproduce
-from uulearn.reproduction.store import RunStore
-from uulearn.reproduction.tables import DATASET_NAMES
+from uulearn.cli.options import Address, Engine, RayWorkers
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from uulearn.datasets import BinaryTask
+    from uulearn.reproduction.experiments import Request
+    from uulearn.reproduction.pages import Page
+    from uulearn.reproduction.runner import Outcome
 
 INTERRUPTED = 130
 
 
-def run_reproduce(
-    target: str,
-    request: Request,
-    *,
-    out: Path | None,
-    data_dir: Path | None,
-    device: str,
-    render_only: bool,
-    pack: bool,
-    engine: str = "local",
-    address: str | None = None,
-    workers: int | None = None,
+def reproduce(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="table2, table3, figure1, figure2, figure3, all of them, or variants."),
+    ],
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="mnist, fashion_mnist, kmnist or cifar10. Repeatable. Default: all four."),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick)."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Epochs per run. Default: 200 (fewer if --quick).")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for runs, tables and figures. Default: results, for paper settings."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the datasets. Default: $UULEARN_DATA, then a download cache."),
+    ] = None,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small version with few rows and epochs that takes minutes.")
+    ] = False,
+    render_only: Annotated[
+        bool, typer.Option("--render-only", help="Write tables and figures from stored runs; train nothing.")
+    ] = False,
+    pack: Annotated[bool, typer.Option("--pack", help="Pack the runs into a few compressed archives.")] = False,
+    no_selection: Annotated[
+        bool, typer.Option("--no-selection", help="Use λ = −0.1 instead of choosing λ without labels; fewer runs.")
+    ] = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: RayWorkers = None,
 ) -> None:
-    """Do the runs that are missing, write tables and figures, and say in a few lines what there is."""
-    on_ray = asks_for_ray(engine, address, workers)
+    """Reproduce the tables and figures of the paper.
+
+    Runs the missing experiments, saves each one, and compares the results with the paper. After an interruption, run
+    the same command again to continue.
+    """
+    import torch
+
+    from uulearn.cli.distributed import uses_ray
+    from uulearn.cli.progress import progress_output
+    from uulearn.cli.reproduction_progress import ReproductionProgress
+    from uulearn.engines.ray_runs import reproduce_on_ray
+    from uulearn.reproduction.experiments import DATASETS, Request, runs_of
+    from uulearn.reproduction.pages import check_drawing, render
+    from uulearn.reproduction.runner import reproduce as run_missing
+    from uulearn.reproduction.store import RunStore
+
+    on_ray = uses_ray(engine, address, workers)
+    request = Request(dataset or DATASETS, trials, epochs, quick, not no_selection)
     targets = choose_targets(target, request)
     out = out or default_folder(request)
     check_folder(out)
@@ -50,22 +86,20 @@ def run_reproduce(
     outcome = None
     if not render_only:
         tasks = load_all({run["dataset"] for run in store.missing(configurations)}, data_dir)
-        if request.quick:
-            torch.set_num_threads(1)  # small products gain nothing by threads, and lose much where cores are shared
-        with Display() if sys.stderr.isatty() else Lines() as reporter:
+        if quick:
+            torch.set_num_threads(1)  # small matrix products gain nothing from threads, and slow down on shared cores
+        with ReproductionProgress(progress_output()) as progress:
             try:
                 if on_ray:
-                    from uulearn.engines.ray_runs import reproduce_on_ray
-
                     outcome = reproduce_on_ray(
-                        configurations, store, tasks, device=device, reporter=reporter, address=address, workers=workers
+                        configurations, store, tasks, device=device, reporter=progress, address=address, workers=workers
                     )
                 else:
-                    outcome = reproduce(configurations, store, tasks, device=device, reporter=reporter)
+                    outcome = run_missing(configurations, store, tasks, device=device, reporter=progress)
             except KeyboardInterrupt:
-                reporter.close()
-                kept = f"{reporter.found + reporter.done} of {reporter.total} runs are kept in {out}"
-                typer.echo(f"interrupted: {kept}; the same command goes on from there.", err=True)
+                progress.output.close()
+                done = f"{progress.found + progress.done} of {progress.total} runs are stored in {out}"
+                typer.echo(f"interrupted: {done}; run the same command again to continue.", err=True)
                 raise typer.Exit(INTERRUPTED) from None
     pages = render(targets, request, store, out)
     written = [path for page in pages for path in page.paths]
@@ -76,216 +110,68 @@ def run_reproduce(
 
 
 def default_folder(request: Request) -> Path:
-    """``results`` for the paper's setting, a folder of its own for any other."""
+    """``results`` for the settings of the paper, a separate folder for any other."""
     if request.is_the_papers:
         return Path("results")
     return Path("results-quick" if request.quick else f"results-{request.epochs}-epochs")
 
 
 def check_folder(out: Path) -> None:
-    """Find out now, not after the first hour, whether anything can be kept."""
+    """Check before any work that the folder can be written."""
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; pass a folder for runs, tables and figures.")
+        raise ValueError(f"{out} is a file; pass a folder as --out.")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
-        raise ValueError(f"{out} cannot be written into ({error.strerror}); pass another folder as --out.") from None
+        raise ValueError(f"{out} cannot be written ({error.strerror}); pass another folder as --out.") from None
 
 
 def load_all(datasets: Iterable[str], data_dir: Path | None) -> Callable[[str], BinaryTask]:
-    """The tasks of all datasets that are needed, read before any work, so that a missing one is found at once."""
-    found = {name: load_task(name, data_dir=data_dir) for name in DATASETS if name in set(datasets)}
-    return found.__getitem__
+    """Load all datasets before any work, so that a missing one is reported at once."""
+    from uulearn.datasets import load_task
+    from uulearn.reproduction.experiments import DATASETS
+
+    tasks = {name: load_task(name, data_dir=data_dir) for name in DATASETS if name in set(datasets)}
+    return tasks.__getitem__
 
 
 def choose_targets(target: str, request: Request) -> list[str]:
-    """The targets that a name stands for: itself, or all tables and figures of the datasets asked for."""
+    """The targets with this name; "all" stands for the tables and figures of the requested datasets."""
+    from uulearn.reproduction.experiments import EXPERIMENTS, STUDIES, TARGETS, Request
+
     if target != "all" and target not in TARGETS:
         raise ValueError(f"the target must be one of {', '.join(TARGETS)} or all, got {target!r}.")
     names = [name for name in TARGETS if name not in STUDIES] if target == "all" else [target]
     everything = Request()
-    idle = [name for name in names if EXPERIMENTS[name](everything) and not EXPERIMENTS[name](request)]
-    if idle and target != "all":
+    without_runs = [name for name in names if EXPERIMENTS[name](everything) and not EXPERIMENTS[name](request)]
+    if without_runs and target != "all":
         known = dict.fromkeys(run["dataset"] for run in EXPERIMENTS[target](everything))
-        raise ValueError(f"{target} is about {' and '.join(known)}, got --dataset {' and '.join(request.datasets)}.")
-    return [name for name in names if name not in idle]
+        raise ValueError(f"{target} uses {' and '.join(known)}, got --dataset {' and '.join(request.datasets)}.")
+    return [name for name in names if name not in without_runs]
 
 
 def summary(outcome: Outcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]) -> list[str]:
-    """What was done, what agrees with the paper, and where it is, in a few lines."""
+    """Lines about the finished runs, the agreement with the paper, and the written files."""
     lines = []
     if outcome is not None:
-        odd = f", {outcome.not_finite} of them ended by a risk that was not finite" if outcome.not_finite else ""
-        lines.append(f"runs    {outcome.done} done now{odd}; {outcome.found} were there")
+        failed = f", {outcome.not_finite} of them stopped because the risk was not finite" if outcome.not_finite else ""
+        lines.append(f"runs    {outcome.done} new{failed}; {outcome.found} already stored")
     elif missing:
-        lines.append(f"runs    {missing} are missing; without --render-only they would be done")
+        lines.append(f"runs    {missing} are missing; run without --render-only to train them")
     for page in pages:
         if not page.paths:
             lines.append(f"{page.target}  has no runs yet; nothing was written")
         if page.table is None or not page.paths:
             continue
-        evaluated, differ = len(page.table.evaluated), len(page.table.disagreeing)
-        said = (
-            f"{evaluated - differ} of {evaluated} complete cells agree with the paper, {differ} differ"
-            if evaluated
-            else ""
-        )
+        compared, differ = len(page.table.evaluated), len(page.table.disagreeing)
+        parts = []
+        if compared:
+            parts.append(f"{compared - differ} of {compared} complete cells agree with the paper, {differ} differ")
         if incomplete := len(page.table.incomplete):
-            said += f"{'; ' if said else ''}{incomplete} of {len(page.table.cells)} cells are not complete"
+            parts.append(f"{incomplete} of {len(page.table.cells)} cells are incomplete")
         if not any(cell.paper for cell in page.table):
-            said += f"{'; ' if said else ''}not the paper's setting, so not compared with it"
-        lines.append(f"{page.target}  {said}")
+            parts.append("not compared with the paper, which uses other settings")
+        lines.append(f"{page.target}  {'; '.join(parts)}")
     return [*lines, *(f"file    {path}" for path in written)]
-
-
-class Counting(Reporter):
-    """Counts runs and works out the time left, from the epochs done and what they cost."""
-
-    def __init__(self) -> None:
-        self.total = self.found = self.done = 0
-        self._cost = self._finished = self._current = 0.0
-        self._started = time.monotonic()
-
-    def __enter__(self) -> Counting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Take away whatever is shown."""
-
-    def begin(self, jobs: Sequence[Job], found: int) -> None:
-        """Know how much there is to do."""
-        self.found, self.total = found, found + sum(len(job.configurations) for job in jobs)
-        self._cost = sum(job.cost for job in jobs)
-        self._started = time.monotonic()
-
-    def epoch(self, job: Job, epoch: int, accuracies: Sequence[float]) -> None:
-        """Count an epoch."""
-        self._current = job.cost * epoch / job.first["epochs"]
-
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
-        """Count a job."""
-        self.done += len(job.configurations)
-        self._finished += job.cost
-        self._current = 0.0
-
-    @property
-    def share(self) -> float:
-        """Of the work, that which is done."""
-        return (self._finished + self._current) / self._cost if self._cost else 1.0
-
-    def left(self) -> str:
-        """The time left, in words."""
-        if self.share == 0:
-            return "time left unknown"
-        seconds = (time.monotonic() - self._started) * (1 - self.share) / self.share
-        return f"about {duration(seconds)} left"
-
-
-class Lines(Counting):
-    """One plain line for each finished job, on standard error."""
-
-    def load(self, dataset: str) -> None:
-        """Say what is being read."""
-        typer.echo(f"reading {DATASET_NAMES[dataset]}", err=True)
-
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
-        """Say what was finished."""
-        super().finish(job, records, seconds)
-        done = f"{self.found + self.done} of {self.total} runs"
-        ended = accuracy_range([record["curves"]["test_accuracy"][-1:] for record in records])
-        said = f"{len(records)} in {duration(seconds)}{ended}" if records else "done by another process"
-        typer.echo(f"{done}: {describe(job)}: {said}; {self.left()}", err=True)
-
-
-class Display(Counting):
-    """A bar on the terminal: runs done, time left, and how accurate the runs at hand are."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bar: Progress | None = None
-        self._task: Any = None
-
-    def begin(self, jobs: Sequence[Job], found: int) -> None:
-        """Show the bar if there is something to do."""
-        super().begin(jobs, found)
-        if not jobs:
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        columns = [BarColumn(bar_width=10), TextColumn("{task.fields[text]}", markup=False)]
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("runs", total=1.0, text="starting")
-        self._bar.start()
-
-    def load(self, dataset: str) -> None:
-        """Say what is being read."""
-        self._show(f"reading {DATASET_NAMES[dataset]}")
-
-    def epoch(self, job: Job, epoch: int, accuracies: Sequence[float]) -> None:
-        """Show how far the job is."""
-        super().epoch(job, epoch, accuracies)
-        ended = accuracy_range([[accuracy] for accuracy in accuracies]).removeprefix(", accuracy ")
-        self._show(f"{ended}, epoch {epoch}/{job.first['epochs']}, {describe(job)}")
-
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
-        """Count the job."""
-        super().finish(job, records, seconds)
-        self._show(describe(job))
-
-    def _show(self, text: str) -> None:
-        if self._bar is not None:
-            done = f"{self.found + self.done}/{self.total} runs, {self.left().removeprefix('about ')}"
-            self._bar.update(self._task, completed=self.share, text=f"{done}; {text}")
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
-
-
-def describe(job: Job) -> str:
-    """A job in a few words.
-
-    Examples
-    --------
-    >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
-    ...        "loss": "logistic"}
-    >>> describe(Job((one,))), describe(Job((one, one | {"set_priors": [0.7, 0.3], "seed": 4})))
-    ('MNIST mlp abs (0.8, 0.2) seed 0', 'MNIST mlp (0.8, 0.2) (0.7, 0.3) seeds 0 to 4')
-    """
-    first = job.first
-    priors = dict.fromkeys(f"({', '.join(f'{p:g}' for p in c['set_priors'])})" for c in job.configurations)
-    seeds = sorted({c["seed"] for c in job.configurations})
-    named = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    method = [first["method"]] if len(job.configurations) == 1 else []
-    method += [first["loss"]] if first["loss"] != "logistic" else []
-    words = [DATASET_NAMES[first["dataset"]], first["model"], *method, *priors, named]
-    return " ".join(words) + (", to choose λ" if first["held_out"] else "")
-
-
-def accuracy_range(ends: Iterable[Sequence[float]]) -> str:
-    """The lowest and the highest of the accuracies, each in a list that may be empty."""
-    values = [100 * value for end in ends for value in end if value == value]
-    if not values:
-        return ""
-    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
-    return f", accuracy {low}%" if low == high else f", accuracy {low} to {high}%"
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, whichever reads best.
-
-    Examples
-    --------
-    >>> duration(3.21), duration(130), duration(7300)
-    ('3.2 s', '2 min', '2.0 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""Other places to do the work of a command: the machines of a Ray cluster.
+"""Run commands on the machines of a Ray cluster.
 
-Ray is an extra (``pip install 'uulearn[ray]'``) and is imported only when work is sent to it.
+Ray is an extra (``pip install 'uulearn[ray]'``) that is imported on first use.
 """

@@ -1,4 +1,4 @@
-"""The paper's runs on a Ray cluster, one task a job; the store is written by the process that asks."""
+"""Runs of the paper on a Ray cluster, one task per job; only the calling process writes the store."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def reproduce_on_ray(
     address: str | None = None,
     workers: int | None = None,
 ) -> Outcome:
-    """Train every configuration that the store lacks on a Ray cluster, and store what comes of it.
+    """Train every configuration that the store lacks on a Ray cluster, and store the records.
 
-    As `uulearn.reproduction.runner.reproduce`, with the same records. The data travel to the cluster and the records back, so
-    that its machines need to share no files. A job whose process dies is done again.
+    The records equal those of `uulearn.reproduction.runner.reproduce`. Data and records are sent over the network, so
+    the machines need no shared files. A job whose process dies is repeated.
 
     Parameters
     ----------
     configurations, store, tasks, reporter
-        As there.
+        As for `reproduce`.
     device : str
-        ``"cuda"`` gives every job a GPU of the cluster; ``"auto"`` does so where it has some.
+        ``"cuda"`` gives every job a GPU of the cluster; ``"auto"`` does so if the cluster has GPUs.
     address, workers
-        As for `ray_cluster`; at most so many jobs are trained at once.
+        As for `ray_cluster`; ``workers`` also limits the number of jobs that run at once.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
@@ -55,16 +55,16 @@ def reproduce_on_ray(
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}.")
     done = not_finite = 0
     with ray_cluster(address, workers) as ray:
-        there = bool(ray.cluster_resources().get("GPU"))
-        if device == "cuda" and not there:
-            raise ValueError("device 'cuda' is asked for but the Ray cluster has no GPU; use 'auto'.")
-        place = "cuda" if device == "cuda" or (device == "auto" and there) else "cpu"
+        has_gpus = bool(ray.cluster_resources().get("GPU"))
+        if device == "cuda" and not has_gpus:
+            raise ValueError("device is 'cuda', but the Ray cluster has no GPU; use 'auto'.")
+        place = "cuda" if device == "cuda" or (device == "auto" and has_gpus) else "cpu"
         jobs = plan_jobs(missing, MOST_RUNS if place == "cuda" else None)
         reporter.begin(jobs, found)
         data: dict[str, Any] = {}
         for name in dict.fromkeys(job.first["dataset"] for job in jobs):
             reporter.load(name)
-            data[name] = ray.put(tasks(name))  # once for all jobs, which read it where it lies
+            data[name] = ray.put(tasks(name))  # sent once, shared by all jobs
         calls = [(job, data[job.first["dataset"]], place) for job in jobs]
         gpus = int(place == "cuda")
         for number, (records, seconds) in finished_tasks(ray, train_job, calls, at_once=workers, gpus=gpus, what=TASK):
@@ -75,19 +75,19 @@ def reproduce_on_ray(
 
 
 def train_job(job: Job, task: BinaryTask, device: str) -> tuple[list[Record], float]:
-    """The records of a job, and the seconds that it took."""
+    """Train a job; returns its records and its duration in seconds."""
     started = time.perf_counter()
     records = _train(Bench(task, choose_device(device), Reporter()), job)
     return records, time.perf_counter() - started
 
 
 def _train(bench: Bench, job: Job) -> list[Record]:
-    """Train a stack, or where it does not fit the memory of a GPU its halves."""
+    """Train the runs of a job at once, or in halves if they do not fit into the memory of a GPU."""
     try:
         return bench.train(job)
     except torch.cuda.OutOfMemoryError:
         if len(job.configurations) == 1:
             raise
-    gc.collect()  # only now, without the error, its memory is free
+    gc.collect()  # the memory is freed only after the exception is gone
     torch.cuda.empty_cache()
     return [record for half in halves(job) for record in _train(bench, half)]

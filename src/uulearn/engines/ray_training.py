@@ -1,8 +1,7 @@
-"""Several processes of a Ray cluster that train one model, and begin again from its checkpoint when one of them dies.
+"""Train one model with several processes of a Ray cluster, and resume from its checkpoint if one of them dies.
 
-Ray Train starts the processes and their `torch.distributed` group. It is told not to start them again by itself: a
-death while they start is no failure of a worker to it, and it cannot know a mistake, which would come back, from an
-accident. Both are settled here.
+Ray Train starts the processes and their `torch.distributed` group. Its own retries are not used: it does not count a
+death during the start as a failure, and it would repeat errors that are certain to occur again.
 """
 
 from __future__ import annotations
@@ -19,28 +18,29 @@ from typing import Any
 from uulearn.engines.ray_cluster import RETRIES, ray_cluster
 from uulearn.storage import write_atomically
 
-MISTAKE = "mistake.txt"
-FINAL = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)
-"""What would come again if the same were done again; a lost connection to another worker is a RuntimeError."""
+ERROR_FILE = "error.txt"
+"""File in the scratch folder with the message of an error that ends the training."""
+PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)
+"""Errors that would occur again on retry; a lost connection to another worker is a RuntimeError."""
 
 
 def train_on_ray(
     work: Callable[[], None], scratch: Path, *, workers: int, device: str = "auto", address: str | None = None
 ) -> None:
-    """Call ``work()`` in each of several processes of a cluster, which are a process group, until all have done it.
+    """Call ``work()`` in several processes of a cluster that form a process group, until all have finished.
 
-    Where a process dies all are ended and started again, up to three times; ``work`` goes on from where its own
-    checkpoint is. A mistake that it raises is raised here as a ValueError with the same text.
+    If a process dies, all are ended and started again, up to three times; ``work`` must resume from its own checkpoint.
+    A permanent error of ``work`` is raised here as a ValueError with the same text.
 
     Parameters
     ----------
     work : callable
-        Importable on the cluster. It is called in the folder that is the current one here.
+        Importable on the cluster. It is called in the current folder of this process.
     scratch : Path
-        A folder that is made for this, and removed; all machines must share it.
+        Temporary folder, created and removed here, on storage that all machines share.
     workers : int
-        The number of processes, each with a core of its own; with ``device="cuda"``, or ``"auto"`` on a cluster with as
-        many GPUs, with a GPU too.
+        Number of processes, with one core each. With ``device="cuda"``, or ``"auto"`` on a cluster with enough GPUs,
+        each has a GPU.
     device, address : str
     """
     shutil.rmtree(scratch, ignore_errors=True)
@@ -48,13 +48,13 @@ def train_on_ray(
     try:
         with ray_cluster(address, workers) as ray:
             use_gpu = _check_room(ray.cluster_resources(), workers, device)
-            # As bytes, since Ray Train hands it on by a process that would import all that the work needs.
+            # As bytes, so that the controller process of Ray Train need not import the modules of the work.
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):
                 error = _train_once(settings, workers, use_gpu)
-                if (scratch / MISTAKE).exists():
-                    raise ValueError((scratch / MISTAKE).read_text(encoding="utf-8"))
+                if (scratch / ERROR_FILE).exists():
+                    raise ValueError((scratch / ERROR_FILE).read_text(encoding="utf-8"))
                 if error is None:
                     return
                 if attempt == RETRIES or not isinstance(
@@ -62,27 +62,31 @@ def train_on_ray(
                 ):
                     reason = str(error).strip().splitlines() or [type(error).__name__]
                     raise RuntimeError(
-                        f"training on Ray failed {attempt + 1} times, the last time so: {reason[-1]} What was trained "
-                        "so far is kept; look for what ends the processes, and go on with --resume."
+                        f"training on Ray failed {attempt + 1} times, most recently with: {reason[-1]} The checkpoint "
+                        "is kept; find out why the processes end, and continue with --resume."
                     ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
-    """Whether each worker gets a GPU; Ray would wait for ever for what a cluster does not have."""
+    """Whether each worker gets a GPU; refuses more workers than the cluster has cores, for which Ray would wait."""
     cores, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     if cores < workers:
-        raise ValueError(f"{workers} workers need as many cores, and the Ray cluster has {cores}; pass fewer.")
+        raise ValueError(
+            f"{workers} workers need {workers} cores, but the Ray cluster has {cores}; pass fewer --workers."
+        )
     if device.startswith("cuda") and gpus < workers:
-        raise ValueError(f"{workers} workers need as many GPUs, and the Ray cluster has {gpus}; pass fewer, or no GPU.")
+        raise ValueError(
+            f"{workers} workers need {workers} GPUs, but the Ray cluster has {gpus}; pass fewer, or --device cpu."
+        )
     return device != "cpu" and gpus >= workers
 
 
 def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseException | None:
-    """Start the processes and wait for them; what went wrong, if anything did.
+    """Start the processes and wait for them; returns the error, or None.
 
-    In a thread: in the main one Ray Train would take over interrupts, and end the process without a word.
+    Runs in a thread, because in the main thread Ray Train would handle interrupts and end the process silently.
     """
     train = importlib.import_module("ray.train")
     trainer = importlib.import_module("ray.train.torch").TorchTrainer(
@@ -105,12 +109,12 @@ def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseEx
 
 
 def _work_in_group(settings: dict[str, Any]) -> None:
-    """What each process does; a mistake is written down before it ends all of them."""
+    """The main function of each process; stores a permanent error before it ends all processes."""
     try:
         os.chdir(settings["folder"])
         importlib.import_module("ray.cloudpickle").loads(settings["work"])()
-    except FINAL as error:
+    except PERMANENT_ERRORS as error:
         text = str(error) or type(error).__name__
-        place = Path(settings["scratch"]) / MISTAKE
+        place = Path(settings["scratch"]) / ERROR_FILE
         write_atomically(place, lambda path: path.write_text(text, encoding="utf-8"))
         raise

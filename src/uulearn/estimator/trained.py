@@ -85,14 +85,20 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"logistic"`` and ``"squared"``; for other losses, and for method ``"biased"``, they only rank the rows, and ½
         is where `predict` changes.
         """
+        positive = self.probabilities_from_scores(self.decision_function(X))
+        return np.stack([1 - positive, positive], axis=1)
+
+    def probabilities_from_scores(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Probability of the positive class, shape (n,), from the scores that `decision_function` returned.
+
+        Use it if you need both, to run the model only once. `predict_proba` describes what the numbers mean.
+        """
         check_is_fitted(self, "trained_")
         self._known_priors()
-        scores = self._scores(X).double()
-        if self.scaling_ is None:
-            positive = get_loss(self.fitted_params()["loss"]).probability(scores).numpy()
-        else:
-            positive = expit(self.scaling_.log_odds(scores.numpy()))
-        return np.stack([1 - positive, positive], axis=1)
+        values = np.asarray(scores, dtype=np.float64)
+        if self.scaling_ is not None:
+            return np.asarray(expit(values))
+        return get_loss(self.fitted_params()["loss"]).probability(torch.from_numpy(values)).numpy()
 
     def submodel(self, number: int) -> Self:
         """A copy of this classifier that uses only one model of its ensemble, counted from 0."""

@@ -1,15 +1,16 @@
-"""Trained classifiers for places without Python: ONNX files, checked against the classifier they came from.
+"""Export trained classifiers to ONNX files, and check each file against the classifier.
 
-===============  =====================================================================================
+===============  =================================================================================================
 `writing`        `export_onnx`: from a fitted classifier to a checked file
-`graph`          what the file computes: from rows to scores, probabilities and classes, as one module
-`transformers`   scikit-learn's numeric transformers as modules; `register_transformer` adds others
-`columns`        those modules, with `quantiles` for the largest of them
-`description`    what the file says about itself
-`checking`       onnxruntime against the classifier, on made-up rows, edge rows and your own
-===============  =====================================================================================
+`graph`          The computation of the file, from rows to scores, probabilities and classes, as one module
+`transformers`   scikit-learn transformers as functions on tensors; `register_transformer` adds others
+`steps`          Those functions
+`tabular`        The column encoders of `uulearn fit`, with text inputs for categories
+`metadata`       Names and descriptions in the file
+`checking`       Comparison of onnxruntime with the classifier on random rows, edge cases and your rows
+===============  =================================================================================================
 
-It needs ``pip install 'uulearn[onnx]'``; nothing else in the library does.
+Install the extra with ``pip install 'uulearn[onnx]'``.
 """
 
 from uulearn.export.transformers import register_transformer

@@ -1,4 +1,4 @@
-"""An exported file, run by onnxruntime, against the classifier in Python."""
+"""Comparison of an exported file, run by onnxruntime, with the classifier in Python."""
 
 from __future__ import annotations
 
@@ -16,70 +16,75 @@ from numpy.typing import NDArray
 
 from uulearn.estimator import UUClassifier
 from uulearn.export.graph import REFUSED, plain_model
+from uulearn.export.tabular import TEXT_INPUT, CategoryColumn
 
 TOLERANCE = 1e-5
+"""Largest difference between file and classifier, relative to the largest score or to 1."""
 LARGE = 1e6
 MANY, MANY_IMAGES = 1000, 100
+"""Number of random rows; images take longer."""
 Outputs = dict[str, NDArray[Any]]
 
 
 class Agreement(NamedTuple):
-    """The largest difference, relative to the size of the scores, and the number of rows it was sought on."""
+    """The largest relative difference, and the number of rows that were compared."""
 
     largest_difference: float
     rows: int
 
 
-class PythonPath:
-    """What the classifier says in Python, in float32, after the pipeline if there is one."""
+class PythonScores:
+    """Outputs of the classifier in Python, in float32, after the pipeline if there is one."""
 
-    def __init__(self, classifier: UUClassifier, pipeline: Any) -> None:
+    def __init__(self, classifier: UUClassifier, pipeline: Any, categories: tuple[CategoryColumn, ...] = ()) -> None:
         self.classifier = copy.copy(classifier)
         self.classifier.trained_ = dataclasses.replace(
             classifier.trained_, module=plain_model(classifier.model_), precision="float32"
         )
-        self.pipeline = pipeline
+        self.pipeline, self.categories = pipeline, categories
         self.names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
 
     def __call__(self, X: NDArray[Any]) -> Outputs:
-        """Score, probability and class of rows; ValueError where the pipeline or the classifier refuses them."""
+        """Score, probability and class of rows; ValueError if the pipeline or the classifier refuses them."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about names that a table without a header does not have
-            rows = self._named(X)
+            warnings.simplefilter("ignore")  # about column names
+            rows = self._as_frame(X)
             if self.pipeline is not None:
                 rows = self.pipeline.transform(rows)
-            outputs: Outputs = {"score": self.classifier.decision_function(rows)}
+            scores = self.classifier.decision_function(rows)
+            outputs: Outputs = {"score": scores}
             if self.classifier.set_priors is not None:
-                outputs["probability"] = self.classifier.predict_proba(rows)[:, 1]
-                outputs["class"] = self.classifier.predict(rows)
+                outputs["probability"] = self.classifier.probabilities_from_scores(scores)
+                outputs["class"] = (scores > 0).astype(np.int64)
         return outputs
 
     def one_by_one(self, X: NDArray[Any]) -> Outputs:
-        """The same, with what the graph gives instead for rows that are refused."""
-        known = ["score"] if self.classifier.set_priors is None else ["score", "probability", "class"]
-        told: dict[str, list[Any]] = {name: [] for name in known}
+        """The same row by row, with the outputs of the graph for rows that are refused."""
+        names = ["score"] if self.classifier.set_priors is None else ["score", "probability", "class"]
+        outputs: dict[str, list[Any]] = {name: [] for name in names}
         for row in X:
             try:
-                outputs = self(row[None])
+                found = self(row[None])
             except ValueError:
-                outputs = {name: np.array([REFUSED if name == "class" else np.nan]) for name in known}
-            for name in known:
-                told[name].append(outputs[name][0])
-        return {name: np.array(values) for name, values in told.items()}
+                found = {name: np.array([REFUSED if name == "class" else np.nan]) for name in names}
+            for name in names:
+                outputs[name].append(found[name][0])
+        return {name: np.array(values) for name, values in outputs.items()}
 
-    def _named(self, X: NDArray[Any]) -> Any:
-        """With column names, a DataFrame as in `fit`: a `ColumnTransformer` may choose its columns by them."""
+    def _as_frame(self, X: NDArray[Any]) -> Any:
+        """A DataFrame if there are column names, by which a `ColumnTransformer` may select its columns."""
         if self.names is None:
             return X
         try:
             import pandas as pd
         except ImportError:
             return X
-        return pd.DataFrame(X, columns=list(self.names))
+        frame = pd.DataFrame(X, columns=list(self.names))
+        return frame.assign(**{column.name: column.decode(X[:, column.position])[1] for column in self.categories})
 
 
 def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Kinds of rows, of any of which a classifier might be asked."""
+    """Several kinds of rows, each with its name."""
     rng = np.random.default_rng(0)
     many = MANY if len(shape) == 1 else MANY_IMAGES
     if input_type == "uint8":
@@ -88,19 +93,19 @@ def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str,
         yield "lowest and highest", np.stack([np.zeros(shape, np.uint8), np.full(shape, 255, np.uint8)])
         return
 
-    def of_input_type(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Numbers that the input holds: how far others are rounded on their way into the graph is not its doing."""
+    def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Numbers that the input type can hold, since rounding is not an error of the graph."""
         return values.astype(input_type).astype(np.float64)
 
-    yield "random", of_input_type(rng.normal(size=(many, *shape)))
-    yield "uniform", of_input_type(rng.random((20, *shape)))
-    yield "single", of_input_type(rng.normal(size=(1, *shape)))
+    yield "random", rounded(rng.normal(size=(many, *shape)))
+    yield "uniform", rounded(rng.random((20, *shape)))
+    yield "single", rounded(rng.normal(size=(1, *shape)))
     yield "zero", np.zeros((2, *shape))
-    yield "large", of_input_type(LARGE * rng.normal(size=(20, *shape)))
+    yield "large", rounded(LARGE * rng.normal(size=(20, *shape)))
 
 
 def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]:
-    """Uniform rows with a missing or an infinite value each, two without, and one that has nothing else."""
+    """Uniform rows: most with a missing or infinite value, two without, and one with missing values only."""
     rng = np.random.default_rng(1)
     rows = rng.random((15, *shape)).astype(input_type).astype(np.float64)
     for row, value in zip(rows, [np.nan] * 8 + [np.inf, -np.inf] * 2, strict=False):
@@ -109,63 +114,87 @@ def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]
     return rows
 
 
-def check(path: Path, python: PythonPath, shape: tuple[int, ...], input_type: str, rows: Any) -> Agreement:
-    """Compare the file with the classifier; ArithmeticError with the largest difference if it is too large.
+def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDArray[Any]:
+    """The rows with random codes in the category columns; missing values stay."""
+    rng = np.random.default_rng(2)
+    for column in categories:
+        own = X[:, column.position]
+        n_codes = len(column.values) + column.other + column.missing
+        X[:, column.position] = np.where(np.isnan(own), np.nan, rng.integers(-1, n_codes, len(X)))
+    return X
 
-    Kinds of made-up rows that the classifier cannot score at all (a model of your own may take whole numbers only) are
-    left out; ``rows`` of your own must be taken.
+
+def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: str, rows: Any) -> Agreement:
+    """Compare the file with the classifier; ArithmeticError if they differ too much.
+
+    Kinds of made-up rows that the classifier cannot score at all are skipped, since your own model may take integers
+    only. Your own ``rows`` must be accepted.
     """
-    graph = _Session(path, input_type)
-    asked: list[tuple[str, NDArray[Any], Outputs]] = []
-    for kind, X in made_up_rows(shape, input_type):
+    graph = _Session(path, input_type, python.categories)
+    cases: list[tuple[str, NDArray[Any], Outputs]] = []
+    for kind, made_up in made_up_rows(shape, input_type):
+        X = _with_codes(made_up, python.categories)
         with contextlib.suppress(ValueError, IndexError, RuntimeError):
-            asked.append((kind, X, python(X)))
-    if any(kind == "uniform" for kind, _, _ in asked):
-        X = unusual_rows(shape, input_type)
-        asked.append(("unusual", X, python.one_by_one(X)))
+            cases.append((kind, X, python(X)))
+    if any(kind == "uniform" for kind, _, _ in cases):
+        X = _with_codes(unusual_rows(shape, input_type), python.categories)
+        cases.append(("unusual", X, python.one_by_one(X)))
     if rows is not None:
-        X = _own_rows(rows, python.names, shape)
-        asked.append(("given", X, python(X)))
-    if not asked:
+        X = _own_rows(rows, python, shape)
+        cases.append(("given", X, python(X)))
+    if not cases:
         raise ValueError(
-            "the classifier could score none of the made-up rows that an export is checked on; pass some of yours: "
+            "the classifier could score none of the made-up rows that check an export; pass some of yours: "
             "export_onnx(..., rows=X[:100])."
         )
-    worst = max(_compare(expected, graph(X), kind) for kind, X, expected in asked)
-    return Agreement(worst, sum(len(X) for _, X, _ in asked))
+    worst = max(_compare(expected, graph(X), kind) for kind, X, expected in cases)
+    return Agreement(worst, sum(len(X) for _, X, _ in cases))
 
 
 class _Session:
     """The file in onnxruntime, on the CPU."""
 
-    def __init__(self, path: Path, input_type: str) -> None:
+    def __init__(self, path: Path, input_type: str, categories: tuple[CategoryColumn, ...]) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
-        self.dtype = np.dtype(input_type)
-        with _can_run():
+        self.dtype, self.categories = np.dtype(input_type), categories
+        with _report_runtime_errors():
             self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def __call__(self, X: NDArray[Any]) -> Outputs:
         names = [output.name for output in self.session.get_outputs()]
-        with _can_run():
-            return dict(zip(names, self.session.run(names, {"X": X.astype(self.dtype)}), strict=True))
+        inputs: dict[str, Any] = {"X": X}
+        if self.categories:
+            positions = [column.position for column in self.categories]
+            inputs["X"] = np.delete(X, positions, axis=1)
+            inputs[TEXT_INPUT] = np.stack([c.decode(X[:, c.position])[0] for c in self.categories], axis=1)
+        if not inputs["X"].size:
+            del inputs["X"]
+        else:
+            inputs["X"] = inputs["X"].astype(self.dtype)
+        with _report_runtime_errors():
+            return dict(zip(names, self.session.run(names, inputs), strict=True))
 
 
 @contextlib.contextmanager
-def _can_run() -> Iterator[None]:
+def _report_runtime_errors() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # onnxruntime has a class of its own for each reason
+    except Exception as error:  # onnxruntime has no common base class for its errors
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"onnxruntime cannot run the exported graph ({reason}); nothing was written.") from error
 
 
-def _own_rows(rows: Any, names: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    if names is not None and hasattr(rows, "columns"):
-        rows = rows[list(names)]
+def _own_rows(rows: Any, python: PythonScores, shape: tuple[int, ...]) -> NDArray[Any]:
+    if python.names is not None and hasattr(rows, "columns"):
+        rows = rows[list(python.names)]
+        for column in python.categories:
+            cells = zip(rows[column.name], rows[column.name].isna(), strict=True)
+            codes = [column.codes.get("" if absent else value, column.unseen_code) for value, absent in cells]
+            rows = rows.assign(**{column.name: codes})
     X = np.asarray(rows)
     if X.dtype.kind not in "fiub":
         X = X.astype(np.float64)
@@ -175,32 +204,30 @@ def _own_rows(rows: Any, names: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _compare(expected: Outputs, found: Outputs, kind: str) -> float:
-    """The largest difference on rows of one kind, in units of the largest score, or of 1 where all are smaller."""
+    """The largest difference for rows of one kind, relative to the largest score or to 1."""
     refused = np.isnan(expected["score"])
     scale = max(1.0, float(np.abs(expected["score"][~refused]).max(initial=0.0)))
     worst = 0.0
     for name in expected.keys() - {"class"}:
         if not np.array_equal(np.isnan(found[name]), np.isnan(expected[name])):
             raise ArithmeticError(
-                f"the exported graph and the classifier do not agree which of the {kind} rows have a {name}; nothing "
-                "was written."
+                f"the exported graph and the classifier disagree which of the {kind} rows have a {name}; nothing was "
+                "written."
             )
         with np.errstate(invalid="ignore"):
-            apart = np.abs(found[name].astype(np.float64) - expected[name])
-        equal = found[name] == expected[name]  # infinities too
-        worst = max(worst, float(np.where(equal | refused, 0.0, apart).max()) / scale)
+            difference = np.abs(found[name].astype(np.float64) - expected[name])
+        equal = found[name] == expected[name]  # true for equal infinities
+        worst = max(worst, float(np.where(equal | refused, 0.0, difference).max()) / scale)
     if not worst <= TOLERANCE:
-        hint = (
-            "; if its columns need more digits than float32 has, pass input_type='float64'" if kind == "given" else ""
-        )
+        hint = "; if its columns need more digits than float32 has, pass input_type='float64'"
         raise ArithmeticError(
-            f"the exported graph differs from the classifier by {worst:.2g} on {kind} rows, of their largest score, "
-            f"where {TOLERANCE:g} is allowed; nothing was written{hint}."
+            f"the exported graph differs from the classifier by {worst:.2g} on {kind} rows, relative to their largest "
+            f"score; {TOLERANCE:g} is allowed; nothing was written{hint if kind == 'given' else ''}."
         )
     if "class" in expected:
         clear = ~(np.abs(expected["score"]) <= TOLERANCE * scale)
         if not np.array_equal(found["class"][clear], expected["class"][clear]):
             raise ArithmeticError(
-                f"the exported graph and the classifier predict different classes of {kind} rows; nothing was written."
+                f"the exported graph and the classifier predict different classes for {kind} rows; nothing was written."
             )
     return worst

@@ -1,57 +1,153 @@
-"""How the blocks of a pipeline that are about numbers become part of an ONNX graph.
+"""The column encoders of `uulearn fit` for ONNX.
 
-Columns of words, dates and text are refused by name: a graph takes numbers.
+Numbers and booleans are columns of the input ``X``. Categories are text, which the graph looks up: they are columns of
+a second input, ``categories``. Columns of dates and text cannot be exported and are refused by name.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from torch import Tensor
 
-from uulearn.export.columns import Imputed, constant
-from uulearn.export.quantiles import interpolate
+from uulearn.export import steps
+from uulearn.export.steps import Step
 from uulearn.export.transformers import register_transformer
-from uulearn.tabular.blocks import Booleans, Numbers
+from uulearn.tabular.blocks import Booleans, Categories, Numbers
+from uulearn.tabular.schema import OTHER
 
-NAN = float("nan")
+UNSEEN = "(a value that was not in the files)"
+"""Stands for any unknown value when a file is checked."""
+TEXT_INPUT = "categories"
 
 
-class _Scores(nn.Module):
-    """`Numbers`: values interpolated between knots, fills for what is missing, then indicators."""
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A column of categories: in the graph a column of codes, one per column of the one-hot block.
 
-    knots: Tensor
-    heights: Tensor
-    fills: Tensor
-    indicated: Tensor
+    The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
+    columns for them. The code −1 is a row of zeros.
+    """
 
-    def __init__(self, block: Any) -> None:
-        super().__init__()
-        self.register_buffer("knots", constant(block.knots_.T))
-        self.register_buffer("heights", constant(block.heights_.T))
-        self.register_buffer("fills", constant(block.fills_.reshape(-1)))
-        self.register_buffer("indicated", _indicated(block))
+    name: str
+    position: int
+    """Among the columns that the pipeline takes."""
+    values: tuple[str, ...]
+    other: bool
+    missing: bool
 
-    def forward(self, x: Tensor) -> Tensor:
+    @property
+    def unseen_code(self) -> int:
+        """Code of values that are not listed."""
+        return len(self.values) if self.other else -1
+
+    @property
+    def missing_code(self) -> int:
+        """Code of empty text."""
+        return len(self.values) + self.other if self.missing else -1
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """Text to code; all other text has the `unseen_code`."""
+        return {**{value: code for code, value in enumerate(self.values)}, "": self.missing_code}
+
+    def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+        """Text for the graph, and cells for the pipeline in Python, that have these codes; NaN is a missing cell."""
+        known = dict(enumerate(self.values))
+        absent = [code != code or (self.missing and code == self.missing_code) for code in codes]
+        texts = ["" if gone else known.get(code, UNSEEN) for code, gone in zip(codes, absent, strict=True)]
+        cells = [None if gone else known.get(code, OTHER) for code, gone in zip(codes, absent, strict=True)]
+        return np.array(texts, dtype=object), np.array(cells, dtype=object)
+
+
+def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
+    """The columns of categories that a pipeline of `uulearn fit` takes; none for any other pipeline."""
+    columns = pipeline.steps[0][1] if isinstance(pipeline, Pipeline) else pipeline
+    if not isinstance(columns, ColumnTransformer):
+        return ()
+    names = list(getattr(columns, "feature_names_in_", ()))
+    found = []
+    for _, block, own in columns.transformers_:
+        if type(block) is Categories:
+            parts = zip(own, block.values, block.other, block.missing, strict=True)
+            found += [CategoryColumn(name, names.index(name), tuple(v), o, m) for name, v, o, m in parts]
+    return tuple(found)
+
+
+def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) -> None:
+    """Replace the input X of the graph, whose category columns hold codes, by numbers and text.
+
+    The new inputs are ``X`` with the other columns, in order, and ``categories`` with one column of text for each
+    category column.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph, double = proto.graph, TensorProto.DOUBLE
+    for node in graph.node:
+        node.input[:] = ["encoded" if name == "X" else name for name in node.input]
+    numeric = [position for position in range(width) if position not in {column.position for column in columns}]
+    nodes, parts = [], ["X"] if numeric else []
+    for number, column in enumerate(columns):
+        text, code, part = (f"{TEXT_INPUT}_{number}_{what}" for what in ("text", "code", "column"))
+        index = numpy_helper.from_array(np.array([number], dtype=np.int64), f"{text}_index")
+        graph.initializer.append(index)
+        keys, values = zip(*column.codes.items(), strict=True)
+        nodes += [
+            helper.make_node("Gather", [TEXT_INPUT, index.name], [text], axis=1),
+            helper.make_node(
+                "LabelEncoder", [text], [code], domain="ai.onnx.ml",
+                keys_strings=keys, values_int64s=values, default_int64=column.unseen_code,
+            ),
+            helper.make_node("Cast", [code], [part], to=double),
+        ]  # fmt: skip
+        parts.append(part)
+    order = np.argsort([*numeric, *(column.position for column in columns)])
+    graph.initializer.append(numpy_helper.from_array(order.astype(np.int64), "column_order"))
+    nodes += [
+        helper.make_node("Concat", parts, ["columns"], axis=1),
+        helper.make_node("Gather", ["columns", "column_order"], ["encoded"], axis=1),
+    ]
+    inner = list(graph.node)
+    del graph.node[:], graph.input[:]
+    graph.node.extend([*nodes, *inner])
+    if numeric:
+        graph.input.append(helper.make_tensor_value_info("X", double, ["n", len(numeric)]))
+    graph.input.append(helper.make_tensor_value_info(TEXT_INPUT, TensorProto.STRING, ["n", len(columns)]))
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+
+
+@register_transformer(Numbers, checks_rows=False)
+def _numbers(block: Any, name: str) -> Step:
+    knots, heights = steps.constant(block.knots_.T), steps.constant(block.heights_.T)
+    indicate = _impute(block)  # of the scores, which are missing where the numbers are
+
+    def apply(x: Tensor) -> Tensor:
         missing = torch.isnan(x)
-        scores = torch.where(missing, self.fills, interpolate(torch.where(missing, 0.0, x), self.knots, self.heights))
-        return torch.cat([scores, missing[:, self.indicated].double()], 1) if len(self.indicated) else scores
+        scores = steps.interpolate(torch.where(missing, 0.0, x), knots, heights)
+        return indicate(torch.where(missing, torch.nan, scores))
+
+    return apply
 
 
-def register_blocks() -> None:
-    """Make the blocks known to `uulearn.export`."""
-    register_transformer(Numbers, checks_rows=False)(_numbers)
-    register_transformer(Booleans, checks_rows=False)(_booleans)
+@register_transformer(Booleans, checks_rows=False)
+def _booleans(block: Any, name: str) -> Step:
+    return _impute(block)
 
 
-def _numbers(block: Any, name: str) -> nn.Module:
-    return _Scores(block)
+@register_transformer(Categories, checks_rows=False)
+def _categories(block: Any, name: str) -> Step:
+    widths = [len(v) + o + m for v, o, m in zip(block.values, block.other, block.missing, strict=True)]
+    column = torch.tensor(np.repeat(np.arange(len(widths)), widths))
+    code = steps.constant(np.concatenate([np.arange(width) for width in widths]))
+    return lambda x: (x[:, column] == code).double()
 
 
-def _booleans(block: Any, name: str) -> nn.Module:
-    return Imputed(block.fills_, NAN, list(range(len(block.missing))), _indicated(block))
-
-
-def _indicated(block: Any) -> Tensor:
-    return torch.tensor([place for place, missing in enumerate(block.missing) if missing], dtype=torch.int64)
+def _impute(block: Any) -> Step:
+    indicated = [position for position, missing in enumerate(block.missing) if missing]
+    return steps.impute(block.fills_, float("nan"), list(range(len(block.missing))), indicated)

@@ -1,10 +1,12 @@
-"""From a fitted classifier to an ONNX file that gives the same scores, or to a sentence why not."""
+"""Write a fitted classifier to an ONNX file, after checking that it gives the same scores."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import io
+import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -15,20 +17,21 @@ from typing import Any, NamedTuple
 import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from uulearn.estimator import UUClassifier
-from uulearn.export.checking import Agreement, PythonPath, check
-from uulearn.export.description import describe, metadata
+from uulearn.export.checking import Agreement, PythonScores, check
 from uulearn.export.graph import ClassifierGraph
-from uulearn.export.transformers import fold_transformer
+from uulearn.export.metadata import describe, properties
+from uulearn.export.steps import Step
+from uulearn.export.tabular import TEXT_INPUT, add_text_input, category_columns
+from uulearn.export.transformers import convert_transformer
 from uulearn.storage import write_atomically
 
 OPSET = 18
 INPUT_TYPES = {"float32": torch.float32, "float64": torch.float64, "uint8": torch.uint8}
 OUTPUT_TYPES = {"score": "float32", "probability": "float32", "class": "int64"}
 LARGEST_FILE = 2**31 - 2**20
-"""Bytes of weights that one file of ONNX's format can hold, with room for the rest of the graph."""
+"""Largest size of the weights in bytes; an ONNX file is limited to 2 GiB, including the graph."""
 INSTALL = "run pip install 'uulearn[onnx]'"
 
 
@@ -42,14 +45,14 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how well it agrees with the classifier."""
+    """The written file, and its agreement with the classifier."""
 
     path: Path
     opset: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     largest_difference: float | None
-    """Between onnxruntime and Python, relative to the largest score or to 1; None where it was not checked."""
+    """Between onnxruntime and Python, relative to the largest score or to 1; None if it was not checked."""
     checked_rows: int
     notes: tuple[str, ...]
 
@@ -58,10 +61,11 @@ class Exported:
             f"{port.name} {port.type} ({', '.join(map(str, port.shape))}{',' if len(port.shape) == 1 else ''})"
             for port in (*self.inputs, *self.outputs)
         ]
-        text = f"{self.path}: from {ports[0]} to {', '.join(ports[1:])}; opset {self.opset}"
+        inputs, outputs = (", ".join(part) for part in (ports[: len(self.inputs)], ports[len(self.inputs) :]))
+        text = f"{self.path}: from {inputs} to {outputs}; opset {self.opset}"
         if self.largest_difference is not None:
-            apart = f"differ by {self.largest_difference:.1e} at most"
-            text += f"; on {self.checked_rows:,} rows onnxruntime and Python {apart}"
+            difference = f"differ by at most {self.largest_difference:.1e}"
+            text += f"; on {self.checked_rows:,} rows onnxruntime and Python {difference}"
         return "\n".join([text, *self.notes])
 
 
@@ -73,35 +77,36 @@ def export_onnx(
     input_type: str = "float32",
     rows: Any = None,
 ) -> Exported:
-    """Write a fitted classifier, with the numeric pipeline in front of it, to an ONNX file.
+    """Write a fitted classifier, with the pipeline in front of it, to an ONNX file.
 
     The graph maps ``X``, of shape (n, …) for any n, to ``score`` (`decision_function`), ``probability`` (of the
     positive class, the second column of `predict_proba`) and ``class`` (`predict`), each of shape (n,). A classifier
-    trained without priors gives ``score`` alone. Rows that Python would refuse, with a missing or an infinite value
-    where none may be, get the score NaN, the probability NaN and the class −1.
+    trained without priors has only the output ``score``. Rows that Python would refuse, because of a missing or
+    infinite value, get the score NaN, the probability NaN and the class −1. If the pipeline of `uulearn fit` has
+    categories, they are a second input ``categories`` of text; empty text is a missing value.
 
-    The graph computes in float32, its pipeline in float64. Before the file takes its place it is run by onnxruntime on
-    random rows and edge rows and must agree with the classifier to 1e-5, relative to the largest score or to 1;
-    otherwise nothing is written.
+    The network computes in float32, the pipeline in float64. Before the file replaces an existing one, onnxruntime runs
+    it on random rows and edge cases. If it differs from the classifier by more than 1e-5, relative to the largest score
+    or to 1, nothing is written.
 
     Parameters
     ----------
     classifier : UUClassifier, or Pipeline that ends in one
         Fitted.
     path : str or Path
-        Of the file, which is replaced in one step if it exists.
+        File to write; an existing file is replaced atomically.
     pipeline : fitted transformer or Pipeline, optional
-        What rows go through before the classifier. See `register_transformer` for kinds that are not known.
+        Preprocessing before the classifier. Use `register_transformer` for your own transformers.
     input_type : str
-        Of ``X``: ``"float32"``, ``"float64"`` where columns need more digits (times in seconds, identifiers), or
-        ``"uint8"`` for images kept as bytes.
+        Type of ``X``: ``"float32"``, ``"float64"`` for columns that need more digits (times in seconds, identifiers),
+        or ``"uint8"`` for images.
     rows : array of shape (n, …), optional
-        Rows of yours to check the file on as well: made-up ones say little about columns far from zero.
+        Rows of yours for the check. The made-up rows say little about columns with values far from zero.
 
     Returns
     -------
     `Exported`
-        What was written. Without onnxruntime it says that the file was not checked.
+        Description of the file. Without onnxruntime it says that the file was not checked.
 
     Examples
     --------
@@ -125,26 +130,42 @@ def export_onnx(
         )
     if missing := [name for name in ("onnx", "onnxscript") if not _installed(name)]:
         raise ImportError(f"export_onnx needs {' and '.join(missing)}, which is not installed; {INSTALL}.")
-    folded = None if pipeline is None else fold_transformer(pipeline, "")
+    step = None if pipeline is None else convert_transformer(pipeline, "")
     shape = classifier.row_shape_ if pipeline is None else (int(pipeline.n_features_in_),)
-    if folded is not None:
-        _check_columns(folded, shape[0], classifier)
-    graph = ClassifierGraph(classifier, folded).eval()
+    if step is not None:
+        _check_columns(step, shape[0], classifier)
+    categories = category_columns(pipeline)
+    graph = ClassifierGraph(classifier, step).eval()
     proto = _translate(graph, shape, input_type, classifier)
-    describe(proto, graph.output_names, metadata(classifier, pipeline))
+    names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
+    text_names = [column.name for column in categories]
+    inputs = [Port("X", input_type, ("n", *shape))]
+    facts = properties(classifier, names if names is None else [name for name in names if name not in text_names])
+    if categories:
+        numeric = shape[0] - len(categories)
+        inputs = [
+            *([Port("X", input_type, ("n", numeric))] if numeric else []),
+            Port(TEXT_INPUT, "string", ("n", len(categories))),
+        ]
+        facts |= {"category_names": json.dumps(text_names, ensure_ascii=False)}
+    describe(proto, graph.output_names, facts)
+    if categories:
+        add_text_input(proto, categories, shape[0])
+    importlib.import_module("onnx").checker.check_model(proto)
     agreement: list[Agreement] = []
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(proto.SerializeToString(deterministic=True))
         if _installed("onnxruntime"):
-            agreement.append(check(temporary, PythonPath(classifier, pipeline), shape, input_type, rows))
+            python = PythonScores(classifier, pipeline, categories)
+            agreement.append(check(temporary, python, shape, input_type, rows))
 
     write_atomically(path, write)
     found = agreement[0] if agreement else None
     return Exported(
         path=path,
         opset=OPSET,
-        inputs=(Port("X", input_type, ("n", *shape)),),
+        inputs=tuple(inputs),
         outputs=tuple(Port(name, OUTPUT_TYPES[name], ("n",)) for name in graph.output_names),
         largest_difference=None if found is None else found.largest_difference,
         checked_rows=0 if found is None else found.rows,
@@ -156,12 +177,11 @@ def export_onnx(
 
 
 def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
-    """The classifier and what comes before it."""
+    """The classifier and the preprocessing before it."""
     if isinstance(classifier, Pipeline):
         if pipeline is not None:
             raise ValueError(
-                "the first argument is a Pipeline already, so there is no place for pipeline=...; put all steps into "
-                "one of them."
+                "the first argument is already a Pipeline; remove pipeline=..., or put all steps into one Pipeline."
             )
         steps = classifier
         classifier = steps.steps[-1][1]
@@ -169,30 +189,30 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
             f"export_onnx takes a fitted UUClassifier, or a Pipeline that ends in one, got "
-            f"{type(classifier).__name__}; of a search pass best_estimator_."
+            f"{type(classifier).__name__}; for a search, pass best_estimator_."
         )
     check_is_fitted(classifier, "trained_")
     if pipeline is not None:
         check_is_fitted(pipeline)
         if not hasattr(pipeline, "n_features_in_"):
-            raise ValueError(f"{type(pipeline).__name__} does not tell how many columns it takes (n_features_in_).")
+            raise ValueError(f"{type(pipeline).__name__} has no n_features_in_, the number of columns it takes.")
     return classifier, pipeline
 
 
 def _installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):  # blocked, or taken out of sys.modules
+    except (ImportError, ValueError):  # blocked in sys.modules
         return False
 
 
-def _check_columns(folded: nn.Module, columns: int, classifier: UUClassifier) -> None:
+def _check_columns(step: Step, columns: int, classifier: UUClassifier) -> None:
     with torch.no_grad():
-        given = tuple(folded(torch.zeros(1, columns, dtype=torch.float64)).shape[1:])
+        given = tuple(step(torch.zeros(1, columns, dtype=torch.float64)).shape[1:])
     if given != classifier.row_shape_:
         raise ValueError(
             f"the pipeline gives rows of shape {given}, but the classifier was fitted on rows of shape "
-            f"{classifier.row_shape_}; pass the pipeline it was fitted behind."
+            f"{classifier.row_shape_}; pass the pipeline with which it was fitted."
         )
 
 
@@ -200,14 +220,14 @@ def _check_columns(folded: nn.Module, columns: int, classifier: UUClassifier) ->
 
 
 def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, classifier: UUClassifier) -> Any:
-    """The graph as onnx.ModelProto."""
+    """The graph as `onnx.ModelProto`."""
     size = sum(value.numel() * value.element_size() for value in graph.state_dict().values())
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds 2 GiB at most.")
     example = torch.zeros((3, *shape), dtype=INPUT_TYPES[input_type])
     try:
         with _quiet(), torch.no_grad():
-            # Captured here, since the exporter's own attempts may end in a graph for one number of rows.
+            # Captured explicitly, because the exporter may fall back to a graph for a fixed number of rows.
             captured = torch.export.export(
                 graph, (example,), dynamic_shapes={"X": {0: torch.export.Dim("n")}}, strict=False
             )
@@ -220,24 +240,24 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # whatever a module of the user's own does to the exporter
+    except Exception as error:  # a model of the user can fail in any way
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ValueError(
-            f"the model {type(classifier.model_).__name__} cannot be put into an ONNX graph "
-            f"({lines[0] if lines else type(error).__name__}); write its forward without decisions that depend on "
-            "values and with x.shape[0] for len(x), or keep it in Python with UUClassifier.save."
+            f"the model {type(classifier.model_).__name__} cannot be exported to ONNX "
+            f"({lines[0] if lines else type(error).__name__}); in its forward, avoid branches that depend on "
+            "values and use x.shape[0] instead of len(x), or keep the model in Python with UUClassifier.save."
         ) from error
     return program.model_proto
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter warns of, logs and prints about its inside; an error tells its own first line."""
+    """Suppress the warnings, logs and prints of the exporter; errors are reported by the caller."""
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        unread = io.StringIO()
-        with warnings.catch_warnings(), contextlib.redirect_stdout(unread), contextlib.redirect_stderr(unread):
+        sink = io.StringIO()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -246,11 +266,11 @@ def _quiet() -> Iterator[None]:
 
 def _notes(classifier: UUClassifier, *, checked: bool) -> Iterator[str]:
     if not checked:
-        yield f"not checked, since onnxruntime is not installed; {INSTALL}"
+        yield f"not checked, because onnxruntime is not installed; {INSTALL}"
     if classifier.set_priors is None:
-        yield "trained without priors: the score ranks rows, which of them are positive it cannot tell"
+        yield "trained without priors: the score ranks rows, but does not say which of them are positive"
     if classifier.precision_ == "bfloat16":
         yield (
-            "trained in bfloat16; the graph computes in float32, from which Python, where it scores in bfloat16, "
-            "differs in the third digit: train with precision='float32' where that matters"
+            "trained in bfloat16; the graph computes in float32 and can differ from Python in the third digit: train "
+            "with precision='float32' if that matters"
         )

@@ -1,9 +1,10 @@
-"""How far training is: a bar of its own on a terminal, or told to whoever watches.
+"""Progress of training: a bar on a terminal, or callbacks for a program that shows progress itself.
 
-===================  ==================================================================================
-`ProgressBar`        shown after the first two seconds, on a terminal, and not when it was turned off
-`watch_training`     tells a `Watcher` instead, of every model that is trained meanwhile
-===================  ==================================================================================
+====================  =================================================================================
+`ProgressBar`         Bar on standard error; appears after two seconds, and only on a terminal
+`observe_training`    Sends the progress of every model to a `TrainingObserver` instead of a bar
+`ProgressCallback`    Called by workflows at the start of each stage; `no_progress` ignores the calls
+====================  =================================================================================
 """
 
 from __future__ import annotations
@@ -13,34 +14,48 @@ import sys
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 PATIENCE = 2.0
+"""Seconds before the bar of a training appears, so that short trainings stay silent."""
 EPOCHS = "epochs"
 
 
-class Watcher(Protocol):
-    """Whoever is told how training goes: of one model after another, or of several that are trained together."""
+class ProgressCallback(Protocol):
+    """Called with a description of each stage of a workflow when the stage starts."""
+
+    def __call__(self, stage: str, models: int = 0, /) -> None:
+        """Start a stage that trains at most ``models`` models."""
+
+
+def no_progress(stage: str, models: int = 0, /) -> None:
+    """Ignore a stage; the default `ProgressCallback`."""
+
+
+class TrainingObserver(Protocol):
+    """Receives the progress of models that are trained one after another, or several at once."""
 
     def begin(self, epochs: int, models: int, done: int) -> None:
-        """So many models begin together, each with ``done`` of its ``epochs`` behind it, from a checkpoint."""
+        """Training of ``models`` models starts; a checkpoint holds the first ``done`` of their ``epochs``."""
 
     def epoch(self, done: int) -> None:
-        """They have so many epochs behind them."""
+        """Each of the models has finished ``done`` epochs."""
 
     def end(self) -> None:
-        """They are trained, perhaps before the last epoch; or training failed."""
+        """Training stopped: after the last epoch, early, or with an error."""
 
 
-_WATCHER: ContextVar[Watcher | None] = ContextVar("watcher of training", default=None)
+_OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
 
 
 @contextlib.contextmanager
-def watch_training(watcher: Watcher) -> Iterator[None]:
-    """Tell the watcher of all training that is done meanwhile with ``progress=True``, in place of a bar.
+def observe_training(observer: TrainingObserver) -> Iterator[None]:
+    """Send the progress of all training in this block to an observer instead of showing a bar.
+
+    Training with ``progress=False`` is not observed.
 
     Examples
     --------
@@ -55,74 +70,112 @@ def watch_training(watcher: Watcher) -> Iterator[None]:
     ...         self.append("end")
     >>> X = np.random.default_rng(0).normal(size=(40, 2))
     >>> classifier = UUClassifier((0.9, 0.1), model="linear", epochs=2, members=2, random_state=0)
-    >>> with watch_training(told := Epochs()):
+    >>> with observe_training(observed := Epochs()):
     ...     _ = classifier.fit_sets(X[:20] + 3, X[20:])
-    >>> told
+    >>> observed
     ['of 2', 1, 2, 'end', 'of 2', 1, 2, 'end']
     """
-    before = _WATCHER.set(watcher)
+    before = _OBSERVER.set(observer)
     try:
         yield
     finally:
-        _WATCHER.reset(before)
+        _OBSERVER.reset(before)
+
+
+class TerminalBar:
+    """A bar with one line of text on standard error, removed from the screen by `close`."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._task: Any = None
+        self.text = ""
+
+    def show(self, fraction: float | None, text: str) -> None:
+        """Draw the bar at a fraction of its length; None shows a pulsing bar, for work of unknown length."""
+        self.text = text
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = [BarColumn(bar_width=20), TextColumn("{task.fields[text]}", markup=False)]
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=None, text=text)
+            self._bar.start()
+        total = None if fraction is None else 1.0
+        self._bar.update(self._task, total=total, completed=fraction or 0.0, text=text)
+
+    def refresh(self) -> None:
+        """Draw now; otherwise a stage shorter than the refresh interval would never be visible."""
+        if self._bar is not None:
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()
 
 
 class ProgressBar:
-    """Shows epochs done, time left and the current risk on standard error, or tells them to the watcher.
+    """Shows finished epochs, time left and the current risk, or sends them to the observer.
 
-    ``done`` epochs are there already, and ``models`` are trained together. Where something else than epochs is
-    counted, the watcher hears nothing.
+    Parameters
+    ----------
+    total : int
+        Number of epochs, or of units.
+    enabled : bool
+        False shows nothing and sends nothing.
+    done : int
+        Epochs that a checkpoint already holds.
+    models : int
+        Number of models trained at once.
+    unit : str
+        What is counted. The observer receives epochs only.
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = EPOCHS) -> None:
-        self.total = total
-        self.done = done
-        self.models = models
-        self.unit = unit
-        self.watcher = _WATCHER.get() if enabled and unit == EPOCHS else None
-        self.enabled = enabled and _WATCHER.get() is None and sys.stderr.isatty()
+        self.total, self.start, self.models, self.unit = total, done, models, unit
+        self.observer = _OBSERVER.get() if enabled and unit == EPOCHS else None
+        self.enabled = enabled and _OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
         self.started = time.monotonic()
-        self._bar: Progress | None = None
-        self._task: Any = None
+        self._bar = TerminalBar()
 
-    def __enter__(self) -> ProgressBar:
-        if self.watcher is not None:
-            self.watcher.begin(self.total, self.models, self.done)
+    def __enter__(self) -> Self:
+        if self.observer is not None:
+            self.observer.begin(self.total, self.models, self.start)
         return self
 
     def update(self, done: int, record: dict[str, Any]) -> None:
-        """Show that ``done`` epochs are finished."""
-        if self.watcher is not None:
-            self.watcher.epoch(done)
-        if not self.enabled or time.monotonic() - self.started < PATIENCE:
+        """Show that ``done`` epochs are finished, with the risk and the test accuracy in ``record``."""
+        if self.observer is not None:
+            self.observer.epoch(done)
+        seconds = time.monotonic() - self.started
+        if not self.enabled or seconds < PATIENCE:
             return
-        text = f"risk {record['unbiased']:+.4f}" if "unbiased" in record else ""
+        parts = [f"training {done}/{self.total} {self.unit}"]
+        if done > self.start:
+            left = seconds * (self.total - done) / (done - self.start)
+            parts.append(f"about {format_duration(left)} left")
+        if "unbiased" in record:
+            parts.append(f"risk {record['unbiased']:+.4f}")
         if "test_accuracy" in record:
-            text += f"  test accuracy {record['test_accuracy']:.4f}"
-        if self._bar is None:
-            self._start(done)
-        assert self._bar is not None
-        self._bar.update(self._task, completed=done, figures=text)
-
-    def _start(self, done: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(self.unit),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[figures]}"),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._bar.add_task("training", total=self.total, completed=done, figures="")
-        self._bar.start()
+            parts.append(f"test accuracy {record['test_accuracy']:.4f}")
+        self._bar.show(done / self.total, ", ".join(parts))
 
     def __exit__(self, *_: object) -> None:
-        if self.watcher is not None:
-            self.watcher.end()
-        if self._bar is not None:
-            self._bar.stop()
+        if self.observer is not None:
+            self.observer.end()
+        self._bar.close()
+
+
+def format_duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours.
+
+    Examples
+    --------
+    >>> format_duration(3.21), format_duration(12.3), format_duration(90), format_duration(7300)
+    ('3.2 s', '12 s', '1 min 30 s', '2 h 1 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

@@ -1,4 +1,4 @@
-"""The demo's picture, in the manner of the paper's Figure 1."""
+"""The figure of ``uulearn demo``, in the style of the paper's Figure 1."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import matplotlib.pyplot as plt
 from uulearn.storage import write_atomically
 from uulearn.training import History
 
-COLOURS = {"biased": "#9a9a9a", "unbiased": "#c0392b", "abs": "#e08e0b", "relu": "#17202a", "leaky_relu": "#7d3c98"}
-STYLES = {"abs": (0, (5, 1.5)), "relu": (0, (1.5, 1.2))}  # curves that lie on each other stay visible
+COLORS = {"biased": "#9a9a9a", "unbiased": "#c0392b", "abs": "#e08e0b", "relu": "#17202a", "leaky_relu": "#7d3c98"}
+STYLES = {"abs": (0, (5, 1.5)), "relu": (0, (1.5, 1.2))}  # dashed, to keep overlapping curves visible
 
 
 def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
-    """One row a dataset: on the left the unbiased method's risk and test error, on the right every method's error."""
+    """Draw one row per dataset: risk and test error of the unbiased method, and the test error of every method."""
     figure, axes = plt.subplots(
         len(histories), 2, figsize=(11, 3.8 * len(histories)), squeeze=False, layout="constrained"
     )
     for (left, right), (name, methods) in zip(axes, histories.items(), strict=True):
         _draw_unbiased(left, methods["unbiased"], name)
         for method, history in methods.items():
-            look = {"color": COLOURS[method], "ls": STYLES.get(method, "-"), "lw": 1.7}
-            right.plot(history.column("epoch"), _error(history), label=method.replace("_", " "), **look)
+            style = {"color": COLORS[method], "ls": STYLES.get(method, "-"), "lw": 1.7}
+            right.plot(history.column("epoch"), _error(history), label=method.replace("_", " "), **style)
         right.set(title=f"{name}: every method", xlabel="epoch", ylabel="test error", ylim=(0, None))
         _legend_below(right, right.get_lines())
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format="png"))
@@ -36,20 +36,19 @@ def draw(path: Path, histories: dict[str, dict[str, History]]) -> None:
 
 def _draw_unbiased(axis: Any, history: History, name: str) -> None:
     epochs = history.column("epoch")
-    risk = axis.plot(epochs, history.column("unbiased"), color="#2471a3", lw=1.6, label="training risk")
+    lines = axis.plot(epochs, history.column("unbiased"), color="#2471a3", lw=1.6, label="training risk")
     axis.axhline(0, color="black", lw=0.6)
     axis.set(title=f"{name}: unbiased", xlabel="epoch")
     axis.set_ylabel("training risk", color="#2471a3")
-    lines = [*risk]
     if history.first_negative_epoch is not None:
         lines.append(
-            axis.axvline(history.first_negative_epoch, color="#2471a3", ls="--", lw=1.2, label="risk goes negative")
+            axis.axvline(history.first_negative_epoch, color="#2471a3", ls="--", lw=1.2, label="risk becomes negative")
         )
     other = axis.twinx()
     error = _error(history)
     lines += other.plot(epochs, error, color="#1e8449", lw=1.6, label="test error")
-    turn = epochs[error.index(min(error))]
-    lines.append(other.axvline(turn, color="#1e8449", ls="--", lw=1.2, label="test error turns"))
+    best = epochs[error.index(min(error))]
+    lines.append(other.axvline(best, color="#1e8449", ls="--", lw=1.2, label="lowest test error"))
     other.set_ylabel("test error", color="#1e8449")
     other.set_ylim(0, None)
     _legend_below(axis, lines)

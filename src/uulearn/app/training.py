@@ -1,4 +1,4 @@
-"""Training a classifier so that rows remain to evaluate it: every row once out of fold, or some that are set aside.
+"""Train a classifier and keep rows for its evaluation: all rows out of fold, or rows that are set aside.
 
 An ensemble over folds scores every row with the model that was not trained on it. (The fold of a row did choose the
 epoch of that model, so the estimate is slightly optimistic: by about a point if priors are close, far inside its
@@ -20,14 +20,14 @@ from uulearn.data.folds import assign_folds
 from uulearn.estimator import UUClassifier, resolve_defaults
 from uulearn.tabular.matrices import Matrix, split_rows, take
 
-Score = Callable[[Matrix, NDArray[np.int64]], NDArray[np.float32]]
+ScoreFunction = Callable[[Matrix, NDArray[np.int64]], NDArray[np.float32]]
 
 # Rows of both sets together that are scored again to measure the importance of columns.
 SAMPLED_ROWS = 20_000
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationRows:
     """Log-odds of the rows that evaluate a classifier, by models that were not trained on them."""
 
     scores: NDArray[np.float32]
@@ -37,7 +37,7 @@ class Evaluated:
     sample_sets: NDArray[np.int64]
     sample_folds: NDArray[np.int64]
     """Rows of different folds are scored by different models."""
-    score: Score
+    score: ScoreFunction
     """From rows and their folds to log-odds."""
     split: dict[str, list[int]]
     trained: tuple[Matrix, Matrix]
@@ -51,9 +51,9 @@ def evaluates_out_of_fold(classifier: UUClassifier, sizes: tuple[int, int], sing
     return bool(n_estimators > 1 and not classifier.self_training_rounds)
 
 
-def evaluate_on_split(
+def train_with_holdout(
     classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path, single_model: bool
-) -> Evaluated:
+) -> EvaluationRows:
     """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
 
     If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well.
@@ -70,8 +70,8 @@ def evaluate_on_split(
         parts["choose"] = [rows[:0] for rows in parts["choose"]]
     first, second = parts["train"]
     resolve_parameters(classifier, (len(first), len(second)), has_validation_data=single_model)
-    classifier.fit_sets(first, second, validation_data=both(parts["choose"]) if single_model else None)
-    evaluating, sets = both(parts["evaluate"])
+    classifier.fit_sets(first, second, validation_data=join_sets(parts["choose"]) if single_model else None)
+    evaluating, sets = join_sets(parts["evaluate"])
     sizes = {
         "train": list(classifier.set_sizes_),
         "choose": list(classifier.held_out_sizes_),
@@ -83,13 +83,13 @@ def evaluate_on_split(
     def score(rows: Matrix, folds: NDArray[np.int64]) -> NDArray[np.float32]:
         return classifier.decision_function(rows)
 
-    return Evaluated(
+    return EvaluationRows(
         classifier.decision_function(evaluating), sets, evaluating[place], sets[place], folds, score, sizes,
         (first, second), note,
     )  # fmt: skip
 
 
-def evaluate_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int) -> Evaluated:
+def train_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int) -> EvaluationRows:
     """Fit an ensemble on all rows, and score every row with the model that was not trained on it."""
     sizes = (len(X[0]), len(X[1]))
     resolve_parameters(classifier, sizes)
@@ -108,7 +108,7 @@ def evaluate_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], see
     sets = np.repeat([0, 1], sizes)
     place = _sample(sum(sizes), seed)
     first, second = place[place < sizes[0]], place[place >= sizes[0]] - sizes[0]
-    return Evaluated(
+    return EvaluationRows(
         np.concatenate([score(rows, own) for rows, own in zip(X, folds, strict=True)]),
         sets,
         np.concatenate([X[0][first], X[1][second]]),
@@ -134,6 +134,6 @@ def _sample(n_rows: int, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:SAMPLED_ROWS])
 
 
-def both(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:
-    """Rows of both sets together, and the set of each."""
+def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:
+    """Rows of both sets in one matrix, and the set of each row."""
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])

@@ -1,4 +1,4 @@
-"""What an exported file says about itself, and what it does not."""
+"""Names and descriptions in an exported file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
 
 
-def describe(proto: Any, outputs: list[str], notes: dict[str, str]) -> None:
-    """Our names and notes instead of the exporter's, which hold source lines and paths of this machine."""
+def describe(proto: Any, outputs: list[str], properties: dict[str, str]) -> None:
+    """Replace the metadata of the exporter, which contains source lines and local paths, by our own."""
     import onnx
 
     _strip(proto.graph)
@@ -23,15 +23,14 @@ def describe(proto: Any, outputs: list[str], notes: dict[str, str]) -> None:
     proto.graph.name = "uulearn"
     proto.producer_name, proto.producer_version = "uulearn", __version__
     proto.doc_string = f"A binary classifier trained from two unlabeled sets. Outputs: {', '.join(outputs)}."
-    onnx.helper.set_model_props(proto, notes)
-    onnx.checker.check_model(proto)
+    onnx.helper.set_model_props(proto, properties)
 
 
 def _strip(graph: Any) -> None:
     del graph.metadata_props[:]
     for kind in ("input", "output", "value_info", "initializer"):
         for value in getattr(graph, kind, ()):
-            if not isinstance(value, str):  # a function's inputs and outputs are names
+            if not isinstance(value, str):  # inputs and outputs of a function are strings
                 del value.metadata_props[:]
     for node in graph.node:
         del node.metadata_props[:]
@@ -41,18 +40,16 @@ def _strip(graph: Any) -> None:
                 _strip(inner)
 
 
-def metadata(classifier: UUClassifier, pipeline: Any) -> dict[str, str]:
-    """What the file says about itself: ONNX holds strings only, so numbers and lists are JSON."""
-    names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
+def properties(classifier: UUClassifier, names: Any) -> dict[str, str]:
+    """Properties of the file; ONNX stores strings only, so numbers and lists are JSON."""
     priors = classifier.set_priors
-    evaluated = classifier.history_.labels_used
     values = {
         "set_priors": None if priors is None else [float(prior) for prior in priors],
         "target_prior": None if priors is None else float(classifier.target_prior),
         "feature_names": None if names is None else [str(name) for name in names],
         "calibrated": classifier.scaling_ is not None,
     }
-    return {
-        "uulearn_version": __version__,
-        "labels": "passed for evaluation; training did not use them" if evaluated else "no label was used",
-    } | {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    labels = "passed for evaluation; training did not use them" if classifier.history_.labels_used else None
+    return {"uulearn_version": __version__, "labels": labels or "no label was used"} | {
+        name: json.dumps(value, ensure_ascii=False) for name, value in values.items()
+    }

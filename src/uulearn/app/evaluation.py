@@ -1,0 +1,94 @@
+"""Evaluate a saved model on files: without labels from two unlabeled files, or by a column of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uulearn.app.model import ScoredRows, TableModel
+from uulearn.app.scoring import score_chunks
+from uulearn.exceptions import TableError
+from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics.calibration import calibration_error
+
+POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
+"""Labels that mean the positive class if the user names none."""
+NEGATIVE_WORDS = {"0", "false", "no", "n", "f", "negative", "neg", "-", "-1", "0.0", "-1.0"}
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LabeledEvaluation:
+    """Metrics of a model on labeled rows."""
+
+    evaluation: Evaluation
+    confusion: dict[str, int]
+    calibration_error: float
+    brier: float
+
+
+def evaluate_sets(
+    model: TableModel, first: str, second: str, set_priors: tuple[float, float] | None, target_prior: float | None
+) -> Evaluation:
+    """Evaluate a model without labels, on two unlabeled files with the given class priors."""
+    model = model if target_prior is None else model.with_target_prior(target_prior)
+    classifier = model.classifier
+    scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
+    priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a model of `fit` always has set_priors
+    sets = np.repeat([0, 1], [len(own) for own in scores])
+    return evaluate(np.concatenate(scores), sets, priors, classifier.target_prior)
+
+
+def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | None) -> LabeledEvaluation:
+    """Evaluate a model on rows with labels."""
+    found: list[ScoredRows] = []
+    labels: list[Labels] = []
+    missing = 0
+    for frame, scored in score_chunks(model, rows, required=column):
+        labeled = has_label(frame[column])
+        missing += int((~labeled).sum())
+        found.append(scored)
+        labels.append(read_labels(frame[column][labeled], positive, column))
+    if missing:
+        raise TableError(
+            f"{'1 row has' if missing == 1 else f'{missing:,} rows have'} no label in column {column!r} (empty, or a "
+            "marker such as NA); remove the rows, or add the labels."
+        )
+    y = np.concatenate(labels)
+    score, probability, predicted = map(np.concatenate, zip(*found, strict=True))
+    cells = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
+    return LabeledEvaluation(
+        evaluate_labelled(score, y),
+        {name: int(((predicted == p) & (y == t)).sum()) for name, (p, t) in cells.items()},
+        float(calibration_error(probability, y)),
+        float(np.mean((probability - y) ** 2)),
+    )
+
+
+def has_label(values: Any) -> NDArray[np.bool_]:
+    """Which cells of a column hold a label."""
+    cells = zip(values, values.notna(), strict=True)
+    return np.array([known and _word(value) != "" for value, known in cells], dtype=np.bool_)
+
+
+def read_labels(values: Any, positive: str | None, column: str) -> Labels:
+    """Labels of one chunk: 1 for the value ``positive``; if that is None, words such as "yes" and "no" are known."""
+    words = [_word(value) for value in values]
+    if positive is not None:
+        return np.array([word == positive for word in words], dtype=np.int64)
+    known = [1 if word.lower() in POSITIVE_WORDS else 0 if word.lower() in NEGATIVE_WORDS else None for word in words]
+    if None in known:
+        raise TableError(
+            f"column {column!r} holds {words[known.index(None)]!r}, which is neither 1 nor 0, yes nor no; name the "
+            "value of the positive class with --positive VALUE."
+        )
+    return np.array(known, dtype=np.int64)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()

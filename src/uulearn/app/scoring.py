@@ -1,0 +1,260 @@
+"""Score the rows of a file with a saved model, chunk by chunk."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uulearn.app.model import ScoredRows, TableModel, load_model, score_matrix
+from uulearn.engines.ray_scoring import score_folder
+from uulearn.estimator import UUClassifier
+from uulearn.estimator.model_directory import MANIFEST
+from uulearn.exceptions import TableError
+from uulearn.io.formats import STANDARD, settle_format
+from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
+from uulearn.io.writing import TableWriter
+from uulearn.tabular.cells import BOOLEAN, NUMBER, read_cells, write
+from uulearn.tabular.images import ImageSchema, base_folder, open_rows
+from uulearn.tabular.schema import check_there, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CHUNK_BYTES = 2**27
+"""Largest chunk of an array; arrays of large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest number that a model accepts, since it computes in float32."""
+RESULT_COLUMNS = ("score", "probability", "class")
+
+
+def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
+    """Load a model, and check that it supports ``keep_columns``."""
+    loaded = load_model(model)
+    if keep_columns and isinstance(loaded, UUClassifier):
+        raise ValueError(f"--keep-columns works with models of uulearn fit, not with {model}; remove the option.")
+    return loaded
+
+
+def score_file(
+    model: TableModel | UUClassifier,
+    rows: str,
+    out: str,
+    *,
+    format: str | None = None,
+    target_prior: float | None = None,
+    keep_columns: bool = False,
+) -> int:
+    """Write score, probability and class of each row of a file, in order; returns the number of rows.
+
+    A model of `uulearn fit` reads tables and copies the id columns, or with ``keep_columns`` all columns.
+    A model of `UUClassifier.save` reads numbers from the same formats.
+    """
+    if target_prior is not None:
+        model = model.with_target_prior(target_prior)
+    if isinstance(model, TableModel):
+        chunks = _score_table(model, rows, format, keep_columns)
+    else:
+        chunks = ((scored, None) for scored in _score_numbers(model, rows, format))
+    count = 0
+    with TableWriter(out, float_format="%.6g") as writer:
+        for scored, copied in chunks:
+            writer.write(_result_frame(scored, copied))
+            count += len(scored.score)
+    return count
+
+
+def _score_table(
+    model: TableModel, rows: str, format: str | None, keep_columns: bool
+) -> Iterator[tuple[ScoredRows, pd.DataFrame]]:
+    schema = model.schema
+    ids = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
+    for frame, scored in score_chunks(model, rows, format=format):
+        copied = list(frame) if keep_columns else [name for name in ids if name in frame]
+        if taken := [name for name in copied if name in RESULT_COLUMNS]:
+            raise TableError(f"{rows} already has a column {taken[0]!r}, which predict writes; rename that column.")
+        yield scored, frame[copied]
+
+
+def score_chunks(
+    model: TableModel, path: str, *, required: str | None = None, format: str | None = None
+) -> Iterator[tuple[pd.DataFrame, ScoredRows]]:
+    """Chunks of a file with their scores; ``required`` is one more column that the file must have."""
+    rows = 0
+    with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format) as reader:
+        if required is not None and required not in reader.columns:
+            raise TableError(f"{reader.name} has no column {required!r}; it has {', '.join(reader.columns[:20])}.")
+        for frame in reader:
+            rows += len(frame)
+            yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
+        if not rows:
+            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+
+
+def _result_frame(scored: ScoredRows, copied: pd.DataFrame | None) -> pd.DataFrame:
+    import pandas as pd
+
+    out = pd.DataFrame(index=range(len(scored.score))) if copied is None else copied.copy()
+    for name, values in zip(RESULT_COLUMNS, scored, strict=True):
+        out[name] = values
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------ a Ray cluster
+
+
+def score_on_ray(
+    model: Path,
+    rows: str,
+    out: str,
+    *,
+    target_prior: float | None,
+    keep_columns: bool,
+    address: str | None,
+    workers: int | None,
+) -> int:
+    """Score a folder of Parquet files on a Ray cluster, after checking the model on this machine."""
+    loaded = load_for_scoring(model, keep_columns)
+    if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
+        raise ValueError(f"{model} is a model of images, but --engine ray scores tables; remove --engine.")
+    if target_prior is not None:
+        loaded.with_target_prior(target_prior)
+    place = model.resolve()
+    score = functools.partial(
+        _score_on_worker, place, _digest(place), target_prior=target_prior, keep_columns=keep_columns
+    )
+    return score_folder(score, rows, out, address=address, workers=workers)
+
+
+def _score_on_worker(
+    model: Path, digest: str, rows: str, out: str, *, target_prior: float | None, keep_columns: bool
+) -> int:
+    loaded = _load_once(model, digest, keep_columns)
+    return score_file(loaded, rows, out, target_prior=target_prior, keep_columns=keep_columns)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
+    """The model, kept in memory for the next file; the digest of its manifest detects a changed model."""
+    loaded = load_for_scoring(model, keep_columns)
+    if _digest(model) != digest:
+        raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
+    return loaded
+
+
+def _digest(model: Path) -> str:
+    return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------ rows of numbers
+
+
+def _score_numbers(classifier: UUClassifier, rows: str, format: str | None) -> Iterator[ScoredRows]:
+    """Score a file of numbers.
+
+    Columns are matched by name if both the classifier and the file have names; other columns are ignored. Rows of a
+    .npy file can have any shape.
+    """
+    shape = classifier.row_shape_
+    kind, compression = ("parquet", None) if _is_folder(rows) else settle_format(rows, format)
+    array = kind == "npy" and compression is None and rows != STANDARD
+    if len(shape) > 1 and not array:
+        raise TableError(f"the model takes rows of shape {shape}, which a table cannot hold; pass a .npy file.")
+    names = [str(name) for name in getattr(classifier, "feature_names_in_", ())]
+    if names:
+        classifier = copy.copy(classifier)
+        del classifier.feature_names_in_  # columns are already in order, so skip the check for names
+    blocks = _array_blocks(Path(rows), shape) if array else table_blocks(rows, format, names, shape[0])
+    for block in blocks:
+        yield score_matrix(classifier, block)
+
+
+def _is_folder(rows: str) -> bool:
+    if is_table_folder(rows):
+        return True
+    if rows != STANDARD and Path(rows).is_dir():
+        raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
+    return False
+
+
+def table_blocks(rows: str, format: str | None, names: list[str], width: int | None) -> Iterator[NDArray[np.float64]]:
+    """The columns of a table as numbers, chunk by chunk; see `_select_columns`."""
+    count = 0
+    with open_table(rows, format=format) as reader:
+        columns = _select_columns(reader, names, width)
+        for frame in reader:
+            count += len(frame)
+            yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
+        if not count:
+            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+
+
+def _select_columns(reader: TableReader, names: list[str], width: int | None) -> list[str]:
+    """The columns with these names; all columns if there are no names, or the file has only numbered columns."""
+    numbered = reader.columns == [str(position) for position in range(len(reader.columns))]
+    if names and (not numbered or set(names) <= set(reader.columns)):
+        check_there(names, reader.columns, reader.name)
+        return names
+    if width is not None and len(reader.columns) != width:
+        raise TableError(
+            f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass exactly the columns "
+            "that it was trained on."
+        )
+    return reader.columns
+
+
+def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
+    """A column of numbers, or of true and false as 1 and 0, without missing values."""
+    cells = read_cells(column)
+    known = cells.kinds == NUMBER
+    known[cells.kinds == BOOLEAN] = [
+        write(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
+    ]  # the numbers that yes and no stand for are unknown
+    numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
+    bad = ~(np.abs(numbers) <= LARGEST)
+    if bad.any():
+        position = int(bad.argmax())
+        code = cells.codes[position]
+        value = "nothing" if code < 0 else shown(write(cells.raw[code]))
+        raise TableError(
+            f"{name} holds {value} in row {column.index[position] + 1:,}, column {str(column.name)!r}, which is not a "
+            "finite number; replace it, or remove the row."
+        )
+    return numbers
+
+
+def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    """The rows of a memory-mapped .npy file, in chunks."""
+    if not path.is_file():
+        raise TableError(f"{path} is not a file; pass a file of rows.")
+    try:
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise TableError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
+    if array.dtype.kind not in "biuf":
+        raise TableError(f"{path} holds an array of {array.dtype}, not of numbers; save it as an array of floats.")
+    if array.shape[1:] != row_shape:
+        raise TableError(
+            f"{path} holds an array of shape {array.shape}, but the model takes rows of shape {row_shape}; pass the "
+            "columns that it was trained on."
+        )
+    if not len(array):
+        raise TableError(f"{path} holds no rows; pass a file with at least one.")
+    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, array[:1].nbytes)))
+    for start in range(0, len(array), step):
+        block = np.array(array[start : start + step])
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and are reported below
+            bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "f" else block)
+        if bad.any():
+            row, *place = np.argwhere(bad)[0].tolist()
+            raise TableError(
+                f"{path} holds {block[bad][0]} in row {start + row + 1:,}, column {', '.join(map(str, place))}, which "
+                "is not a finite number; replace it, or remove the row."
+            )
+        yield block

@@ -1,0 +1,86 @@
+"""Commands that torchrun started in several processes: the first one prints, and none waits for an ended one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import typer
+
+from uulearn.engines.ray_cluster import check_engine
+from uulearn.training.workers import RANK, FirstWorkerError, Workers, started_by_torchrun
+
+PATIENCE = 10.0
+"""Seconds that a failed process waits for the first one, which may fail for the same reason and prints it."""
+EXIT_WITH_OTHERS = 1
+
+
+def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
+    """Whether the command runs on Ray; under torchrun every process would start its own cluster, so that is refused.
+
+    Examples
+    --------
+    >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
+    (True, False)
+    """
+    on_ray = check_engine(engine, address, workers)
+    if on_ray and started_by_torchrun():
+        raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
+    return on_ray
+
+
+def first_process_ended() -> bool:
+    """Whether the first process also ends shortly after this one failed; it then prints the reason for all.
+
+    Returns False in the first process, in a single process, and if the first process continues, because the error is
+    then specific to this process. If the first process fails, torchrun ends this one while it waits.
+    """
+    if not started_by_torchrun() or os.environ[RANK] == "0":
+        return False
+    if dist.is_initialized() and dist.get_backend() == "gloo":
+        began = time.monotonic()
+        with contextlib.suppress(RuntimeError):  # connection lost, or timeout
+            receiving = dist.irecv(torch.zeros(1), src=0)  # a message that is never sent
+            if receiving is not None:
+                receiving.wait(timedelta(seconds=PATIENCE))
+        return time.monotonic() - began < PATIENCE
+    time.sleep(PATIENCE)
+    return False
+
+
+@contextlib.contextmanager
+def exit_together(workers: Workers | None, resume_hint: Callable[[], str]) -> Iterator[None]:
+    """End this process quietly if another one failed.
+
+    If no other process explains the failure, the first one prints that a process is gone, followed by the hint.
+    """
+    try:
+        yield
+    except FirstWorkerError:
+        first_process_ended()  # ending earlier would make torchrun kill the first process while it prints
+        raise typer.Exit(EXIT_WITH_OTHERS) from None
+    except RuntimeError as error:
+        if workers is None or not is_lost_connection(error):
+            raise
+        if workers.first:
+            reason = "another of the processes that train together has ended, or cannot be reached"
+            typer.echo(f"error: {reason}{resume_hint()}.", err=True)
+        raise typer.Exit(EXIT_WITH_OTHERS) from None
+
+
+def is_lost_connection(error: RuntimeError) -> bool:
+    """Whether the error means that another process is no longer reachable.
+
+    Examples
+    --------
+    >>> is_lost_connection(RuntimeError("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:152."))
+    True
+    >>> is_lost_connection(RuntimeError("a stack expects each tensor to be of equal size"))
+    False
+    """
+    return isinstance(error, dist.DistError) or "/gloo/" in str(error)

@@ -1,0 +1,26 @@
+"""``uulearn report``: an HTML page about a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Page to write. Default: report.html in the directory.")
+    ] = None,
+) -> None:
+    """Write an HTML report: estimated accuracy, training, warnings."""
+    from uulearn.app.model import TableModel
+    from uulearn.io.writing import explained
+    from uulearn.report import write_report
+
+    loaded = TableModel.load(model)
+    path = out or model / "report.html"
+    with explained(path):
+        write_report(path, loaded.facts, loaded.classifier.history_)
+    typer.echo(f"report written to {path}")

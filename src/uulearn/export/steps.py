@@ -1,0 +1,195 @@
+"""Functions on float64 rows of shape (n, d) that consist of operations that ONNX has.
+
+Each function here returns such a step. Numbers are float64 tensors, because the exporter rounds Python numbers to
+float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+Step = Callable[[Tensor], Tensor]
+"""From float64 rows (n, d) to float64 rows (n, d′)."""
+
+EDGE = 1e-7
+"""For normal output, scikit-learn limits quantile levels to between EDGE and 1 − EDGE."""
+DEGREE = 30
+"""Degree of the polynomial for the normal quantile function; its error is below 1e-12."""
+
+
+def constant(values: Any) -> Tensor:
+    """Numbers as a float64 tensor that shares no memory with them."""
+    return torch.from_numpy(np.array(values, dtype=np.float64))
+
+
+def identity(x: Tensor) -> Tensor:
+    """Return the rows unchanged."""
+    return x
+
+
+def chain(steps: Sequence[Step]) -> Step:
+    """Apply the steps one after another."""
+
+    def apply(x: Tensor) -> Tensor:
+        for step in steps:
+            x = step(x)
+        return x
+
+    return apply
+
+
+def concatenate(branches: Sequence[Step]) -> Step:
+    """Apply each branch to the rows, and concatenate the resulting columns."""
+    return lambda x: torch.cat([branch(x) for branch in branches], 1) if branches else x[:, :0]
+
+
+def select_columns(index: Sequence[int]) -> Step:
+    """Keep some of the columns, in this order."""
+    positions = torch.tensor(list(index), dtype=torch.int64)
+    return lambda x: x[:, positions]
+
+
+def reject_non_finite(step: Step, allow_missing: bool) -> Step:
+    """Make rows infinite that the scikit-learn transformer would refuse."""
+
+    def apply(x: Tensor) -> Tensor:
+        bad = torch.isinf(x) if allow_missing else ~torch.isfinite(x)
+        return torch.where(bad.any(1, keepdim=True), torch.inf, step(x))
+
+    return apply
+
+
+def affine(shift: Any = 0.0, factor: Any = 1.0, offset: Any = 0.0, limits: tuple[float, float] | None = None) -> Step:
+    """Compute (x − shift)·factor + offset for every column, clipped to the limits."""
+    shift, factor, offset = constant(shift), constant(factor), constant(offset)
+    bounds = None if limits is None else constant(limits)
+
+    def apply(x: Tensor) -> Tensor:
+        x = (x - shift) * factor + offset
+        if bounds is None:
+            return x
+        low, high = bounds[0], bounds[1]  # torch.where, because the Clip of other runtimes may not keep NaN
+        return torch.where(x < low, low, torch.where(x > high, high, x))
+
+    return apply
+
+
+def impute(statistics: Any, missing: float, kept: Any, indicated: Any) -> Step:
+    """Replace missing values in the kept columns, and append a 0/1 column for each indicated column."""
+    fills, marker = constant(statistics), constant(missing)
+    kept, indicated = (torch.as_tensor(index, dtype=torch.int64) for index in (kept, indicated))
+
+    def apply(x: Tensor) -> Tensor:
+        absent = torch.isnan(x) if math.isnan(missing) else x == marker
+        filled = torch.where(absent[:, kept], fills, x[:, kept])
+        return torch.cat([filled, absent[:, indicated].double()], 1) if len(indicated) else filled
+
+    return apply
+
+
+def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
+    """Project rows onto components, then subtract the offset and divide."""
+    matrix, offset, divisor = constant(components).T.contiguous(), constant(offset), constant(divisor)
+    return lambda x: (x @ matrix - offset) / divisor
+
+
+def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
+    """The quantile level of each value, or its normal quantile, as in `sklearn.preprocessing.QuantileTransformer`.
+
+    Parameters
+    ----------
+    quantiles : array of shape (q, d)
+        Increasing in every column.
+    levels : array of shape (q,)
+        Their quantile levels.
+    normal : bool
+        Whether to apply the quantile function of the normal distribution.
+
+    Examples
+    --------
+    >>> step = quantile_levels([[0.0], [10.0], [20.0]], [0.0, 0.5, 1.0], normal=False)
+    >>> step(torch.tensor([[-3.0], [5.0], [99.0]], dtype=torch.float64)).flatten().tolist()
+    [0.0, 0.25, 1.0]
+    """
+    knots, edges = constant(quantiles), constant([EDGE, 1 - EDGE])
+    heights = constant(levels)[:, None].expand_as(knots).clone()
+    to_normal = normal_quantile() if normal else None
+
+    def apply(x: Tensor) -> Tensor:
+        first, last = knots[0], knots[-1]
+        # The level of a repeated quantile is the mean of the highest and the lowest level of its copies.
+        level = (interpolate(x, knots, heights) + interpolate(x, knots, heights, last_copy=False)) / 2
+        if to_normal is None:
+            level = torch.where(x >= last, 1.0, level)
+            level = torch.where(x <= first, 0.0, level)
+        else:
+            level = torch.where(x + edges[0] > last, 1.0, level)
+            level = torch.where(x - edges[0] < first, 0.0, level)
+            level = to_normal(torch.minimum(torch.maximum(level, edges[0]), edges[1]))
+        return torch.where(torch.isnan(x), torch.nan, level)
+
+    return apply
+
+
+def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = True) -> Tensor:
+    """`numpy.interp` for every column: linear between the knots, constant beyond them.
+
+    Parameters
+    ----------
+    x : tensor of shape (n, d)
+    knots, heights : tensors of shape (q, d)
+        Knots increase in every column, and may repeat.
+    last_copy : bool
+        Whether a repeated knot has the height of its last copy, as in NumPy, or of its first.
+
+    Examples
+    --------
+    >>> knots, heights = torch.tensor([[0.0], [2.0], [2.0]]), torch.tensor([[1.0], [3.0], [9.0]])
+    >>> interpolate(torch.tensor([[-1.0], [1.0], [2.0], [5.0]]), knots, heights).flatten().tolist()
+    [1.0, 2.0, 9.0, 9.0]
+    """
+    n = len(knots)
+    count = torch.zeros_like(x, dtype=torch.int64)  # number of knots below x, by binary search
+    for step in reversed([2**power for power in range(n.bit_length())]):
+        knot = torch.gather(knots, 0, (count + step - 1).clamp(max=n - 1))
+        below = knot <= x if last_copy else knot < x
+        count = torch.where(below & (count + step <= n), count + step, count)
+    left, right = (count - 1).clamp(min=0), count.clamp(max=n - 1)
+    low, high = torch.gather(knots, 0, left), torch.gather(knots, 0, right)
+    start, end = torch.gather(heights, 0, left), torch.gather(heights, 0, right)
+    width = torch.where(high > low, high - low, 1.0)
+    return start + (end - start) * torch.where(high > low, (x - low) / width, 0.0)
+
+
+def normal_quantile() -> Step:
+    """The quantile function of the normal distribution, for levels between EDGE and 1 − EDGE.
+
+    ONNX has no inverse error function. In the variable r = √(−log p) the function is smooth, so that a Chebyshev
+    polynomial, computed here from SciPy, approximates it.
+
+    Examples
+    --------
+    >>> normal_quantile()(torch.tensor([[0.025, 0.5]], dtype=torch.float64)).tolist()
+    [[-1.95996398..., 0.0]]
+    """
+    domain = (math.sqrt(math.log(2)), math.sqrt(-math.log(EDGE)))
+    polynomial = np.polynomial.Chebyshev.interpolate(lambda r: -ndtri(np.exp(-(r**2))), DEGREE, domain)
+    coefficients = constant(polynomial.coef)
+    scale, center = constant(2 / (domain[1] - domain[0])), constant(sum(domain) / 2)
+
+    def apply(level: Tensor) -> Tensor:
+        r = torch.sqrt(-torch.log(torch.minimum(level, 1 - level)))
+        t = (r - center) * scale
+        after, value = torch.zeros_like(t), torch.zeros_like(t)
+        for power in range(DEGREE, 0, -1):  # Clenshaw's recurrence
+            after, value = value, coefficients[power] + 2 * t * value - after
+        return torch.sign(level - 0.5) * (coefficients[0] + t * value - after)
+
+    return apply
