@@ -22,6 +22,7 @@ from uulearn.app.model import TableModel
 from uulearn.cli import main
 from uulearn.engines import ray_scoring, ray_training
 from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_address, import_ray, ray_cluster
+from uulearn.engines.ray_search import RayExecutor
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.exceptions import TableError
 from uulearn.reproduction.experiments import TARGET_PRIORS

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from uulearn.estimator import UUClassifier
-from uulearn.export.graph import REFUSED, plain_model
+from uulearn.export.graph import REFUSED, network_of, plain_model
 from uulearn.export.tabular import TEXT_INPUT, CategoryColumn
 
 TOLERANCE = 1e-5
@@ -39,7 +39,7 @@ class PythonScores:
     def __init__(self, classifier: UUClassifier, pipeline: Any, categories: tuple[CategoryColumn, ...] = ()) -> None:
         self.classifier = copy.copy(classifier)
         self.classifier.trained_ = dataclasses.replace(
-            classifier.trained_, module=plain_model(classifier.model_), precision="float32"
+            network_of(classifier), module=plain_model(classifier.model_), precision="float32"
         )
         self.pipeline, self.categories = pipeline, categories
         self.names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.learners import NetworkModel
 from uulearn.export.steps import Step
 from uulearn.models import Ensemble
 from uulearn.risk import get_loss
@@ -21,6 +22,13 @@ def plain_model(model: nn.Module) -> nn.Module:
     plain = copy.deepcopy(model).cpu().float()
     plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return plain
+
+
+def network_of(classifier: UUClassifier) -> NetworkModel:
+    """The trained network of a classifier; other models cannot be exported."""
+    if not isinstance(classifier.trained_, NetworkModel):
+        raise ValueError(f"only networks can be exported, got a {type(classifier.trained_).__name__}.")
+    return classifier.trained_
 
 
 class _EnsembleMean(nn.Module):
@@ -60,7 +68,7 @@ class ClassifierGraph(nn.Module):
         scorer: nn.Module = plain if fold is None else fold(torch.float32)
         self.model = _EnsembleMean(scorer) if isinstance(scorer, Ensemble) else scorer
         self.pipeline = pipeline
-        self.input_scale = float(classifier.trained_.input_scale)
+        self.input_scale = float(network_of(classifier).input_scale)
         scaling = classifier.scaling_
         # A buffer, because the exporter rounds Python numbers to float32.
         line = None if scaling is None else torch.tensor([scaling.slope, scaling.intercept], dtype=torch.float64)
