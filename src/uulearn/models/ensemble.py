@@ -31,7 +31,7 @@ class Ensemble(nn.Module):
         super().__init__()
         if not members or len(members) != len(scales):
             raise ValueError(
-                f"an ensemble needs one scale per member, got {len(members)} members, {len(scales)} scales."
+                f"an ensemble needs one scale a member, got {len(members)} members, {len(scales)} scales."
             )
         self.members = nn.ModuleList(members)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
