@@ -223,9 +223,9 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     total = time.perf_counter() - started
     trainer.model.train()
     x = torch.rand(BATCH, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
-    weights = trainer._batch_weights((BATCH // 2, BATCH // 2))
+    counts = (BATCH // 2, BATCH // 2)
     with trainer._fastest_convolutions():
-        step = seconds_of(lambda: trainer.step(x, weights), 40)
+        step = seconds_of(lambda: trainer.step(x, counts, counts), 40)
     evaluation = seconds_of(trainer._evaluate, 5)
     epoch = statistics.median(later - earlier for earlier, later in itertools.pairwise(stamps[1:]))
     results = {
@@ -259,9 +259,9 @@ def contenders_part(top: dict[str, float]) -> Section:
         trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options)
         trainer.dtype = torch.bfloat16  # zeros would not tell that it serves
         trainer.model.train()
-        weights = trainer._batch_weights((BATCH // 2, BATCH // 2))
+        counts = (BATCH // 2, BATCH // 2)
         with trainer._fastest_convolutions():
-            steps[name] = seconds_of(functools.partial(trainer.step, x, weights), 40)
+            steps[name] = seconds_of(functools.partial(trainer.step, x, counts, counts), 40)
     rates = {f"images_a_second_{name}": BATCH / seconds for name, seconds in steps.items()}
     return Section({"model": "resnet32", "batch_size": BATCH}, {"seconds_a_step": steps, **rates})
 

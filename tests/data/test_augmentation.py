@@ -1,4 +1,4 @@
-"""Augmentation: what comes of an image, which rows it touches, and that a run with it can be repeated and continued."""
+"""Augmentation: its effect on images, the rows it applies to, and reproducible and resumable runs."""
 
 import functools
 import itertools
@@ -24,11 +24,11 @@ from uulearn.training.batched.out_of_fold import can_be_batched
 half_trained = pytest.mark.filterwarnings("ignore::uulearn.exceptions.OneSidedPredictionsWarning")
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 5))
 
-# ---------------------------------------------------------------------------------------- what comes of an image
+# ----------------------------------------------------------------------------------------------------- effect on images
 
 
 def moved(image, down, right):
-    """The image moved, one pixel after another."""
+    """The image shifted pixel by pixel, as a reference."""
     out = np.zeros_like(image)
     channels, height, width = image.shape
     for c, y, x in itertools.product(range(channels), range(height), range(width)):
@@ -51,7 +51,7 @@ def places(image, pixels):
 
 
 def images(n, shape, seed=0):
-    """No two values alike, none of them zero."""
+    """Images with distinct values, none of them zero."""
     values = torch.randperm(n * int(np.prod(shape)), generator=torch.Generator().manual_seed(seed))
     return (values + 1.0).reshape(n, *shape)
 
@@ -77,7 +77,7 @@ def test_each_image_is_shifted_by_an_allowed_amount(shape, n, pixels, seed):
 
 
 def counts(out, allowed):
-    """How often each allowed image came out; together they are all."""
+    """The number of occurrences of each allowed result; there are no other results."""
     return [int((out == torch.from_numpy(image)).flatten(1).all(1).sum()) for image in allowed]
 
 
@@ -119,7 +119,7 @@ def test_preserves_type_shape_and_memory_format(name, dtype):
 
 
 def test_values_are_copied_exactly():
-    """No value is multiplied or interpolated on its way: not the tiniest, nor what is no number."""
+    """No value is multiplied or interpolated, including tiny values, infinities and NaN."""
     values = torch.tensor([1e-44, -0.0, float("inf"), float("nan"), 3e38, 1 / 3])
     x = values.reshape(1, 1, 1, 6).expand(300, 1, 1, 6)
     bits = {*values.view(torch.int32).tolist(), 0}
@@ -153,11 +153,11 @@ def test_rejects_unknown_names(name):
         get_augmentation(name)
 
 
-# ------------------------------------------------------------------------------------------- which rows it touches
+# ---------------------------------------------------------------------------------------------- rows that are augmented
 
 
 class Flat(nn.Module):
-    """A linear model of images that flattens by view, which only one memory layout allows."""
+    """A linear model of images that flattens with ``view``, which works for one memory layout only."""
 
     def __init__(self, shape=(2, 4, 4)):
         super().__init__()
@@ -168,7 +168,7 @@ class Flat(nn.Module):
 
 
 def pictures(n=40, seed=0):
-    """Images kept as uint8, those of set 0 brighter on the left; the set of each."""
+    """Images as uint8, brighter on the left in set 0, and the set of each."""
     rng = np.random.default_rng(seed)
     sets = np.arange(n) % 2
     X = rng.integers(0, 200, size=(n, 2, 4, 4))
@@ -209,7 +209,7 @@ def test_gets_scaled_batches_and_its_result_is_trained_on():
         return x * 0.5
 
     run = trainer(halved, epochs=1)
-    assert len(seen) == 1  # tried on two rows before any work
+    assert len(seen) == 1  # tested on two rows before training
     run.run()
     batches = seen[1:]
     X = torch.from_numpy(pictures()[0])
@@ -222,7 +222,7 @@ def test_gets_scaled_batches_and_its_result_is_trained_on():
 
 
 def test_validation_rows_are_not_augmented():
-    """Weights that stand still: with every training image set to zero, all held-out figures are as without."""
+    """With constant weights and all training images set to zero, the validation metrics do not change."""
     still = {"lr": 1e-30, "epochs": 2}
     dark, plain = trainer(torch.zeros_like, **still).run(), trainer(None, **still).run()
     evaluated = [name for name in plain[0] if name.startswith(("validation_", "test_"))]
@@ -282,7 +282,7 @@ def test_flips_teach_the_mirrored_side():
     assert abs(left_flipped - right_flipped) < 0.1 * (left - right)
 
 
-# ------------------------------------------------------------------------------------ repeated, continued, refused
+# ------------------------------------------------------------------------------------ reproduced, resumed, rejected
 
 
 def test_draws_depend_on_the_seed_and_preserve_the_global_generator():
@@ -306,7 +306,7 @@ def test_build_preserves_the_global_generator():
 
 
 def test_every_epoch_has_new_draws():
-    """Weights that stand still and one batch an epoch: the objective moves with the draws alone."""
+    """With constant weights and one batch per epoch, the objective depends only on the draws."""
     still = {"lr": 1e-30, "epochs": 6, "batch_size": 40}
     assert len(set(trainer("shift", **still).run().column("objective"))) == 6
     assert np.ptp(trainer(None, **still).run().column("objective")) < 1e-6
@@ -377,7 +377,7 @@ def test_rejects_invalid_batch_during_training():
         trainer(lambda x: x[:5]).run()
 
 
-# ------------------------------------------------------------------------------------ members, searches, directories
+# ------------------------------------------------------------------------------- ensembles, searches, model directories
 
 
 def images_of_two_sets():

@@ -1,4 +1,4 @@
-"""Algorithm 1's batches: each row once an epoch, composition in proportion to the set sizes."""
+"""Batches of Algorithm 1: each row once per epoch, in proportion to the sizes of the sets."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_warns_if_a_small_set_makes_batches_grow():
 
 @pytest.mark.parametrize("together", [True, False])
 def test_epoch_yields_the_planned_rows(together):
-    """Rows numbered by value arrive once each, set 0 first in every batch."""
+    """Each row arrives once, and rows of set 0 come first in every batch."""
     n0, n1 = 23, 11
     values = torch.arange(n0 + n1, dtype=torch.float32)[:, None]
     if together:

@@ -1,4 +1,4 @@
-"""What stored work is known by: the same in every process, and another where anything differs that matters."""
+"""Descriptions of settings: the same in every process, different if anything relevant differs."""
 
 import functools
 import textwrap
@@ -16,7 +16,7 @@ from uulearn.streaming import ParquetSet, shuffled
 
 
 def defined(source, name):
-    """What a module with this source calls so."""
+    """The object with this name in a module with this source."""
     space = {"__name__": "of_a_user"}
     exec(textwrap.dedent(source), space)
     return space[name]

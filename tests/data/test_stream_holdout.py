@@ -1,4 +1,4 @@
-"""Rows held out of streamed sets: copies of a row are on one side, by any road and however many workers look."""
+"""Rows held out of streamed sets: all copies of a row are on one side, for any number of workers."""
 
 import copy
 import threading
@@ -18,7 +18,7 @@ from uulearn.streaming import RowStream
 
 
 class Listed(RowStream):
-    """Rows that are given, in pieces of some rows."""
+    """A stream of the given rows, in pieces."""
 
     def __init__(self, rows, piece=7):
         self.rows = torch.as_tensor(rows, dtype=torch.float32)
@@ -43,7 +43,7 @@ class Together:
         self.count, self.told, self.barrier = count, [None] * count, threading.Barrier(count)
 
     def run(self, work):
-        """What each worker finds."""
+        """The result of each worker."""
         found = [None] * self.count
 
         def one(rank):
@@ -87,7 +87,7 @@ def test_no_copy_of_a_held_out_row_is_trained_on(lengths, kinds, fraction, seed,
     streams = values(lengths, kinds, seed)
     group = Together(workers)
     held_out, *others = group.run(lambda own: hold_out_streams(streams, fraction, seed, own if workers > 1 else None))
-    if isinstance(held_out, ValueError):  # every value occurs so often that none may be held out
+    if isinstance(held_out, ValueError):  # every value has too many copies to be held out
         assert kinds == 20
         assert {str(other) for other in others} <= {str(held_out)}
         return
@@ -109,7 +109,7 @@ def test_no_copy_of_a_held_out_row_is_trained_on(lengths, kinds, fraction, seed,
 
 
 def trained_on(streams, held_out):
-    """The values of each set that are left to train on."""
+    """The values of each set that are trained on."""
     return [
         np.delete(stream.rows[:, 0].numpy(), excluded)
         for stream, excluded in zip(streams, held_out.excluded, strict=True)
@@ -118,7 +118,7 @@ def trained_on(streams, held_out):
 
 @pytest.mark.parametrize("often_in", [0, 1])
 def test_row_with_many_copies_in_one_set_is_trained_on_in_both(often_in):
-    """Held out of the one, it would be missing from the other, or be trained on there all the same."""
+    """If it were held out of one set, it would be missing from the other or be trained on there."""
     rare, frequent = np.arange(100), np.concatenate([np.arange(1000, 1060), np.full(60, 7)])
     sets = (frequent, rare) if often_in == 0 else (rare, frequent)
     for seed in range(10):
@@ -128,14 +128,14 @@ def test_row_with_many_copies_in_one_set_is_trained_on_in_both(often_in):
 
 
 def by_key(seed, n):
-    """n values, those first that are held out before others."""
+    """n values in the order in which they are held out."""
     candidates = torch.arange(n, dtype=torch.float32)[:, None]
     keys = stream_holdout._keys(stream_holdout.digests_of(DenseRows(candidates)), seed)
     return np.argsort(keys)
 
 
 def test_no_copy_is_trained_on_if_copies_fill_the_capacity():
-    """Four rows with many copies fill most of the room, so that fewer others of that set are known."""
+    """Four rows with many copies fill most of the capacity, so that there are fewer other candidates."""
     order = by_key(3, 10_000)
     streams = Listed(np.concatenate([np.repeat(order[:4], 240), order[4:9044]]), 500), Listed(order, 500)
     held_out = hold_out_streams(streams, 0.1, 3)
@@ -148,7 +148,7 @@ def test_no_copy_is_trained_on_if_copies_fill_the_capacity():
 def test_combined_candidates_equal_candidates_of_one_worker():
     order = by_key(3, 10_000)
     several = Listed(np.concatenate([np.repeat(order[:6], 240), order]), 572)  # most copies are in three pieces
-    # The first worker has no room for the seventh value, of which the second sees one copy.
+    # The first worker has no capacity for the seventh value, and the second has one copy of it.
     seventh = Listed(np.concatenate([np.repeat(order[:7], 240), order[6:10]]), 7 * 240)
     for values, count in ((several, 2), (several, 3), (seventh, 2)):
         whole, *_ = stream_holdout._collect(values, 1000, 3, None, None)
@@ -178,7 +178,7 @@ def test_number_is_bounded_and_rows_depend_on_the_seed(monkeypatch):
 
 
 def test_rows_with_many_copies_are_trained_on(monkeypatch):
-    """Neither is a set distorted by holding out a third of it, nor does memory fill with copies."""
+    """The set is not distorted by holding out a third of it, and memory does not fill with copies."""
     most = 0
     original = stream_holdout._Candidates._select
 
@@ -207,7 +207,7 @@ def test_rejects_sets_that_cannot_be_split():
 
 
 def test_memorized_copies_do_not_improve_the_estimate():
-    """Rows in five copies, of which nothing can be learned: from a stream as from memory, the estimate says so."""
+    """Five copies of random rows: the estimated accuracy must not exceed chance, streamed or in memory."""
     rng = np.random.default_rng(0)
     rows = [np.repeat(rng.normal(size=(300, 8)), 5, axis=0) for _ in range(2)]
     rows = [X[rng.permutation(len(X))] for X in rows]

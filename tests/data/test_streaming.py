@@ -1,4 +1,4 @@
-"""Sets that come in pieces: every row once an epoch, well mixed, over workers too, and trained on as from memory."""
+"""Streamed sets: every row once per epoch, well mixed, also with several workers, and trained on as in memory."""
 
 import itertools
 import linecache
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 
 class Counted(RowStream):
-    """Rows that are their own numbers, in pieces of the given sizes."""
+    """Rows whose value is their number, in pieces of the given sizes."""
 
     def __init__(self, sizes, start=0, buffer_bytes=400, columns=1):
         self.sizes, self.start, self.buffer_bytes, self.row_shape = list(sizes), start, buffer_bytes, (columns,)
@@ -51,7 +51,7 @@ class Counted(RowStream):
 
 
 def numbers(batches):
-    """The numbers of the rows of both sets, in the order they came."""
+    """The numbers of the rows of both sets, in the order of arrival."""
     sides = ([], [])
     for x, (n0, _) in batches:
         sides[0].append(x[:n0, 0].clone())
@@ -98,13 +98,13 @@ def test_order_depends_on_seed_and_epoch():
 
 
 def test_rows_of_distant_pieces_are_mixed():
-    """With a window of ten pieces of a hundred, a batch holds rows of many, and none holds neighbours only."""
+    """With a buffer of ten of a hundred pieces, every batch holds rows of many distant pieces."""
     data = StreamedSets((Counted([20] * 100, buffer_bytes=4 * 200), Counted([20] * 100, buffer_bytes=4 * 200)))
     plan = BatchPlan(data.sizes, 80)
     rows = numbers(data.epoch(plan, 0, 1, CPU))[0]
     kinds = [len(np.unique(batch // 20)) for batch in np.split(rows, len(rows) // 40)]
     assert np.mean(kinds) > 7
-    assert abs(np.corrcoef(np.arange(len(rows)), rows)[0, 1]) < 0.2  # nor is the order that of the files
+    assert abs(np.corrcoef(np.arange(len(rows)), rows)[0, 1]) < 0.2  # and not in the order of the files
 
 
 def test_only_one_piece_is_in_memory_beside_the_buffer():
@@ -135,7 +135,7 @@ def sets():
     out = []
     for n, share in ((900, 0.8), (500, 0.2)):
         labels = rng.random(n) < share
-        order = np.argsort(labels, kind="stable")  # the worst that files can be: all negatives first
+        order = np.argsort(labels, kind="stable")  # the worst case: all negatives first
         out.append((rng.normal(size=(n, 4)) + 1.5 * labels[:, None]).astype(np.float32)[order])
     return out
 
@@ -307,7 +307,7 @@ def test_warns_about_large_row_groups(sets, tmp_path):
         PoorMixingWarning, match="large has pieces of up to 900 rows, .* if its files are sorted"
     ) as caught:
         data.warn_if_poorly_mixed()
-    assert len(caught) == 1  # the other fits in its buffer
+    assert len(caught) == 1  # the other set fits into its buffer
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = write(tmp_path / "small", sets[0], files=1, group=25)
@@ -320,7 +320,7 @@ def fit_streamed(folders, **changes):
 
 
 def test_warns_about_sorted_rows_if_few_pieces_are_mixed(sets, tmp_path):
-    """Whether they are sorted is seen in the rows held out."""
+    """The held-out rows show whether the files are sorted."""
     in_order = [X[np.argsort(X[:, 0])] for X in sets]
     folders = [write(tmp_path / f"sorted{i}", X, files=1, group=20) for i, X in enumerate(in_order)]
     with pytest.warns(
@@ -367,7 +367,7 @@ def test_piece_similarity_allows_for_many_columns(monkeypatch):
     assert found.count(0) >= 18  # one in a hundred is expected
 
 
-# ---------------------------------------------------------------------------------------------------- written at random
+# ------------------------------------------------------------------------------------------------------------- shuffled
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.sampled_from([16, 400, 4000]), st.integers(1, 3))
@@ -386,7 +386,7 @@ def test_shuffled_set_holds_every_row_once(sizes, buffer_bytes, columns):
 
 
 def test_every_piece_of_a_shuffled_set_is_a_random_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffling, "WRITE_BYTES", 1000)  # written in many rounds
+    monkeypatch.setattr(shuffling, "WRITE_BYTES", 1000)  # several writes
     mixed = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path)
     means = np.array([float(mixed.read(piece).mean()) for piece in range(len(mixed.piece_sizes))])
     sizes = np.array(mixed.piece_sizes)
@@ -395,7 +395,7 @@ def test_every_piece_of_a_shuffled_set_is_a_random_sample(tmp_path, monkeypatch)
     assert np.abs(deviations).max() < 4
     assert deviations.std() > 0.3
     steps = np.diff(mixed.read(0)[:, 0].numpy())
-    assert 0.4 < (steps > 0).mean() < 0.6  # nor is there an order within a piece
+    assert 0.4 < (steps > 0).mean() < 0.6  # also within a piece
     other = shuffled(Counted([100] * 100, buffer_bytes=64_000), tmp_path / "other", seed=1)
     assert not torch.equal(other.read(0)[:50], mixed.read(0)[:50])
 

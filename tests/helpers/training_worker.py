@@ -50,9 +50,9 @@ def fitted(changes, **more):
         "calibrated": False, "model_params": {"hidden": (16, 16)}, "training__distributed": "auto", "training__precision": "float32",
         "loss": "sigmoid", "lr": 1e-3, "patience": None,
     }  # fmt: skip
-    heard = {"test_data": (X[:50], labels[:50].astype(int))} if changes is FITS["tested"] else {}
+    extra = {"test_data": (X[:50], labels[:50].astype(int))} if changes is FITS["tested"] else {}
     classifier = UUClassifier((0.8, 0.2), 0.5).set_params(**plain | changes | more.pop("parameters", {}))
-    return classifier.fit(X, sets, **heard, **more)
+    return classifier.fit(X, sets, **extra, **more)
 
 
 def described(clf):
@@ -68,17 +68,17 @@ def described(clf):
 
 
 def own_rows(workers, name):
-    """This worker's of twelve rows; the second has none of some batches, one of three workers a single one."""
+    """The rows of this worker, of twelve: some batches have no rows for the second, or one row for one of three."""
     ends = [0, 12, 12] if "no rows" in name else [0, 5, 12]
     if workers is not None and workers.count == 3:
         ends = [0, 5, 5, 12] if "no rows" in name else [0, 5, 6, 12]
     return slice(None) if workers is None else slice(*ends[workers.rank : workers.rank + 2])
 
 
-def normalised(workers):
-    """One step through batch normalisation of all kinds, on this worker's rows: output, gradients, statistics.
+def normalized(workers):
+    """One step through all kinds of batch normalization on this worker's rows: output, gradients, statistics.
 
-    One process alone widens narrow types first: what several find differs from that by the rounding of results.
+    A single process converts narrow types first; results of several processes differ from it by rounding.
     """
     torch.manual_seed(0)
     found = {}
@@ -100,7 +100,7 @@ def normalised(workers):
         ("float16", nn.BatchNorm1d(3).half(), (12, 3)),
     ):
         kind = getattr(torch, name.split(",")[0].split()[0], torch.float32)
-        far = 1e6 if kind == torch.float64 else 5  # squares of such numbers have lost the variance
+        far = 1e6 if kind == torch.float64 else 5  # their squares are too large to compute the variance from
         x = (far + torch.randn(shape, dtype=torch.float64)).to(kind)
         part, weights = own_rows(workers, name), torch.randn(shape).to(kind)
         with torch.no_grad():
@@ -127,7 +127,7 @@ def normalised(workers):
 
 
 def too_few(workers):
-    """What is said where all workers together have one row, and none; statistics stay as they were, and can be used."""
+    """Errors if all workers together have one row or none; the statistics do not change and can be used."""
     said, norm = [], nn.BatchNorm1d(3)
     with synchronized(norm):
         for rows in (1, 0):
@@ -135,12 +135,12 @@ def too_few(workers):
                 norm(torch.ones(rows if workers.first else 0, 3))
             except ValueError as error:
                 said.append(str(error))
-        evaluated = [norm.eval()(torch.full((1, 3), 2.0)).detach()] if workers.first else []  # the others do not
+        evaluated = [norm.eval()(torch.full((1, 3), 2.0)).detach()] if workers.first else []  # in the first worker only
     return {"said": said, "state": norm.state_dict(), "evaluated": evaluated}
 
 
 def copies():
-    """Copies from within, used by each worker by itself: what kind they are, and what they make of rows of its own."""
+    """Copies of a synchronized model, used by one worker alone: their classes and their results."""
     rank, model = torch.distributed.get_rank(), nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2))
     file, rows = io.BytesIO(), torch.arange(2.0 * (rank + 2)).view(-1, 2).square()
     with synchronized(model, torch.distributed.new_group()):
@@ -150,13 +150,13 @@ def copies():
         kinds = [type(layer).__name__ for layer in model]
         for each in made.values():
             kinds += [type(layer).__name__ for layer in each]
-        used = [made["copy"](rows)] if rank == 0 else []  # the others do not
+        used = [made["copy"](rows)] if rank == 0 else []  # in the first worker only
     used += [each(rows) for each in made.values()] if rank == 0 else []
     return {"kinds": kinds, "rows": rows, "used": [out.detach() for out in used]}
 
 
 def refused(workers, folder):
-    """What a failure in the first worker, or of its checkpoint, is in each."""
+    """The errors of each worker if the first worker or its checkpoint fails."""
     said = []
     for what in (lambda: workers.run_on_first(lambda: 1 / 0), lambda: fitted({"epochs": 3}, parameters=folder)):
         try:
@@ -172,15 +172,15 @@ def main(out, names):
     torch.set_num_threads(1)
     found = {name: described(fitted(FITS[name])) for name in names}
     workers = join_workers("auto")
-    found["norms"] = normalised(workers)
+    found["norms"] = normalized(workers)
     found["too few"] = too_few(workers)
     found["copies"] = copies()
     if len(names) == len(FITS):
-        found |= other_roads(out, workers)
+        found |= other_cases(out, workers)
     torch.save(found, out)
 
 
-def other_roads(out, workers):
+def other_cases(out, workers):
     found, calls = {}, []
 
     def callback(record, model):

@@ -27,23 +27,23 @@ CLOSE = ((0.55, 0.45), 0.5)
 STEPS, ROWS, LR = 4, 30, 0.5
 
 
-# ------------------------------------------------------------------------------------------- what one process does, too
+# ------------------------------------------------------------------------------------------- shared with the single process
 
 
 def batches():
-    """Batches for which a part of the rows often has brackets of another sign than all of them."""
+    """Batches in which the risk terms of a part often have another sign than those of all rows."""
     generator = torch.Generator().manual_seed(0)
     x, sets = torch.randn(STEPS, ROWS, 4, generator=generator), torch.randint(0, 2, (STEPS, ROWS), generator=generator)
     return list(zip(x, sets, strict=True))
 
 
-def network(normalised=False):
+def network(normalized=False):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 8), *([nn.BatchNorm1d(8)] if normalised else []), nn.Tanh(), nn.Linear(8, 1))
+    return nn.Sequential(nn.Linear(4, 8), *([nn.BatchNorm1d(8)] if normalized else []), nn.Tanh(), nn.Linear(8, 1))
 
 
 def trained(model, step, own=lambda rows: rows, optimizer=None):
-    """Losses after a few steps with plain SGD, which notices gradients that are too large by a factor."""
+    """Losses of a few steps of plain SGD, which is sensitive to a wrong scale of the gradients."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=LR)
     losses = []
     for x, sets in batches():
@@ -94,15 +94,15 @@ def with_precision(step, precision):
     return lambda model, x, sets: step(model, x, sets, precision=precision)
 
 
-def ddp(step, normalised=False, own=own_part):
-    model = network(normalised)
+def ddp(step, normalized=False, own=own_part):
+    model = network(normalized)
     parallel = DistributedDataParallel(model)
     with synchronized(model):
         return {"losses": trained(parallel, step, own), "weights": flat(model)}
 
 
 def scaled(precision=None):
-    """With a loss scaled as float16 wants it."""
+    """With a scaled loss, as for float16."""
     model = network()
     optimizer, scaler = torch.optim.SGD(model.parameters(), lr=LR), torch.amp.GradScaler("cpu", init_scale=2.0**10)
 
@@ -124,17 +124,17 @@ def scaled(precision=None):
     return {"losses": losses, "weights": flat(model)}
 
 
-def sharded(normalised=False, **policy):
-    """Layer by layer; batch normalisation goes with the model, since a sharded one cannot be synchronized."""
-    model, mesh = network(normalised), init_device_mesh("cpu", (dist.get_world_size(),))
+def sharded(normalized=False, **policy):
+    """Sharded layer by layer, except batch normalization, which cannot be synchronized if sharded."""
+    model, mesh = network(normalized), init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in model:
         if not isinstance(layer, nn.BatchNorm1d):
             fully_shard(layer, mesh=mesh, **policy)
     return fully_shard(model, mesh=mesh, **policy)
 
 
-def fsdp2(step, normalised=False, **policy):
-    model = sharded(normalised, **policy)
+def fsdp2(step, normalized=False, **policy):
+    model = sharded(normalized, **policy)
     with synchronized(model):
         losses = trained(model, step, own_part)
     state = [p.full_tensor().detach() for p in model.parameters()]
@@ -144,17 +144,17 @@ def fsdp2(step, normalised=False, **policy):
 
 def fsdp1(step, **options):
     model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), **options)
-    model.no_sync = lambda: pytest.fail("while it waits it would hold whole gradients")
+    model.no_sync = lambda: pytest.fail("no_sync would hold whole gradients")
     losses = trained(model, step, own_part)
     with FullyShardedDataParallel.summon_full_params(model):
         return {"losses": losses, "weights": flat(model)}
 
 
 def refused():
-    """What is said in each process where the numbers of parts differ and would make one wait for the other."""
-    said, normalised = [], network(normalised=True)
-    with synchronized(normalised):
-        for model in (sharded(), FullyShardedDataParallel(network(), device_id=torch.device("cpu")), normalised):
+    """The errors of each process if the numbers of micro-batches differ, so that one would wait forever."""
+    said, normalized = [], network(normalized=True)
+    with synchronized(normalized):
+        for model in (sharded(), FullyShardedDataParallel(network(), device_id=torch.device("cpu")), normalized):
             x, sets = batches()[0]
             try:
                 in_parts(model, own_part(x), own_part(sets))
@@ -163,13 +163,13 @@ def refused():
     return said
 
 
-def brackets():
-    """The brackets of bfloat16 scores of all processes, and those scores."""
+def risk_terms():
+    """The risk terms of bfloat16 scores of all processes, and those scores."""
     x, sets = batches()[0]
     with torch.autocast("cpu", torch.bfloat16):
         scores = network()(own_part(x))
         parts = UURisk(*SETTINGS).parts(scores, own_part(sets))
-    return {"scores": scores.detach(), "sets": own_part(sets), "brackets": [part.detach() for part in parts]}
+    return {"scores": scores.detach(), "sets": own_part(sets), "risk terms": [part.detach() for part in parts]}
 
 
 # --------------------------------------------------------------------------------------------------------- Accelerate
@@ -255,9 +255,9 @@ BFLOAT16 = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16)}
 CASES = {
     "DDP": lambda: ddp(at_once),
     "DDP in parts": lambda: ddp(in_parts),
-    "DDP normalised": lambda: ddp(at_once, normalised=True),
-    "DDP normalised, no rows": lambda: ddp(at_once, normalised=True, own=all_of_one),
-    "DDP normalised, bfloat16": lambda: ddp(with_precision(at_once, torch.bfloat16), normalised=True),
+    "DDP normalized": lambda: ddp(at_once, normalized=True),
+    "DDP normalized, no rows": lambda: ddp(at_once, normalized=True, own=all_of_one),
+    "DDP normalized, bfloat16": lambda: ddp(with_precision(at_once, torch.bfloat16), normalized=True),
     "DDP in parts, scaled": scaled,
     "DDP in parts, bfloat16": lambda: ddp(with_precision(in_parts, torch.bfloat16)),
     "DDP in parts, scaled, float16": lambda: scaled(torch.float16),
@@ -271,8 +271,8 @@ CASES = {
     "FSDP2, bfloat16": lambda: fsdp2(with_precision(at_once, torch.bfloat16)),
     "FSDP2 in parts, bfloat16": lambda: fsdp2(with_precision(in_equally_many, torch.bfloat16)),
     "FSDP2 in parts, bfloat16 weights": lambda: fsdp2(in_equally_many, **BFLOAT16),
-    "FSDP2 normalised": lambda: fsdp2(at_once, normalised=True),
-    "FSDP2 normalised, bfloat16 weights": lambda: fsdp2(at_once, normalised=True, **BFLOAT16),
+    "FSDP2 normalized": lambda: fsdp2(at_once, normalized=True),
+    "FSDP2 normalized, bfloat16 weights": lambda: fsdp2(at_once, normalized=True, **BFLOAT16),
     "Accelerate": lambda: accelerated(accelerated_at_once),
     "Accelerate in parts": lambda: accelerated(accelerated_in_parts),
     "Accelerate in parts, bfloat16": lambda: accelerated(accelerated_in_parts, mixed_precision="bf16"),
@@ -281,7 +281,7 @@ CASES = {
     "Lightning in parts": lambda: lightning("InParts"),
     "Lightning in parts, bfloat16": lambda: lightning("InParts", precision="bf16-mixed"),
     "refused": refused,
-    "brackets": brackets,
+    "risk terms": risk_terms,
 }
 
 

@@ -1,4 +1,4 @@
-"""The named models: the layers of the paper's Appendices B and C, counted and walked one by one."""
+"""The named models: parameter counts and layers of the paper's Appendices B and C."""
 
 import math
 
@@ -21,7 +21,7 @@ CONVOLUTIONAL = [AllConvNet, ResNet32]
 
 @pytest.fixture(scope="module")
 def networks():
-    """One of each for 32×32 color images; not to be changed."""
+    """One network of each kind for 32×32 color images; tests must not change them."""
     torch.manual_seed(0)
     return {network: network().eval() for network in CONVOLUTIONAL}
 
@@ -31,7 +31,7 @@ def n_parameters(model):
 
 
 def traced(model, x):
-    """Every convolution and product in the order of its call, with the shapes of its input and output."""
+    """All convolutions and linear layers in the order of their calls, with input and output shapes."""
     seen = []
 
     def note(layer, inputs, output):
@@ -52,7 +52,7 @@ def traced(model, x):
 
 def test_parameter_counts_and_shapes():
     assert n_parameters(Linear(784)) == 785
-    # four products without bias, four pairs of normalization weights, one output with bias
+    # four linear layers without bias, four normalizations, one output with bias
     assert n_parameters(MLP(784)) == 784 * 300 + 3 * 300 * 300 + 4 * 600 + 301
     assert MLP(5)(torch.zeros(7, 5)).shape == (7,)
     assert MLP(5, hidden=())(torch.zeros(7, 5)).shape == (7,)
@@ -79,7 +79,7 @@ def test_initializers_have_the_requested_variance_and_truncation(fill, scale, sh
     fan_in = math.prod(shape[1:])
     assert weight.mean().item() == pytest.approx(0, abs=4 * math.sqrt(scale / fan_in / weight.numel()))
     assert weight.var().item() == pytest.approx(scale / fan_in, rel=0.02)
-    cut = 2 * math.sqrt(scale / fan_in) / 0.8796  # two standard deviations before the cut
+    cut = 2 * math.sqrt(scale / fan_in) / 0.8796  # two standard deviations before truncation
     assert 0.98 * cut < weight.abs().max() <= cut * (1 + 1e-4)
 
 
@@ -111,7 +111,7 @@ def test_parameter_count_of_the_residual_network(networks):
     stem = 9 * 3 * 16
     groups = 9 * (10 * 16 * 16 + (16 * 32 + 9 * 32 * 32) + (32 * 64 + 9 * 64 * 64))
     shortcuts = 16 * 32 + 32 * 64
-    # before each convolution but the stem, and one after the last
+    # before each convolution except the stem, and one after the last
     normalizations = 2 * (10 * 16 + (16 + 9 * 32) + (32 + 9 * 64) + 64)
     assert n_parameters(networks[ResNet32]) == stem + groups + shortcuts + normalizations + 65
 
@@ -158,7 +158,7 @@ def test_layers_of_the_residual_network(networks):
 
 
 def test_the_residual_network_normalizes_before_its_convolutions():
-    """Block by block, written out: what enters the first block is the bare output of the stem."""
+    """A direct computation, block by block; the input of the first block is the plain output of the stem."""
     model, x = ResNet32((2, 8, 8)).eval(), torch.randn(4, 2, 8, 8)
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d):
@@ -204,7 +204,7 @@ def test_accepts_images_of_any_size(network, networks):
     assert networks[network](torch.zeros(2, 3, 32, 32)).shape == (2,)
     for shape in ((1, 28, 28), (4, 7, 10), (2, 1, 1)):
         model = network(shape)
-        scores = model(torch.randn(3, *shape))  # in training mode, as normalization has it
+        scores = model(torch.randn(3, *shape))  # in training mode
         assert scores.shape == (3,)
         scores.sum().backward()
         assert all(p.grad is not None for p in model.parameters())
@@ -255,7 +255,7 @@ def test_double_precision_network_computes_in_float64(network):
     seed=st.integers(0, 2**31),
 )
 def test_packed_convolution_equals_plain_convolution(channels, height, blocks, packing, seed):
-    """Values and both gradients, through the path that is taken on CUDA."""
+    """Values and both gradients of the code path for CUDA."""
     torch.manual_seed(seed)
     layer = PackedConv2d(*channels).double()
     layer.packing = packing
@@ -276,7 +276,7 @@ def test_packing_fills_a_tile_of_64_channels(channels, packing):
     layer = PackedConv2d(*channels)
     assert layer.packing == packing
     assert layer._packed_kernel().shape == (packing * channels[1], packing * channels[0], 3, 3)
-    assert layer._packed_kernel().count_nonzero() == packing * layer.weight.numel()  # the same weights, and zeros
+    assert layer._packed_kernel().count_nonzero() == packing * layer.weight.numel()  # the same weights and zeros
     x = torch.randn(2, channels[0], 5, 8)
     assert torch.equal(layer(x), F.conv2d(x, layer.weight, padding=1))  # the plain path, on the CPU
     assert list(layer.state_dict()) == ["weight"]
@@ -284,7 +284,7 @@ def test_packing_fills_a_tile_of_64_channels(channels, packing):
 
 def test_only_narrow_convolutions_are_packed(networks):
     packed = [layer for layer in networks[ResNet32].modules() if isinstance(layer, PackedConv2d)]
-    assert len(packed) == 1 + 10 + 9  # the stem, the group of 16 channels, that of 32 but for its stride
+    assert len(packed) == 1 + 10 + 9  # the stem, all blocks of 16 channels, and those of 32 without stride
     assert not any(isinstance(layer, PackedConv2d) for layer in networks[AllConvNet].modules())
 
 
@@ -308,7 +308,7 @@ def test_named_network_is_trained_saved_and_loaded(name, images, tmp_path):
         (0.9, 0.1),
         0.5,
         model=name,
-        model_params={"momentum": 0.5},  # so that the running statistics arrive within two epochs
+        model_params={"momentum": 0.5},  # so that the running statistics converge within two epochs
         epochs=2,
         batch_size=30,
         input_scale=1 / 255,
@@ -333,7 +333,7 @@ def test_rejects_rows_that_are_not_images(name, shape, images):
         plain_classifier((0.9, 0.1), 0.5, model=name, epochs=1, random_state=0).fit(X.reshape(-1, *shape), sets)
 
 
-# -------------------------------------------------------------------------------------------- what may be passed as one
+# ---------------------------------------------------------------------------------------------------------- build_model
 
 
 def test_build_model_accepts_classes_factories_and_instances():
@@ -355,7 +355,7 @@ def test_build_model_passes_the_image_shape():
     assert build_model("resnet32", (1, 5, 6)).stem.in_channels == 1
     assert build_model("allconvnet", (2, 5, 9), {"momentum": 0.5})(torch.zeros(3, 2, 5, 9)).shape == (3,)
     assert build_model(lambda shape: nn.Linear(math.prod(shape), 1), (2, 3, 4)).in_features == 24
-    assert build_model(ResNet32, (3, 4, 4), {"shape": (7, 4, 4)}).stem.in_channels == 7  # the user has the last word
+    assert build_model(ResNet32, (3, 4, 4), {"shape": (7, 4, 4)}).stem.in_channels == 7  # explicit parameters win
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from uulearn.training.batched import trainer as trainer_module
 from uulearn.training.batched.network import BatchedNetwork
 from uulearn.training.batched.runs import Groups
 
-# ------------------------------------------------------------------------------------------------ each run as alone
+# ----------------------------------------------------------------------------------------- each run equals a single run
 
 OPTIMIZERS = {
     "adam l2": {"optimizer_params": {"eps": 1e-7}, "l2": 5e-3},
@@ -144,7 +144,7 @@ def test_supports_any_number_of_hidden_layers(hidden):
 def test_supports_sets_of_any_size(sizes):
     runs = [run_of(sizes=sizes, seed=seed, method="relu") for seed in (0, 1)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # batches grow with sets so uneven; what matters here is what comes of it
+        warnings.simplefilter("ignore")  # batches grow because the sets are uneven
         assert_each_as_alone(runs, options=options(batch_size=100))
         assert_each_as_alone(runs, options=options(batch_size=7, epochs=2))
 
@@ -159,7 +159,7 @@ def test_half_precision_is_close_to_float32():
 
 
 def test_padded_widths_train_the_same_models(monkeypatch):
-    """On CUDA widths are rounded up with units that must stay zero."""
+    """On CUDA, widths are padded with units that must stay zero."""
     runs = mixed_runs()
     plain = {kind: train_batched(runs, kind, options=options(l2=0.01, weight_decay=0.01)) for kind in MODELS}
     monkeypatch.setattr(trainer_module, "BatchedNetwork", lambda *arguments: BatchedNetwork(*arguments[:-1], 8))
@@ -253,7 +253,7 @@ def test_scores_equal_scores_of_extracted_models(kind, ema, monkeypatch):
         with torch.no_grad():
             torch.testing.assert_close(own, model(X * 0.5), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        next(models[0].parameters()).zero_()  # the models are the caller's
+        next(models[0].parameters()).zero_()  # changing the returned models does not change the trainer
     torch.testing.assert_close(batched.scores(X), scores)
 
 
@@ -344,7 +344,7 @@ def test_dropout_of_one_run_does_not_affect_others():
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_dropout_preserves_expectation_and_drops_requested_fraction(width):
-    """Scores of one row, many times: their mean is the score without dropout, their variance Σ(w·h)²·p/(1 − p)."""
+    """Many scores of one row: the mean is the score without dropout, the variance is Σ(w·h)²·p/(1 − p)."""
     rates = [0.2, 0.7]
     runs = [run_of(seed=0 if width == 2 else place, dropout=rate) for place, rate in enumerate(rates)]
     batched = BatchedTrainer(X, runs, model_params=MODELS["plain mlp"][1], options=options())
@@ -376,7 +376,7 @@ def test_run_dropout_overrides_model_dropout():
     assert BatchedTrainer(X, runs[:1], model_params={"hidden": (8,)}).network.keep_rates is None
 
 
-# ------------------------------------------------------------------------------------------- when a run stops being one
+# --------------------------------------------------------------------------------------------- runs that are not finite
 
 
 @pytest.mark.parametrize("kind", ["linear", "plain mlp"])
@@ -415,7 +415,7 @@ def test_non_finite_run_keeps_earlier_records_and_weights(same_group):
     assert sound.stop_reason == "all 20 epochs done"
     with pytest.raises(NonFiniteRiskError, match=f"in epoch {len(broken) + 1}"):
         alone(wild, "linear", loss=overflowing, options=options(epochs=20, batch_size=200))
-    # one batch an epoch: the weights before the fatal step are those after the last recorded epoch
+    # with one batch per epoch, the weights before the failing step are those of the last recorded epoch
     until_then = alone(wild, "linear", loss=overflowing, options=options(epochs=len(broken), batch_size=200))
     assert_same_model(batched.models()[0], until_then.final_model)
     expected = alone(runs[1], "linear", loss=overflowing, options=options(epochs=20, batch_size=200))

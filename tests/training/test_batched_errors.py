@@ -12,11 +12,11 @@ from uulearn.exceptions import UnevenSetsWarning
 from uulearn.models import MLP
 from uulearn.training.batched import BatchedTrainer, Run
 
-# ------------------------------------------------------------------------------------------------------------- refusals
+# --------------------------------------------------------------------------------------------------------------- errors
 
 
 def refused(text, call):
-    """A refusal is one sentence that names what was passed."""
+    """An error is one sentence with the offending value."""
     with pytest.raises(ValueError, match=text) as caught:
         call()
     message = str(caught.value)

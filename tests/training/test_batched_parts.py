@@ -16,7 +16,7 @@ from uulearn.training.batched.layers import NormalizeReLU, OutputUnit, concatena
 from uulearn.training.batched.optimizer import BatchedOptimizer
 from uulearn.training.batched.risk import BatchedRisk
 
-# --------------------------------------------------------------------------------------------- the pieces, one by one
+# ---------------------------------------------------------------------------------------------------------------- parts
 
 
 SCORES = st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=12)
@@ -57,7 +57,7 @@ def test_batched_risk_equals_risk_of_each_run(scores, share, priors, pi, loss):
 
 
 def test_rows_of_weight_zero_are_ignored_even_with_infinite_loss():
-    """As in `weighted_risk`: with set_priors (1, 0) a row of set 0 has no part in the negative bracket."""
+    """As in `weighted_risk`: with set_priors (1, 0) a row of set 0 does not contribute to the negative term."""
     runs = [Run(([0], [1]), (1.0, 0.0), 0.5, method) for method in ("relu", "biased")]
     batched = BatchedRisk(runs, get_loss(lambda z: torch.exp(-z)), CPU)
     scores = torch.tensor([[100.0, -100.0]] * 2, requires_grad=True)
@@ -68,7 +68,7 @@ def test_rows_of_weight_zero_are_ignored_even_with_infinite_loss():
 
 
 def test_correction_is_applied_only_to_its_own_runs():
-    """√(1 − x) − 1 below zero: of a bracket above one the root, and its gradient, would be no number."""
+    """√(1 − x) − 1 below zero: for a term above one, the root and its gradient would be NaN."""
 
     def root(x):
         return torch.where(x < 0, torch.sqrt(1 - x) - 1, x)
@@ -105,7 +105,7 @@ def test_concatenate_runs_is_the_inverse_of_split_runs(shape, seed):
 @settings(max_examples=40)
 @given(shape=STACKED, offset=st.floats(-3, 3), seed=st.integers(0, 2**31))
 def test_normalization_equals_torch(shape, offset, seed):
-    """Values, statistics and gradients of batch normalisation and ReLU, for each run."""
+    """Values, statistics and gradients of batch normalization and ReLU, for each run."""
     groups, width, n, h = shape
     runs = groups * width
     unit = (runs, 1, h)
@@ -123,7 +123,7 @@ def test_normalization_equals_torch(shape, offset, seed):
     torch.testing.assert_close(mean, values.mean(1, keepdim=True), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, values.var(1, keepdim=True, correction=0), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
-    assume(torch.equal(out > 0, expected > 0))  # else rounding has carried a unit over the kink
+    assume(torch.equal(out > 0, expected > 0))  # rounding can move a unit across the kink
     found = list(torch.autograd.grad(out, ours, direction))
     found[0] = split_runs(found[0], width)
     for one, other in zip(found, torch.autograd.grad(expected, theirs, direction.double()), strict=True):
@@ -147,7 +147,7 @@ def test_output_unit_equals_matrix_product(shape, seed):
 
 @pytest.mark.parametrize("offset", [30.0, 100.0])
 def test_normalizes_columns_far_from_zero(offset):
-    """Before the running mean has arrived, too: the moments must not cancel."""
+    """Also before the running mean has converged: the moments must not cancel."""
     run, table = run_of(), X + offset
     trainer, batched = alone(run, table=table), train_batched([run], table=table)
     torch.testing.assert_close(
@@ -185,7 +185,7 @@ def test_optimizers_equal_torch(chosen, seed):
     ]
     for step in range(5):
         gradient = torch.randn(3, 2, 4, generator=generator)
-        alive = torch.tensor([True, True, step < 2])  # the third stands still from then on
+        alive = torch.tensor([True, True, step < 2])  # the third run does not change any more
         batched.update({"kernel": gradient}, alive)
         for p, g, optimizer, lives in zip(theirs, gradient, optimizers, alive.tolist(), strict=True):
             if lives:

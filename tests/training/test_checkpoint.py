@@ -1,4 +1,4 @@
-"""A run that is killed continues and ends, to the bit, as if it had not been."""
+"""A killed run can be resumed and ends bit-identical to an uninterrupted run."""
 
 import errno
 import functools
@@ -71,9 +71,9 @@ def test_run_resumed_after_sigkill_equals_uninterrupted_run(tmp_path):
     rng = np.random.default_rng(1)
     folder, out = tmp_path / "checkpoints", tmp_path / "resumed"
     kills = 0
-    for _ in range(4):  # each time killed at another moment, once in the middle of whatever it does then
+    for _ in range(4):  # killed at different moments
         program = start(script, folder, out, 0.02)
-        program.wait_for(program.out.read_text)  # it is past its start
+        program.wait_for(program.out.read_text)  # training has started
         time.sleep(float(rng.uniform(0.02, 0.12)))
         if program.running():
             program.kill()
@@ -122,7 +122,7 @@ def test_resumed_run_without_seed_uses_stored_seed(tmp_path, gaussians):
 
 
 def stopped_in_member(number, epochs):
-    """A callback that interrupts the training of one of several members in its last epoch but one."""
+    """A callback that interrupts the training of one of several models in its second-to-last epoch."""
     seen = []
 
     def interrupt(record, _):
@@ -152,10 +152,10 @@ def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
     first = fit(tmp_path, gaussians, **several | {"random_state": None})
     with pytest.raises(CheckpointError, match="different: .*seed"):
         fit(tmp_path, gaussians, **several | {"random_state": first.seed_ + 1})
-    assert stored_seed(tmp_path) == first.seed_  # as before the fit that was refused
+    assert stored_seed(tmp_path) == first.seed_  # unchanged by the rejected fit
     for checkpoint in tmp_path.rglob(FILE_NAME):
         checkpoint.unlink()
-    assert stored_seed(tmp_path) is None  # with no run to go on with, the note is void
+    assert stored_seed(tmp_path) is None  # without checkpoints, the stored seed is ignored
     assert fit(tmp_path, gaussians, **several | {"random_state": 8}).seed_ == stored_seed(tmp_path) == 8
     (tmp_path / SEED_NAME).write_text('{"format": 1}')
     with pytest.raises(CheckpointError, match="seed.json is damaged .* delete its folder"):
@@ -254,7 +254,7 @@ def test_resumed_history_says_that_labels_were_used(tmp_path, gaussians):
 
 
 def test_ignores_files_of_a_write_that_was_killed(tmp_path, gaussians):
-    """The process dies with the new checkpoint on disk under its temporary name."""
+    """The process dies while the new checkpoint has its temporary name."""
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent(RUN).replace(

@@ -1,4 +1,4 @@
-"""The same on an accelerator, where there is one."""
+"""Training on a CUDA device; skipped without one."""
 
 import os
 import pickle
@@ -121,7 +121,7 @@ def test_rejects_invalid_sets():
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_captured_step_trains_the_same_weights(table, optimizer, monkeypatch):
-    """Batches of two sizes, so two graphs; the warm-up of each must leave no trace."""
+    """Batches of two sizes need two graphs; the warm-up of each must have no effect."""
     graphs = []
     capture = GraphedFunction._capture
     monkeypatch.setattr(GraphedFunction, "_capture", lambda *given: graphs.append(given) or capture(*given))
@@ -189,7 +189,7 @@ def test_batched_training_on_cuda_equals_cpu(table, optimizer, model):
 
 
 def test_batched_half_precision_is_close_to_float32(table):
-    """Widths that are no multiple of eight are padded there; the padding must stay without effect."""
+    """Widths that are not multiples of eight are padded; the padding must have no effect."""
     model = {"model_params": {"hidden": (27, 13)}}
     (half, _), (full, _) = (train_batched_runs(*table, precision=p, model=model) for p in ("bfloat16", "float32"))
     for name, value in half.network.params.items():
@@ -281,7 +281,7 @@ def test_batched_trainer_releases_its_memory(table):
 
 
 class Flattening(torch.nn.Module):
-    """A network of one's own that flattens by view, which only one memory layout allows."""
+    """A custom network that flattens with ``view``, which works for one memory layout only."""
 
     def __init__(self):
         super().__init__()
@@ -313,7 +313,7 @@ def train_images(**options):
 
 
 def test_every_replay_draws_new_augmentation():
-    """Weights that stand still and one batch an epoch: the objective moves with the draws alone."""
+    """With constant weights and one batch per epoch, the objective depends only on the draws."""
     still = {"lr": 1e-30, "batch_size": 60, "graph": True}
     moving, fixed = (train_images(augment=augment, **still).history for augment in ("shift+flip", None))
     assert len(set(moving.column("objective"))) == 5
@@ -321,7 +321,7 @@ def test_every_replay_draws_new_augmentation():
 
 
 def test_captured_step_with_augmentation_trains_the_same_weights(tmp_path):
-    """As without a graph, and as when the run was broken off and continued."""
+    """The same as without a graph, and as a run that was interrupted and resumed."""
     options = {"augment": "shift+flip", "epochs": 6}
     plain, captured = train_images(**options), train_images(graph=True, **options)
     train_images(**options | {"epochs": 2}, graph=True, checkpoint_dir=tmp_path)
@@ -339,7 +339,7 @@ def test_augmentation_does_not_synchronize_the_device(memory_format, dtype):
     image = torch.arange(1.0, 3 * 6 * 7 + 1).reshape(1, 3, 6, 7).to("cuda", dtype)
     x = image.expand(2000, 3, 6, 7).contiguous(memory_format=memory_format)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that this mode is young
+        warnings.simplefilter("ignore")  # torch warns that this mode is experimental
         torch.cuda.set_sync_debug_mode("error")
         try:
             out = get_augmentation("shift+flip")(x)

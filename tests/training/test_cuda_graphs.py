@@ -1,4 +1,4 @@
-"""What can be tested of captured work without an accelerator; the rest is in test_cuda.py."""
+"""Parts of CUDA graph capture that can be tested without a GPU; the rest is in test_cuda.py."""
 
 import gc
 import weakref
@@ -27,7 +27,7 @@ def steps(model, optimizer, count, seed):
     "make", [lambda p: torch.optim.Adam(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)]
 )
 def test_restore_undoes_warm_up_steps(make, before):
-    """Steps that are undone, then steps that count, end where the latter alone end."""
+    """Steps that are undone have no effect on later steps."""
     ends = []
     for disturbed in (False, True):
         torch.manual_seed(0)
@@ -65,7 +65,7 @@ def test_graphed_function_on_cpu_is_a_plain_call():
 
 
 def test_step_with_static_rows_equals_plain_step(gaussians):
-    """What a captured step does around the graph, with the graph itself replaced by a plain call."""
+    """The code around the graph, with the graph replaced by a plain call."""
 
     def train(captured):
         torch.manual_seed(0)
@@ -92,7 +92,7 @@ def test_rejects_scheduler_with_graph():
 
 
 def test_batched_trainer_is_freed_without_garbage_collection(gaussians):
-    """On a device its tensors are large, and the next batched may need their memory."""
+    """On a device its tensors are large, and the next trainer may need their memory."""
     sets = torch.from_numpy(gaussians["sets"])
     run = Run(((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()), (0.8, 0.2), 0.5)
     options = RunOptions(epochs=2, batch_size=130, ema=None, progress=False, device="cpu")

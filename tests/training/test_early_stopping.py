@@ -1,4 +1,4 @@
-"""Rows held out without labels, and the epoch that they choose."""
+"""Held-out rows and early stopping, without labels."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from uulearn.data.rows import PickedRows
 from uulearn.metrics import uu_accuracy
 from uulearn.training.early_stopping import BestEpoch
 
-# ------------------------------------------------------------------------------------------------ which rows
+# -------------------------------------------------------------------------------------------------------- held-out rows
 
 
 @given(st.integers(0, 1000), st.integers(20, 80), st.integers(20, 80), st.floats(0.05, 0.5), st.integers(2, 60))
@@ -51,7 +51,7 @@ def test_sets_with_common_rows_are_split_near_the_fraction():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8, torch.int16])
 def test_equal_rows_have_equal_digests(dtype):
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randint(0, 3, (2000, 4), generator=generator).to(dtype)  # 81 different rows
+    rows = torch.randint(0, 3, (2000, 4), generator=generator).to(dtype)  # 81 distinct rows
     tables = [DenseRows(rows[:1500]), DenseRows(rows[1500:])]
     digests = np.concatenate(row_digests(TwoSets((tables[0], tables[1]))))
     _, expected = np.unique(rows.numpy(), axis=0, return_inverse=True)
@@ -107,7 +107,7 @@ def test_rejects_too_few_rows_to_hold_out():
         hold_out(data, 0.1, seed=0)
 
 
-# ------------------------------------------------------------------------------------------------ which epoch
+# ----------------------------------------------------------------------------------------------------------- best epoch
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 8))
@@ -132,7 +132,7 @@ HELD_OUT = tuple(torch.from_numpy(index) for index in draw_rows(seed=9, sizes=(1
 
 
 def overfitting(method="unbiased", **others):
-    """A run on few rows, whose error on held-out ones soon rises, so that the best epoch is an early one."""
+    """A run on few rows that soon overfits, so that the best epoch is an early one."""
     return run_of(method=method, sizes=(30, 30), held_out=HELD_OUT, **others)
 
 

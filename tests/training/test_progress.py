@@ -1,4 +1,4 @@
-"""The progress bar: there on a terminal, silent elsewhere and when asked."""
+"""The progress bar: shown on a terminal, silent elsewhere and if turned off."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""The loop: what it optimises, what it records, what it does when things go wrong."""
+"""The training loop: its updates, its records and its errors."""
 
 import math
 
@@ -45,7 +45,7 @@ def trainer(build=Linear, method="leaky_relu", data=None, *, loss="logistic", **
 
 @pytest.mark.parametrize("method", ["biased", "unbiased", "abs", "relu", "leaky_relu"])
 def test_equals_direct_transcription_of_algorithm_1(method):
-    """Weights after three epochs of the loop against a direct transcription with plain autograd and Adam."""
+    """Compares the weights after three epochs with a direct implementation by autograd and Adam."""
     X, sets = table()
     run = trainer(method=method)
     model = Linear(3)
@@ -68,7 +68,7 @@ def test_equals_direct_transcription_of_algorithm_1(method):
 
 
 def test_history_records_the_mean_over_batches():
-    """With learning rate (almost) zero the weights stand still, so the figures can be computed from the outside."""
+    """With a learning rate of almost zero the weights are constant, so the metrics can be computed directly."""
     X, sets = table()
     run = trainer(lr=1e-30, epochs=1, batch_size=50)
     scores = run.model(X).detach()
@@ -90,7 +90,7 @@ def test_history_records_the_mean_over_batches():
 
 
 def test_records_fraction_of_batches_below_zero():
-    """Small batches of unequal size and a model of fixed, well-separating scores: some brackets fall below zero."""
+    """Small batches of unequal size and fixed, well-separated scores: some risk terms are below zero."""
     X, sets = table(n0=33, n1=20)
     run = trainer(data=(X, sets), lr=1e-30, epochs=1, batch_size=8)
     with torch.no_grad():
@@ -156,7 +156,7 @@ def test_is_reproducible_and_preserves_the_global_generator():
 
 
 def test_l2_is_keras_style_and_coupled():
-    """One SGD step with l2 = w moves a kernel by lr·2w·W more, and leaves bias and normalisation alone."""
+    """One SGD step with l2 = w changes a kernel by another lr·2w·W, but not the bias or the normalization."""
     plain, decayed = (trainer(mlp(5), epochs=1, batch_size=200, optimizer="sgd", l2=l2) for l2 in (0.0, 0.1))
     start = plain.model.hidden[0].weight.detach().clone()
     decayed.model.load_state_dict(plain.model.state_dict())
@@ -316,7 +316,7 @@ def test_callback_can_stop():
 
 
 class Exploding(nn.Module):
-    """Fine in the first two epochs, infinite from then on."""
+    """Finite in the first two epochs, then infinite."""
 
     def __init__(self, at):
         super().__init__()
@@ -365,7 +365,7 @@ def test_bfloat16_is_close_to_float32():
     np.testing.assert_allclose(history["bfloat16"].column("unbiased"), history["float32"].column("unbiased"), atol=0.02)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated parts of itself
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports its own deprecated modules
 def test_compiled_training_agrees_with_plain_training(monkeypatch):
     original = torch.compile
     monkeypatch.setattr(torch, "compile", lambda model: original(model, backend="aot_eager"))

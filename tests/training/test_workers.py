@@ -1,4 +1,4 @@
-"""Several processes that train together end where one alone ends, by any road: members, refinement, checkpoints."""
+"""Several processes that train together equal one process: ensembles, self-training, checkpoints."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from helpers.processes import python, several
-from helpers.training_worker import FITS, described, fitted, normalised, rows
+from helpers.training_worker import FITS, described, fitted, normalized, rows
 from uulearn.data import BatchPlan
 from uulearn.models import normalization
 from uulearn.models.normalization import synchronized
@@ -23,7 +23,7 @@ WORKER = Path(__file__).parents[1] / "helpers" / "training_worker.py"
 
 
 def torchrun(n, *command, **options):
-    """Exit code, output and messages of all processes, on a free port of their own."""
+    """Exit code, output and messages of all processes, which use a free port."""
     launcher = ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}")
     return python(*launcher, *command, env={"OMP_NUM_THREADS": "1"}, **options)
 
@@ -61,7 +61,7 @@ def test_two_workers_equal_one_process(together, name):
 def test_three_workers_equal_one_process(tmp_path):
     found = found_by(3, tmp_path, "mlp")
     assert_like_one(found, "mlp")
-    assert_normalised_alike(found)
+    assert_normalized_alike(found)
 
 
 def test_all_workers_are_bit_identical(together):
@@ -102,9 +102,9 @@ def test_failure_of_the_first_worker_reaches_all(together):
         assert other == ["FirstWorkerError: division by zero", own[1]]
 
 
-def assert_normalised_alike(found):
-    for name, wanted in normalised(None).items():
-        # rows of float64 lie at 10⁶, where a unit in the last place is 10⁻¹⁰
+def assert_normalized_alike(found):
+    for name, wanted in normalized(None).items():
+        # float64 rows are near 10⁶, where the last digit is 10⁻¹⁰
         exactness = {"float64": 1e-8, "bfloat16": 8e-3, "float16": 1e-3}.get(name.replace(",", " ").split()[0], 1e-5)
         for each in found:
             for ours, theirs in zip(each["norms"][name], wanted, strict=True):
@@ -114,7 +114,7 @@ def assert_normalised_alike(found):
 
 
 def test_synchronized_normalization_equals_the_whole_batch(together):
-    assert_normalised_alike(together)
+    assert_normalized_alike(together)
 
 
 def test_all_workers_reject_too_few_values_to_normalize(together):
@@ -169,7 +169,7 @@ def test_rejects_normalization_that_cannot_be_synchronized(monkeypatch):
         pass
 
     model = nn.Sequential(nn.Linear(2, 2), Own(2))
-    with synchronized(model):  # alone there is nothing to join
+    with synchronized(model):  # a single process has nothing to synchronize
         assert type(model[1]) is Own
     monkeypatch.setattr("uulearn.models.normalization.workers", lambda group: 2)
     with pytest.raises(ValueError, match="Own cannot be synchronized over workers"), synchronized(model):
@@ -277,12 +277,12 @@ def test_all_processes_end_if_one_dies(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-# ----------------------------------------------------------------------------------------------- batch normalisation
+# ----------------------------------------------------------------------------------------------- batch normalization
 
 
 @pytest.mark.parametrize("shape", [(50, 4), (6, 4, 5, 5)])
 def test_portable_normalization_equals_cpu_kernels(shape):
-    """Both roads of the normalisation over workers, on a CPU."""
+    """Both code paths of synchronized normalization, on a CPU."""
     torch.manual_seed(0)
     x, gradient = 3 + 2 * torch.randn(shape), torch.randn(shape)
     inner = [place for place in range(len(shape)) if place != 1]

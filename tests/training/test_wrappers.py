@@ -1,4 +1,4 @@
-"""Models wrapped for several processes (DDP, FSDP, Accelerate, Lightning) train what one process trains."""
+"""Models wrapped for several processes (DDP, FSDP, Accelerate, Lightning) equal a single process."""
 
 import importlib.util
 from pathlib import Path
@@ -23,7 +23,7 @@ from helpers.wrapper_worker import (
 from uulearn import UURisk, uu_risk
 
 WORKER = Path(__file__).parents[1] / "helpers" / "wrapper_worker.py"
-OTHERS = ("refused", "brackets", "Accelerate page", "Lightning")
+OTHERS = ("refused", "risk terms", "Accelerate page", "Lightning")
 
 
 def installed(name):
@@ -38,15 +38,15 @@ def skip_unless_installed(name):
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
-    """What two processes have found, by one start of them."""
+    """The results of two processes, started once."""
     out = tmp_path_factory.mktemp("wrapped") / "found"
     for code, _, said in several(2, WORKER, out, *filter(installed, CASES)):
         assert code == 0, said[-3000:]
     return [torch.load(f"{out}{rank}", weights_only=True) for rank in (0, 1)]
 
 
-def alone(normalised=False, **how):
-    model = network(normalised)
+def alone(normalized=False, **how):
+    model = network(normalized)
     losses = trained(model, lambda *batch: at_once(*batch, **how))
     return {"losses": losses, "weights": flat(model)}
 
@@ -59,16 +59,16 @@ def largest_difference(ours, theirs):
 def test_two_processes_equal_one(together, name):
     skip_unless_installed(name)
     rounded = "float16" in name
-    wanted = alone(normalised="normalised" in name)
+    wanted = alone(normalized="normalized" in name)
     for each in together:
         assert len(each[name]["losses"]) == STEPS
         found = largest_difference(each[name], wanted)
         assert max(found.values()) < (5e-3 if rounded else 1e-5), found
-        assert not rounded or max(found.values()) > 1e-5  # it was trained in the other precision
+        assert not rounded or max(found.values()) > 1e-5  # trained with the other precision
 
 
 def test_correcting_each_part_separately_gives_another_result():
-    """The batches can tell a wrong correction, and weights move by more than the tolerance of rounded numbers."""
+    """The batches reveal a wrong correction, and the weights change by more than the tolerance."""
 
     def mean_of_parts(model, x, sets):
         first = torch.arange(len(x)) % 3 > 0
@@ -84,11 +84,11 @@ def test_correcting_each_part_separately_gives_another_result():
 
 
 def test_risk_terms_of_bfloat16_scores_are_not_rounded(together):
-    scores, sets = (torch.cat([each["brackets"][key] for each in together]) for key in ("scores", "sets"))
+    scores, sets = (torch.cat([each["risk terms"][key] for each in together]) for key in ("scores", "sets"))
     assert scores.dtype == torch.bfloat16
     wanted = uu_risk(scores.double(), sets, *SETTINGS[:2], loss=SETTINGS[2], method=SETTINGS[3])
     for each in together:
-        for ours, theirs in zip(each["brackets"]["brackets"], wanted, strict=True):
+        for ours, theirs in zip(each["risk terms"]["risk terms"], wanted, strict=True):
             assert ours.dtype == torch.float32
             assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
 
@@ -111,7 +111,7 @@ def test_accelerate_tutorial_with_two_processes_equals_one(together):
 
 
 def plain_loop():
-    """What the page's Lightning module does, by hand: the brackets of every step, and the error at the end."""
+    """A manual version of the Lightning module in the tutorial: the risk terms of every step and the final error."""
     model, logged = network(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     for x, sets in batches():
@@ -133,6 +133,6 @@ def test_lightning_with_two_processes_equals_plain_loop(together, name):
     for each in together:
         assert len(each[name]["losses"]) == 2 * STEPS + 1
         if rounded:
-            each[name]["losses"][-1] = wanted["losses"][-1]  # a row at the border may be on the other side
+            each[name]["losses"][-1] = wanted["losses"][-1]  # a row at the decision boundary may change sides
         found = largest_difference(each[name], wanted)
         assert max(found.values()) < (5e-3 if rounded else 1e-5), found
