@@ -165,9 +165,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     assert math.isnan(failed.gap.value)
     assert good.gap.value == 0 < slow.gap.value
     (warning,) = heard
-    assert str(warning.message) == (
-        f"1 of 3 settings failed and will not be chosen: lr={rate!r} ({failed.failure})."
-    )
+    assert str(warning.message) == (f"1 of 3 settings failed and will not be chosen: lr={rate!r} ({failed.failure}).")
     assert warning.filename == __file__
     assert issubclass(warning.category, UUWarning)
     lines = search.summary().splitlines()

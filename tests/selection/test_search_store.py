@@ -236,7 +236,9 @@ def test_executor_trains_all_jobs_with_the_same_result(data):
     search.fit_sets(*data)
     assert sorted(job.folds for job in executor.jobs) == [(0,), (1,), (2,)]
     assert search.best_params_ == alone.best_params_
-    np.testing.assert_allclose(search.decision_function(data[0]), alone.decision_function(data[0]), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        search.decision_function(data[0]), alone.decision_function(data[0]), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_rejects_executor_without_train(data):

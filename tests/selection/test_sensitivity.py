@@ -312,9 +312,7 @@ def test_more_refusals(data):
     with pytest.raises(ValueError, match="got 'much'"):
         check_errors("much")
     assert check_errors(np.array([0.1, -0.1])) == [-0.1, 0.1]
-    with pytest.raises(
-        ValueError, match=r"errors=\(0.95,\) leave no possible priors \(θ \+ 0.95: 1.75 is not a fr"
-    ):
+    with pytest.raises(ValueError, match=r"errors=\(0.95,\) leave no possible priors \(θ \+ 0.95: 1.75 is not a fr"):
         prior_sensitivity(linear(), X, sets, errors=(0.95,))
     with pytest.raises(TypeError, match="must be a UUClassifier, got Pipeline; for a pipeline, pass its last step"):
         prior_sensitivity(make_pipeline(StandardScaler(), linear()), X, sets)
@@ -324,7 +322,7 @@ def test_more_refusals(data):
         prior_sensitivity(linear(), X, 2 * sets)
     with pytest.raises(ValueError, match="epochs must be"):
         prior_sensitivity(linear(epochs=0), X, sets)
-    with pytest.raises(ValueError, match="rounds=1 of refinement"):
+    with pytest.raises(ValueError, match="self_training_rounds=1 needs out-of-fold predictions"):
         prior_sensitivity(linear(self_training_rounds=1), X, sets)
     with pytest.raises(ValueError, match="set 0 is empty"):
         prior_sensitivity(linear(), X[sets == 1], sets[sets == 1])

@@ -24,10 +24,10 @@ from uulearn.app.settings import SET_HERE, FitSettings
 from uulearn.app.sharing import read_once
 from uulearn import defaults
 from uulearn.data import DenseRows, TwoSets
+from uulearn.data.holdout import has_few_unique_rows
 from uulearn.defaults import AUTO
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.resolving import has_few_unique_rows
 from uulearn.estimator.self_training import max_trainings
 from uulearn.exceptions import BeyondPriorsWarning, TableError
 from uulearn.io.reading import is_table_folder

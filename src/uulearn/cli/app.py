@@ -178,9 +178,7 @@ def fit(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything drawn at random. Default: 0.")] = None,
     hold_out: Annotated[
         float | None,
-        typer.Option(
-            help="Fraction of the rows set aside to evaluate a single or self-trained model. Default: 0.1."
-        ),
+        typer.Option(help="Fraction of the rows set aside to evaluate a single or self-trained model. Default: 0.1."),
     ] = None,
     allow_leakage: Annotated[
         bool | None, typer.Option("--allow-leakage", help="Keep columns that tell the files apart by themselves.")

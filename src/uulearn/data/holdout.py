@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from uulearn import defaults
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
 CHUNK_BYTES = 16 * 2**20
@@ -43,6 +44,24 @@ def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSet
         sides.append((kept, chosen[which]))
     (kept0, held0), (kept1, held1) = sides
     return data.pick(kept0, kept1), data.pick(held0, held1)
+
+
+def has_few_unique_rows(data: TwoSets) -> bool:
+    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold.
+
+    Examples
+    --------
+    >>> from uulearn.data import DenseRows
+    >>> rows, answers = torch.arange(40.0)[:, None], torch.arange(40.0)[:, None] % 4
+    >>> [has_few_unique_rows(TwoSets((DenseRows(table), DenseRows(table + 0.5)))) for table in (rows, answers)]
+    [False, True]
+    """
+    digests = row_digests(data)
+    _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
+    return any(
+        np.count_nonzero(counts[own] == 1) < defaults.N_ESTIMATORS and len(np.unique(own)) < defaults.MIN_UNIQUE_ROWS
+        for own in np.split(number, [len(digests[0])])
+    )
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
