@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from uulearn import UUClassifier
 from uulearn.data import TwoSets
 from uulearn.data.inputs import read_two_tables
-from uulearn.estimator import FitData, Learner, NetworkLearner, TrainedModel, make_plan, run_plan
+from uulearn.estimator import Learner, NetworkLearner, TrainedModel, make_plan, run_plan
 from uulearn.estimator.learners import MeanModel, ModelFit, ModelState
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics.calibration import calibration_error
@@ -88,12 +88,12 @@ def test_ensemble_of_another_learner_is_calibrated_and_evaluated_without_labels(
 
 
 def rows_of(X):
-    return read_two_tables(X, X, any_shape=False)[0].rows_of(0)
+    return read_two_tables(X, X, any_shape=False).data.rows_of(0)
 
 
 def test_models_of_another_learner_do_not_see_their_fold(problem):
     X0, X1, *_ = problem
-    data, columns = read_two_tables(X0, X1, any_shape=False)
+    given = read_two_tables(X0, X1, any_shape=False)
     seen = []
 
     class Spy(SetMembership):
@@ -102,7 +102,7 @@ def test_models_of_another_learner_do_not_see_their_fold(problem):
             return super().train(task)
 
     parameters = UUClassifier((0.3, 0.8), model=Spy(), n_estimators=4, random_state=0).get_params(deep=False)
-    plan = make_plan(parameters, FitData(data, columns))
+    plan = make_plan(parameters, given)
     result = run_plan(plan)
     assert seen == [((675, 525), (225, 175))] * 4
     assert isinstance(plan.data, TwoSets)

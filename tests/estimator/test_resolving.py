@@ -21,8 +21,9 @@ from uulearn.app.fitting import _unfitted
 from uulearn.app.settings import FitSettings
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
+from uulearn.data.holdout import has_few_unique_rows
 from uulearn.estimator.parameters import RULES, check_parameters
-from uulearn.estimator.resolving import AUTO_PARAMETERS, has_few_unique_rows, resolve_defaults
+from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve_defaults
 from uulearn.exceptions import ModelFormatError
 from uulearn.selection import prior_sensitivity
 from uulearn.tabular.images import ImageSchema

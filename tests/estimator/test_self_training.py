@@ -17,12 +17,11 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.estimator import fitting
 from uulearn.estimator import self_training as refining
-from uulearn.estimator.fitting import scaled
 from uulearn.estimator.learners import NetworkLearner
 from uulearn.estimator.out_of_fold import OutOfFold
 from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import evaluate, uu_accuracy_difference
-from uulearn.metrics.calibration import calibration_error, fit_platt_scaling
+from uulearn.metrics.calibration import calibration_error, decision_values, fit_platt_scaling
 from uulearn.models import Ensemble, Linear
 from uulearn.training import History, score_rows
 from uulearn.training.batched.out_of_fold import Variant
@@ -575,7 +574,7 @@ def test_probabilities_of_a_kept_round_come_from_the_halves(easy, doubted):
     assert not fair.equal(torch.cat(box["found"].best.scores))
     sets = np.repeat([0, 1], 300)
     assert refined.scaling_ == fit_platt_scaling(fair.double().numpy(), sets, (0.9, 0.1), 0.5)
-    decisions = scaled(fair.numpy(), refined.scaling_)
+    decisions = decision_values(fair.numpy(), refined.scaling_)
     assert refined.out_of_fold_evaluation_ == evaluate(decisions, sets, (0.9, 0.1), 0.5)
 
 

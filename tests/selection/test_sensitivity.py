@@ -322,7 +322,7 @@ def test_more_refusals(data):
         prior_sensitivity(linear(), X, 2 * sets)
     with pytest.raises(ValueError, match="epochs must be"):
         prior_sensitivity(linear(epochs=0), X, sets)
-    with pytest.raises(ValueError, match="rounds=1 of refinement"):
+    with pytest.raises(ValueError, match="self_training_rounds=1 needs out-of-fold predictions"):
         prior_sensitivity(linear(self_training_rounds=1), X, sets)
     with pytest.raises(ValueError, match="set 0 is empty"):
         prior_sensitivity(linear(), X[sets == 1], sets[sets == 1])

@@ -42,10 +42,10 @@ from uulearn.app.training import (
     train_with_holdout,
 )
 from uulearn.data import DenseRows, TwoSets
+from uulearn.data.holdout import has_few_unique_rows
 from uulearn.defaults import AUTO
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.resolving import has_few_unique_rows
 from uulearn.estimator.self_training import max_trainings
 from uulearn.exceptions import BeyondPriorsWarning, TableError
 from uulearn.io.reading import is_table_folder

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from uulearn import defaults
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
 DIGEST_CHUNK_BYTES = 16 * 2**20
@@ -47,6 +48,24 @@ def check_held_out(which: int, fraction: float, size: int, n_training: int, n_he
             f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}: {n_training} rows "
             f"would be left for training and {n_held_out} held out; use more rows, another fraction, or 0."
         )
+
+
+def has_few_unique_rows(data: TwoSets) -> bool:
+    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold.
+
+    Examples
+    --------
+    >>> from uulearn.data import DenseRows
+    >>> rows, answers = torch.arange(40.0)[:, None], torch.arange(40.0)[:, None] % 4
+    >>> [has_few_unique_rows(TwoSets((DenseRows(table), DenseRows(table + 0.5)))) for table in (rows, answers)]
+    [False, True]
+    """
+    digests = row_digests(data)
+    _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
+    return any(
+        np.count_nonzero(counts[own] == 1) < defaults.N_ESTIMATORS and len(np.unique(own)) < defaults.MIN_UNIQUE_ROWS
+        for own in np.split(number, [len(digests[0])])
+    )
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:

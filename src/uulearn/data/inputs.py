@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_feature_names, _get_feature_names, c
 from torch import Tensor
 
 from uulearn.data.rows import DenseRows, Rows, SparseRows, TwoSets
-from uulearn.data.streams import RowStream
+from uulearn.data.streams import RowStream, StreamedSets
 
 # Bytes of rows that are checked for NaN and infinity at a time, so that the check needs little memory.
 CHECKED_BYTES = 16 * 2**20
@@ -65,16 +65,45 @@ def read_same_columns(
     return rows
 
 
-def read_two_tables(X0: Any, X1: Any, *, any_shape: bool) -> tuple[TwoSets, Columns]:
-    """Both sets, passed as one table each."""
+@dataclass(frozen=True)
+class FitData:
+    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows."""
+
+    data: TwoSets | StreamedSets
+    columns: Columns
+    validation: TwoSets | None = None
+    test: tuple[Rows, Tensor] | None = None
+    """Rows with labels, used for evaluation only."""
+
+
+def read_two_tables(
+    X0: Any, X1: Any, *, any_shape: bool, validation_data: Any = None, test_data: Any = None
+) -> FitData:
+    """Both sets, passed as one table each, and held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
-    return TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1"))), columns
+    data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
+    return read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
 
 
-def read_joint_table(X: Any, sets: Any, *, any_shape: bool) -> tuple[TwoSets, Columns]:
-    """Both sets, passed as one table and the set of each row."""
+def read_joint_table(
+    X: Any, sets: Any, *, any_shape: bool, validation_data: Any = None, test_data: Any = None
+) -> FitData:
+    """Both sets, passed as one table and the set of each row, and held-out rows."""
     rows, columns = read_table(X, any_shape=any_shape)
-    return TwoSets.from_membership(rows, read_sets(sets, rows.n_rows)), columns
+    data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
+    return read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
+
+
+def read_held_out(
+    data: TwoSets | StreamedSets, columns: Columns, validation_data: Any, test_data: Any, *, any_shape: bool
+) -> FitData:
+    """The rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
+    check_set_sizes(data.sizes)
+    validation = read_pair(validation_data, columns, read_sets, any_shape=any_shape, name="validation_data")
+    if validation is not None:
+        check_both_sets(validation[1])
+    test = read_pair(test_data, columns, read_labels, any_shape=any_shape, name="test_data")
+    return FitData(data, columns, None if validation is None else TwoSets.from_membership(*validation), test)
 
 
 def read_pair(

@@ -8,11 +8,12 @@ A fit goes one way, and each step can be called on its own:
 4. `UUClassifier.set_fitted` sets the fitted attributes from the result.
 """
 
+from uulearn.data.inputs import FitData
 from uulearn.estimator.classifier import UUClassifier
 from uulearn.estimator.fitting import run_plan
 from uulearn.estimator.learners import Learner, NetworkLearner, TrainedModel
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.plan import FitData, FitPlan, make_plan
+from uulearn.estimator.plan import FitPlan, make_plan
 from uulearn.estimator.resolving import ResolvedParameters, resolve_defaults
 from uulearn.estimator.result import FitResult
 

@@ -13,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from uulearn import defaults
-from uulearn.data import TwoSets, inputs
-from uulearn.data.inputs import Columns
-from uulearn.data.streams import RowStream, StreamedSets
+from uulearn.data import inputs
+from uulearn.data.inputs import FitData
+from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
 from uulearn.estimator.fitting import run_plan, warn_if_degenerate
-from uulearn.estimator.learners import Learner, resolve_device
+from uulearn.estimator.learners import Learner
 from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.plan import make_plan, read_held_out, read_streams, takes_any_shape
+from uulearn.estimator.plan import make_plan, read_streams, takes_any_shape
 from uulearn.estimator.result import FitResult
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
@@ -28,7 +28,7 @@ from uulearn.models import ModelLike
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.loop import Callback
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.scoring import module_device
 from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 
@@ -263,9 +263,12 @@ class UUClassifier(TrainedClassifier):
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
-        check_parameters(self.get_params(deep=False))
-        data, columns = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(self.model))
-        return self._fit(data, columns, validation_data, test_data, callback, self._workers())
+        parameters, any_shape, workers = self._start()
+        with warn_on_rank_zero(workers):
+            given = inputs.read_joint_table(
+                X, sets, any_shape=any_shape, validation_data=validation_data, test_data=test_data
+            )
+            return self._fit(parameters, given, callback, workers)
 
     def fit_sets(
         self,
@@ -281,34 +284,33 @@ class UUClassifier(TrainedClassifier):
         Pass sets larger than memory as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`: one
         model is then trained, and rows of each set are held out and kept in memory for validation.
         """
+        parameters, any_shape, workers = self._start()
+        with warn_on_rank_zero(workers):
+            if isinstance(X0, RowStream) or isinstance(X1, RowStream):
+                given = read_streams(X0, X1, parameters, validation_data, test_data, workers=workers)
+            else:
+                given = inputs.read_two_tables(
+                    X0, X1, any_shape=any_shape, validation_data=validation_data, test_data=test_data
+                )
+            return self._fit(parameters, given, callback, workers)
+
+    def _start(self) -> tuple[dict[str, Any], bool, Workers | None]:
+        """The parameters, checked; whether rows may have any shape; and the processes that train together."""
         parameters = self.get_params(deep=False)
+        any_shape = takes_any_shape(self.model)
         check_parameters(parameters)
-        workers = self._workers()
-        if isinstance(X0, RowStream) or isinstance(X1, RowStream):
-            streams, held_out, columns = read_streams(
-                X0, X1, parameters, holds_out=validation_data is None, workers=workers
-            )
-            return self._fit(streams, columns, validation_data or held_out, test_data, callback, workers)
-        data, columns = inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(self.model))
-        return self._fit(data, columns, validation_data, test_data, callback, workers)
+        options = self.training or TrainingOptions()
+        return parameters, any_shape, join_workers(options.distributed, resolve_device(self.device))
 
     def _fit(
-        self,
-        data: TwoSets | StreamedSets,
-        columns: Columns,
-        validation_data: tuple[Any, Any] | None,
-        test_data: tuple[Any, Any] | None,
-        callback: Callback | None,
-        workers: Workers | None,
+        self, parameters: dict[str, Any], given: FitData, callback: Callback | None, workers: Workers | None
     ) -> Self:
-        with warn_on_rank_zero(workers):
-            given = read_held_out(data, columns, validation_data, test_data, any_shape=takes_any_shape(self.model))
-            plan = make_plan(self.get_params(deep=False), given, callback=callback, workers=workers, stacklevel=3)
-            result = run_plan(plan)
-            self.set_fitted(result)
-            if result.error is not None:
-                raise result.error
-            warn_if_degenerate(plan, result, stacklevel=3)
+        plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+        result = run_plan(plan)
+        self.set_fitted(result)
+        if result.error is not None:
+            raise result.error
+        warn_if_degenerate(plan, result, stacklevel=3)
         return self
 
     def set_fitted(self, result: FitResult) -> Self:
@@ -332,11 +334,6 @@ class UUClassifier(TrainedClassifier):
         self.resolved_params_ = result.resolved
         self.seed_ = result.seed
         return self
-
-    def _workers(self) -> Workers | None:
-        """The processes that train together, None for one alone."""
-        options = self.training or TrainingOptions()
-        return join_workers(options.distributed, resolve_device(self.device))
 
     # ----------------------------------------------------------------------------------------- summary and persistence
 
@@ -365,7 +362,7 @@ class UUClassifier(TrainedClassifier):
         module = getattr(trained, "module", None)
         if isinstance(module, nn.Module) and module_device(module).type != "cpu":
             # So that a machine without the accelerator can load it.
-            state["trained_"] = dataclasses.replace(trained, module=copy.deepcopy(module).cpu())
+            state["trained_"] = dataclasses.replace(cast(Any, trained), module=copy.deepcopy(module).cpu())
         return state
 
     def __sklearn_tags__(self) -> Any:

@@ -16,7 +16,7 @@ from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.estimator.result import FitResult
 from uulearn.estimator.self_training import Round, Stage, self_train
 from uulearn.metrics import Evaluation, evaluate
-from uulearn.metrics.calibration import PlattScaling, fit_platt_scaling
+from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
 from uulearn.training import History
 
 # Rows per set that are scored to find out whether a model predicts one class only.
@@ -41,12 +41,15 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     else:
         fitted = train_ensemble(plan) if first is None else first
         scores = torch.cat(fitted.scores)
-    model = fitted.combine(plan.learner)
     sets = np.repeat([0, 1], data.sizes)
     scaling, error = _calibrate(plan.parameters, scores, sets)
+    evaluation: Evaluation | None = None
+    if plan.parameters.set_priors is not None and error is None:
+        decisions = decision_values(scores.numpy(), scaling)
+        evaluation = evaluate(decisions, sets, plan.parameters.set_priors, plan.parameters.target_prior)
     return FitResult(
         plan.learner,
-        model,
+        fitted.combine(plan.learner),
         History.mean(fitted.histories),
         plan.columns,
         data.sizes,
@@ -54,7 +57,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         plan.seed,
         plan.resolved,
         scaling,
-        None if error else _evaluate(plan.parameters, scaled(scores.numpy(), scaling), sets),
+        evaluation,
         rounds,
         error,
     )
@@ -74,15 +77,10 @@ def calibration_of(parameters: ResolvedParameters, scores: Tensor, sets: NDArray
     return fit_platt_scaling(scores.double().numpy(), sets, parameters.set_priors, parameters.target_prior)
 
 
-def scaled(scores: NDArray[np.float32], scaling: PlattScaling | None) -> NDArray[np.float32]:
-    """Decision values: log-odds if the model is calibrated, else its scores."""
-    return scores if scaling is None else scaling.log_odds(scores).astype(np.float32)
-
-
 def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
     """Warn if the trained model predicts the same class for all rows of a sample."""
     sample = torch.cat([plan.data.sample(which, SAMPLED_ROWS) for which in (0, 1)])
-    decisions = scaled(result.model.score(DenseRows(sample)).numpy(), result.scaling)
+    decisions = decision_values(result.model.score(DenseRows(sample)).numpy(), result.scaling)
     guards.warn_if_one_sided(
         decisions,
         plan.data.sizes,
@@ -157,14 +155,6 @@ def _calibrate(
         return calibration_of(parameters, scores, sets), None
     except ValueError as error:
         return None, error
-
-
-def _evaluate(
-    parameters: ResolvedParameters, decisions: NDArray[np.float32], sets: NDArray[np.int64]
-) -> Evaluation | None:
-    if parameters.set_priors is None:
-        return None
-    return evaluate(decisions, sets, parameters.set_priors, parameters.target_prior)
 
 
 def _in_memory(plan: FitPlan) -> TwoSets:

@@ -32,11 +32,11 @@ from uulearn.risk.losses import LossFunction
 from uulearn.training import History, RunOptions, Trainer, score_rows
 from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
 from uulearn.training.loop import Callback
+from uulearn.training.options import resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
 from uulearn.training.randomness import isolated_rng
 from uulearn.training.scoring import module_device
-from uulearn.training.workers import local_device
 
 Folds = tuple[Positions, Positions]
 Priors = tuple[float, float]
@@ -319,9 +319,10 @@ class NetworkLearner(Learner):
 
     def check(self, data: TwoSets | StreamedSets, seed: int) -> None:
         """Raise if the augmentation or the module does not work with such rows."""
+        module = self.build(data.row_shape, seed)
         few = data.sample(0, 2) * self.options.input_scale
         build_augmentation(self.options.augment, few.to(self.options.device))
-        check_scores(self.build(data.row_shape, seed), few)
+        check_scores(module, few)
 
     def train(self, task: ModelTask) -> ModelFit:
         """Train one module; if training is interrupted or diverges, the weights learned so far are returned."""
@@ -345,9 +346,9 @@ class NetworkLearner(Learner):
 
     def train_folds(self, task: FoldsTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the modules of the folds; on CUDA together, if a batch can hold them."""
-        folds = range(task.n_folds) if chosen is None else chosen
-        risk = self.risk(task.set_priors, task.target_prior)
         options = self.run_options(task.seed, task.path)
+        risk = self.risk(task.set_priors, task.target_prior)
+        folds = range(count_folds(task.folds)) if chosen is None else chosen
         on_cuda = torch.device(options.device).type == "cuda"
         # On the CPU batched training gains little; and a callback expects one model at a time.
         if on_cuda and task.callback is None and self.can_be_batched(task.data):
@@ -423,12 +424,3 @@ class NetworkLearner(Learner):
     def _trained(self, module: nn.Module, dtype: torch.dtype) -> NetworkModel:
         forced = self.options.precision == "bfloat16"
         return NetworkModel(module, str(dtype).removeprefix("torch."), self.options.input_scale, forced)
-
-
-def resolve_device(device: str) -> str:
-    """The device of this process: "auto" is the first CUDA device if there is one, else the CPU."""
-    if device == "auto":
-        return local_device("cuda" if torch.cuda.is_available() else "cpu")
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r} needs a CUDA device, and torch finds none; use device='auto'.")
-    return local_device(device)

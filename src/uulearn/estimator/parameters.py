@@ -130,6 +130,10 @@ TRAINING_RULES: dict[str, Rule] = {
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
+    for name, rule in RULES.items():
+        _check(name, rule, parameters[name])
+    for name, rule in TRAINING_RULES.items():
+        _check(f"TrainingOptions.{name}", rule, getattr(parameters["training"] or TrainingOptions(), name))
     if parameters["set_priors"] is not None:
         check_set_priors(parameters["set_priors"])
     elif parameters["method"] != "biased":
@@ -145,10 +149,6 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise ValueError(
             f"loss={parameters['loss']!r} has no gradient and is for evaluation only; train with one of {trainable}."
         )
-    for name, rule in RULES.items():
-        _check(name, rule, parameters[name])
-    for name, rule in TRAINING_RULES.items():
-        _check(f"TrainingOptions.{name}", rule, getattr(parameters["training"] or TrainingOptions(), name))
 
 
 def _check(name: str, rule: Rule, value: Any) -> None:

@@ -17,30 +17,20 @@ from torch import Tensor
 
 from uulearn import defaults
 from uulearn.data import Rows, TwoSets, hold_out, inputs, separability
-from uulearn.data.folds import assign_folds, check_fold_sizes
-from uulearn.data.inputs import Columns
+from uulearn.data.folds import assign_folds
+from uulearn.data.holdout import has_few_unique_rows
+from uulearn.data.inputs import Columns, FitData
 from uulearn.data.stream_holdout import hold_out_streams
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator.learners import Folds, Learner, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.resolving import AUTO_PARAMETERS, ResolvedParameters, has_few_unique_rows, resolve
+from uulearn.estimator.resolving import AUTO_PARAMETERS, ResolvedParameters, resolve
 from uulearn.models import IMAGE_MODELS
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.training.checkpoint import store_seed, stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import TrainingOptions
-from uulearn.training.workers import Workers, warn_on_rank_zero
-
-
-@dataclass(frozen=True)
-class FitData:
-    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows."""
-
-    data: TwoSets | StreamedSets
-    columns: Columns
-    validation: TwoSets | None = None
-    test: tuple[Rows, Tensor] | None = None
-    """Rows with labels, used for evaluation only."""
+from uulearn.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -68,29 +58,16 @@ def takes_any_shape(model: Any) -> bool:
     return not isinstance(model, str) or model in IMAGE_MODELS
 
 
-def read_held_out(
-    data: TwoSets | StreamedSets,
-    columns: Columns,
-    validation_data: tuple[Any, Any] | None,
-    test_data: tuple[Any, Any] | None,
-    *,
-    any_shape: bool,
-) -> FitData:
-    """The rows of both sets together with ``validation_data`` and ``test_data``."""
-    inputs.check_set_sizes(data.sizes)
-    validation = inputs.read_pair(
-        validation_data, columns, inputs.read_sets, any_shape=any_shape, name="validation_data"
-    )
-    if validation is not None:
-        inputs.check_both_sets(validation[1])
-    test = inputs.read_pair(test_data, columns, inputs.read_labels, any_shape=any_shape, name="test_data")
-    return FitData(data, columns, None if validation is None else TwoSets.from_membership(*validation), test)
-
-
 def read_streams(
-    X0: Any, X1: Any, parameters: Mapping[str, Any], *, holds_out: bool, workers: Workers | None
-) -> tuple[StreamedSets, tuple[Any, Any] | None, Columns]:
-    """Both sets as streams, and rows of them that are held out and kept in memory, if ``holds_out``."""
+    X0: Any,
+    X1: Any,
+    parameters: Mapping[str, Any],
+    validation_data: Any = None,
+    test_data: Any = None,
+    *,
+    workers: Workers | None = None,
+) -> FitData:
+    """Both sets as streams; unless ``validation_data`` is passed, rows of them are held out and kept in memory."""
     streams = inputs.check_streams(X0, X1)
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
@@ -100,18 +77,17 @@ def read_streams(
         )
     fraction = parameters["validation_fraction"]
     fraction = defaults.VALIDATION_FRACTION if is_auto(fraction) else fraction
-    data, numbers, validation_data = StreamedSets(streams), None, None
-    if holds_out and fraction:
+    data, numbers = StreamedSets(streams), None
+    if validation_data is None and fraction:
         state = parameters["random_state"]
         held_out = hold_out_streams(streams, fraction, int(state) if _is_seed(state) else 0, workers)
         numbers = held_out.numbers
         data = StreamedSets(streams, held_out.excluded, held_out.rows)
-        sets = np.repeat([0, 1], [len(rows) for rows in held_out.rows])
-        validation_data = (torch.cat(held_out.rows), sets)
-    with warn_on_rank_zero(workers):
-        data.warn_if_poorly_mixed(numbers)
-    _, columns = inputs.read_table(data.sample(0, 2), any_shape=takes_any_shape(parameters["model"]), name="X0")
-    return data, validation_data, columns
+        validation_data = torch.cat(held_out.rows), np.repeat([0, 1], [len(rows) for rows in held_out.rows])
+    data.warn_if_poorly_mixed(numbers)
+    any_shape = takes_any_shape(parameters["model"])
+    _, columns = inputs.read_table(data.sample(0, 2), any_shape=any_shape, name="X0")
+    return inputs.read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
 
 
 def make_plan(
@@ -190,33 +166,38 @@ def _is_seed(random_state: Any) -> bool:
     return isinstance(random_state, int | np.integer)
 
 
-def _check_consistency(parameters: ResolvedParameters, given: FitData) -> None:
-    """Refuse parameters that contradict each other or the data."""
+def check_self_training(parameters: ResolvedParameters, sizes: tuple[int, int]) -> None:
+    """Raise if self-training is asked for and there are too few models or rows."""
     n_estimators, rounds = parameters.n_estimators, parameters.self_training_rounds
-    if parameters.set_priors is None and (parameters.calibrated or rounds):
-        raise ValueError(
-            "calibration and self-training need the class priors of the sets, and set_priors is None; set "
-            "calibrated=False and self_training_rounds=0, and call with_priors once the priors are known."
-        )
     if rounds and n_estimators == 1:
         raise ValueError(
             f"self_training_rounds={rounds} needs out-of-fold predictions, so n_estimators must be at least 2; set "
             "n_estimators=5, or self_training_rounds=0."
         )
-    if n_estimators > 1:
-        if given.validation is not None:
-            raise ValueError(
-                f"with n_estimators={n_estimators} each model is validated on its own fold; leave out validation_data, "
-                "or set n_estimators=1."
-            )
-        check_fold_sizes(given.data.sizes, n_estimators)
-        if rounds and min(given.data.sizes) < 2 * n_estimators:
-            raise ValueError(
-                f"self_training_rounds={rounds} with n_estimators={n_estimators} splits both sets into halves of "
-                f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, and one has "
-                f"{min(given.data.sizes)}; use fewer models, or self_training_rounds=0."
-            )
-    elif parameters.calibrated and given.validation is None and not parameters.validation_fraction:
+    if rounds and n_estimators <= min(sizes) < 2 * n_estimators:
+        raise ValueError(
+            f"self_training_rounds={rounds} with n_estimators={n_estimators} splits both sets into halves of "
+            f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, and one has {min(sizes)}; use fewer "
+            "models, or self_training_rounds=0."
+        )
+
+
+def _check_consistency(parameters: ResolvedParameters, given: FitData) -> None:
+    """Raise if parameters contradict each other or the data."""
+    n_estimators = parameters.n_estimators
+    if parameters.set_priors is None and (parameters.calibrated or parameters.self_training_rounds):
+        raise ValueError(
+            "calibration and self-training need the class priors of the sets, and set_priors is None; set "
+            "calibrated=False and self_training_rounds=0, and call with_priors once the priors are known."
+        )
+    check_self_training(parameters, given.data.sizes)
+    if n_estimators > 1 and given.validation is not None:
+        raise ValueError(
+            f"with n_estimators={n_estimators} each model is validated on its own fold; leave out validation_data, or "
+            "set n_estimators=1."
+        )
+    held_out = n_estimators > 1 or given.validation is not None or parameters.validation_fraction
+    if parameters.calibrated and not held_out:
         raise ValueError(
             "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or pass "
             "validation_data."

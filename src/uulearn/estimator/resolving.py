@@ -15,8 +15,6 @@ import numpy as np
 
 from uulearn import defaults
 from uulearn.data.batches import BatchPlan
-from uulearn.data.holdout import row_digests
-from uulearn.data.rows import TwoSets
 from uulearn.estimator.parameters import is_auto
 from uulearn.models import ModelLike
 from uulearn.risk.corrections import MethodLike
@@ -141,25 +139,6 @@ def resolve_defaults(
         if is_auto(known[name]):
             known[name] = resolved[name] = rules[name]()
     return resolved
-
-
-def has_few_unique_rows(data: TwoSets) -> bool:
-    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from uulearn.data import DenseRows
-    >>> rows, answers = torch.arange(40.0)[:, None], torch.arange(40.0)[:, None] % 4
-    >>> [has_few_unique_rows(TwoSets((DenseRows(table), DenseRows(table + 0.5)))) for table in (rows, answers)]
-    [False, True]
-    """
-    digests = row_digests(data)
-    _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
-    return any(
-        np.count_nonzero(counts[own] == 1) < defaults.N_ESTIMATORS and len(np.unique(own)) < defaults.MIN_UNIQUE_ROWS
-        for own in np.split(number, [len(digests[0])])
-    )
 
 
 def _is_named(known: Mapping[str, Any], name: str, *values: str) -> bool:

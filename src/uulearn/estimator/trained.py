@@ -17,12 +17,11 @@ from torch import Tensor
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns
 from uulearn.estimator import guards
-from uulearn.estimator.fitting import scaled
 from uulearn.estimator.learners import Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
-from uulearn.metrics.calibration import PlattScaling, fit_platt_scaling, shift_log_odds
+from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
@@ -71,7 +70,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Scores of shape (n,), above zero for positive: log-odds if calibrated, else the model's g(x)."""
         check_is_fitted(self, "trained_")
-        return scaled(self._scores(X).numpy(), self.scaling_)
+        return decision_values(self._scores(X).numpy(), self.scaling_)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""

@@ -184,3 +184,8 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
         raise ValueError(f"probabilities must lie in [0, 1], got {p[~((p >= 0) & (p <= 1))][0]:g}.")
     parts = np.array_split(np.argsort(p, kind="stable"), min(bins, len(p)))
     return float(sum(abs(p[part].mean() - y[part].mean()) * len(part) for part in parts) / len(p))
+
+
+def decision_values(scores: NDArray[np.float32], scaling: PlattScaling | None) -> NDArray[np.float32]:
+    """Log-odds of the scores if there is a calibration, else the scores themselves."""
+    return scores if scaling is None else scaling.log_odds(scores).astype(np.float32)

@@ -19,20 +19,20 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn import defaults
-from uulearn.data import TwoSets, inputs
-from uulearn.data.inputs import Columns
+from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
-from uulearn.estimator.fitting import calibration_of, scaled, warn_if_degenerate
-from uulearn.estimator.learners import make_learner, resolve_device
+from uulearn.estimator.fitting import calibration_of, warn_if_degenerate
+from uulearn.estimator.learners import make_learner
 from uulearn.estimator.out_of_fold import OutOfFold
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
+from uulearn.metrics.calibration import decision_values
 from uulearn.selection.store import FoldStore
 from uulearn.selection.trials import Executor, Trials, train_all
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
 # Parameters that are not searched: facts about the data, and how to work.
@@ -156,12 +156,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, sets: Any) -> Self:
         """Search on rows of both sets; ``sets`` is the set of each row, 0 or 1."""
         base = self._base()
-        return self._search(base, *inputs.read_joint_table(X, sets, any_shape=takes_any_shape(base.model)))
+        return self._search(base, inputs.read_joint_table(X, sets, any_shape=takes_any_shape(base.model)))
 
     def fit_sets(self, X0: Any, X1: Any) -> Self:
         """Search on set 0 and set 1, passed separately."""
         base = self._base()
-        return self._search(base, *inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(base.model)))
+        return self._search(base, inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(base.model)))
 
     def _base(self) -> UUClassifier:
         """The estimator with a number of folds, checked."""
@@ -198,8 +198,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
-    def _search(self, base: UUClassifier, data: TwoSets, columns: Columns) -> Self:
-        inputs.check_set_sizes(data.sizes)
+    def _search(self, base: UUClassifier, given: FitData) -> Self:
+        data = given.data
         settings = self._settings(_with_resolved(base, data.sizes))
         for params in settings:
             check_parameters(clone(base).set_params(**params).get_params(deep=False))
@@ -211,7 +211,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "a search by several processes of one group trains one model after another, and takes neither a store "
                 "nor an executor; start one process, or set distributed=False."
             )
-        common = make_plan(base.get_params(deep=False), FitData(data, columns), workers=workers, stacklevel=3)
+        common = make_plan(base.get_params(deep=False), given, workers=workers, stacklevel=3)
         plans = [_plan_of(common, classifier) for classifier in tried]
         store = None if self.store is None else FoldStore(self.store)
         fitted = train_all(Trials(plans), store=store, executor=self.executor)
@@ -314,7 +314,7 @@ def _decisions(
         return fitted
     scores = torch.cat(fitted.scores)
     try:
-        return scaled(scores.numpy(), calibration_of(plan.parameters, scores, sets))
+        return decision_values(scores.numpy(), calibration_of(plan.parameters, scores, sets))
     except ValueError as error:  # all rows have one score
         return ValueError(str(error).partition(";")[0])
 

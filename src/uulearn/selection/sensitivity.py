@@ -25,14 +25,13 @@ from uulearn.data import DenseRows, Rows, TwoSets, hold_out, inputs
 from uulearn.data.folds import assign_folds, check_fold_sizes
 from uulearn.data.inputs import Columns
 from uulearn.estimator import FitPlan, ResolvedParameters, UUClassifier, check_parameters, guards, run_plan
-from uulearn.estimator.fitting import scaled
 from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.plan import choose_seed, takes_any_shape, warn_about_data
+from uulearn.estimator.plan import check_self_training, choose_seed, takes_any_shape, warn_about_data
 from uulearn.estimator.resolving import resolve
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_accuracy_difference
-from uulearn.metrics.calibration import fit_platt_scaling
+from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior
 from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
@@ -201,13 +200,14 @@ def prior_sensitivity(
     )
     assumed, skipped = alter_priors(guess, errors)
     any_shape = takes_any_shape(classifier.model)
-    data, columns = inputs.read_joint_table(X, sets, any_shape=any_shape)
-    inputs.check_set_sizes(data.sizes)
-    test = inputs.read_pair(test_data, columns, inputs.read_labels, any_shape=any_shape, name="test_data")
+    given = inputs.read_joint_table(X, sets, any_shape=any_shape, test_data=test_data)
+    data, columns, test = given.data, given.columns, given.test
+    assert isinstance(data, TwoSets)
     if test is not None:
         _check_both_classes(test[1])
     seed = _choose_seed(classifier)
     resolved = resolve(parameters, data.sizes, has_validation_data=True)
+    check_self_training(resolved, data.sizes)
     if resolved.n_estimators > 1:
         check_fold_sizes(data.sizes, resolved.n_estimators)
     train, held_out = hold_out(data, resolved.validation_fraction or defaults.SENSITIVITY_FRACTION, seed)
@@ -382,7 +382,9 @@ class _Study:
             return scored
         held_out, sets = _of_both_sets(scored.rows, self.held_out)
         line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
-        return _Scored(scaled(scored.rows, line), None if scored.test is None else scaled(scored.test, line))
+        return _Scored(
+            decision_values(scored.rows, line), None if scored.test is None else decision_values(scored.test, line)
+        )
 
     def one_by_one(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
         """One fit per assumption; an ensemble has its folds among the training rows."""
@@ -395,7 +397,7 @@ class _Study:
             if result.error is not None:
                 raise result.error
             rows, test = (
-                None if table is None else scaled(result.model.score(table).numpy(), result.scaling)
+                None if table is None else decision_values(result.model.score(table).numpy(), result.scaling)
                 for table in (self.table, None if self.test is None else self.test[0])
             )
             assert rows is not None

@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
+from uulearn.training.workers import local_device
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
@@ -167,3 +168,12 @@ def kernel_parameters(model: nn.Module) -> list[Tensor]:
         return list(named())
     products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
     return [module.weight for module in model.modules() if isinstance(module, products)]
+
+
+def resolve_device(device: str) -> str:
+    """The device of this process: "auto" is the first CUDA device if there is one, else the CPU."""
+    if device == "auto":
+        return local_device("cuda" if torch.cuda.is_available() else "cpu")
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={device!r} needs a CUDA device, and torch finds none; use device='auto'.")
+    return local_device(device)
