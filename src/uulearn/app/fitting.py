@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from uulearn._version import __version__
+from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts, sensitivity_models
 from uulearn.app.evaluating import both, evaluate_on_split, evaluate_out_of_fold
-from uulearn.app.facts import evaluation_facts, finite, importance_facts, sensitivity_facts, sensitivity_models
+from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, RowUse, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
 from uulearn.app.settings import AUTO, SET_HERE, FitSettings
 from uulearn.app.sharing import read_once
@@ -106,19 +107,18 @@ def fit_files(
         folder = Path(tempfile.gettempdir())
         reading = _read(settings, known, folder, checkpoint, tell, workers)
         with reading as (prepared, X), _few_threads(sum(rows.size for rows in X)):
-            model, facts = _fit_rows(settings, prepared, X, known, folder, checkpoint, tell, workers)
-    facts |= {
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "uulearn": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "seconds": time.perf_counter() - started,
-        "command": command,
-        "warnings": _told(raised),
-    }
-    facts = {"notes": prepared.notes, **finite(facts)}
+            model, measured = _fit_rows(settings, prepared, X, known, folder, checkpoint, tell, workers)
     full = dataclasses.replace(settings, classifier=_written(model))
-    facts["configuration"] = finite(dataclasses.asdict(full))
+    facts = FitFacts(
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        versions={"uulearn": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        seconds=time.perf_counter() - started,
+        command=command,
+        notes=tuple(prepared.notes),
+        warnings=_raised_warnings(raised),
+        configuration=to_json(dataclasses.asdict(full)),
+        **measured,
+    )
     return Fitted(TableModel(prepared.schema, prepared.pipeline, model, facts), full)
 
 
@@ -196,18 +196,17 @@ def _fit_rows(
             evaluated.score, evaluated.X, evaluated.sets, evaluated.folds, groups, priors, target, settings.seed
         )
     facts["sensitivity"] = _sensitivity(settings, classifier, evaluated.trained, copies, seconds, tell)
+    names_and_sizes = zip(prepared.sources, prepared.sizes, priors, strict=True)
+    first, second = (SetFacts(source.name, int(rows), prior) for source, rows, prior in names_and_sizes)
+    row_use = [(int(n), int(m)) for n, m in (evaluated.split[part] for part in ("train", "choose", "evaluate"))]
     facts |= {
-        "files": [
-            {"name": source.name, "rows": rows, "prior": prior}
-            for source, rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
-        ],
+        "sets": (first, second),
         "columns": _columns(prepared),
-        "features": math.prod(X[0].shape[1:]),
-        "set_priors": list(priors),
+        "n_features": math.prod(X[0].shape[1:]),
         "target_prior": target,
-        "priors_estimated": None if estimate is None else {"intervals": [list(i) for i in estimate.intervals]},
-        "split": evaluated.split,
-        "cross_fitted": crossed,
+        "prior_intervals": None if estimate is None else tuple(map(_pair, estimate.intervals)),
+        "row_use": RowUse(*row_use),
+        "out_of_fold": crossed,
         "device": str(next(classifier.model_.parameters()).device),
     }
     return classifier.set_params(distributed=False), facts
@@ -261,14 +260,14 @@ def _sensitivity(
     copies: bool,
     seconds: float,
     tell: Tell,
-) -> dict[str, Any]:
+) -> SensitivityFacts:
     if settings.sensitivity is False:
-        return {"skipped": "It was not asked for (--no-sensitivity)."}
+        return SensitivityFacts(skipped="It was switched off (--no-sensitivity).")
     if copies:
-        return {"skipped": "The rows are copies of so few kinds that none can be left out to compare the models by."}
+        return SensitivityFacts(skipped="There are too few distinct rows to hold any out for the comparison.")
     if settings.sensitivity is None and seconds > QUICK_SECONDS:
-        said = f"Training took {seconds:.0f} s and would be done twelve times more; --sensitivity asks for it."
-        return {"skipped": said}
+        reason = f"It would train about twelve more models at {seconds:.0f} s each; use --sensitivity to run it."
+        return SensitivityFacts(skipped=reason)
     tell("training again with other priors, to see how much they matter", sensitivity_models(classifier))
     return sensitivity_facts(classifier, *both(trained))
 
@@ -292,19 +291,15 @@ def _estimate_priors(X: tuple[Matrix, Matrix], seed: int) -> SetPriorsEstimate:
     return estimate_set_priors(some[0], some[1], random_state=seed)
 
 
-def _columns(prepared: Prepared) -> list[dict[str, Any]]:
-    if isinstance(prepared.schema, ImageSchema):
-        return [{"name": prepared.schema.column, "kind": "image", "used": True, "why": None, "missing": [0.0, 0.0]}]
-    used: list[dict[str, Any]] = [
-        {"name": column.name, "kind": column.kind, "used": True, "why": None} for column in prepared.schema.columns
-    ]
-    ids = [
-        {"name": name, "kind": "id", "used": False, "why": "an identifier, kept for the output"}
-        for name in prepared.schema.ids
-    ]
-    left = [{"name": name, "kind": None, "used": False, "why": why} for name, why in prepared.schema.left_out.items()]
-    entries: list[dict[str, Any]] = used + ids + left
-    return [entry | {"missing": list(prepared.missing.get(entry["name"], (0.0, 0.0)))} for entry in entries]
+def _columns(prepared: Prepared) -> tuple[ColumnFacts, ...]:
+    schema = prepared.schema
+    if isinstance(schema, ImageSchema):
+        return (ColumnFacts(schema.column, "image", used=True),)
+    columns = [ColumnFacts(column.name, column.kind, used=True) for column in schema.columns]
+    columns += [ColumnFacts(name, "id", used=False, reason="identifier, copied to the output") for name in schema.ids]
+    columns += [ColumnFacts(name, None, used=False, reason=reason) for name, reason in schema.left_out.items()]
+    missing = {name: _pair(shares) for name, shares in prepared.missing.items()}
+    return tuple(dataclasses.replace(column, missing=missing.get(column.name, (0.0, 0.0))) for column in columns)
 
 
 def _written(classifier: UUClassifier) -> dict[str, Any]:
@@ -318,9 +313,9 @@ def _written(classifier: UUClassifier) -> dict[str, Any]:
     }
 
 
-def _told(raised: list[warnings.WarningMessage]) -> list[dict[str, str]]:
+def _raised_warnings(raised: list[warnings.WarningMessage]) -> tuple[RaisedWarning, ...]:
     found = {(warning.category.__name__, str(warning.message)) for warning in raised}
-    return [{"category": category, "message": message} for category, message in sorted(found)]
+    return tuple(RaisedWarning(category, message) for category, message in sorted(found))
 
 
 def _pair(priors: Any) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from uulearn.app.facts import FitFacts
 from uulearn.estimator import UUClassifier, persistence
 from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.images import ImageSchema
@@ -45,7 +46,7 @@ class TableModel:
     pipeline: Any
     """None for images."""
     classifier: UUClassifier
-    facts: dict[str, Any]
+    facts: FitFacts
 
     def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> Scored:
         """Score the rows of a frame as a reader of `uulearn.io.reading` gives them.
@@ -71,7 +72,7 @@ class TableModel:
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the directory, with files for people beside the model's; one that is there is replaced in one step."""
-        attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts))}
+        attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts.to_dict()))}
         if self.pipeline is not None:
             attached["pipeline"] = ("skops", save_pipeline(self.pipeline))
         persistence.save(self.classifier, folder, attached, beside)
@@ -86,7 +87,7 @@ class TableModel:
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:
-            columns, facts = json.loads(attached["schema"]), json.loads(attached["facts"])
+            columns, facts = json.loads(attached["schema"]), FitFacts.from_dict(json.loads(attached["facts"]))
             images = "images" in columns
             schema = ImageSchema.from_dict(columns) if images else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:

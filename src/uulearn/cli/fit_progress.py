@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from uulearn.report.wording import count, duration
+from uulearn.app.formatting import count, duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress
