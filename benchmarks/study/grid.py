@@ -153,7 +153,8 @@ def main() -> None:
                 return
             assert task is not None
             began = time.monotonic()
-            store.add_all(train(stack, task, arguments.device))
+            for record in train(stack, task, arguments.device):
+                store.add(record)
             said = ", ".join(f"{name} {value}" for name, value in zip(STACKED, shared, strict=True))
             print(f"{dataset}: {said}: {len(stack)} runs, {time.monotonic() - began:.1f} s", flush=True)
 

@@ -36,7 +36,9 @@ class SwappedPriorsWarning(UUWarning):
     """Labeled rows given for evaluation contradict the order of the set priors."""
 
     headline = "Labeled rows contradict the order of the class priors"
-    advice = "If the first file does not have the higher class prior, swap the two values of --set-priors and fit again."
+    advice = (
+        "If the first file does not have the higher class prior, swap the two values of --set-priors and fit again."
+    )
 
 
 class UnevenSetsWarning(UUWarning):

@@ -15,8 +15,9 @@ import typer
 from uulearn.cli.several import asks_for_ray
 from uulearn.datasets import BinaryTask, load_task
 from uulearn.reproduction.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
+from uulearn.reproduction.jobs import Record, Reporter, TrainingJob
 from uulearn.reproduction.pages import Page, check_drawing, render
-from uulearn.reproduction.runner import Job, Outcome, Record, Reporter, reproduce
+from uulearn.reproduction.runner import Outcome, reproduce
 from uulearn.reproduction.store import RunStore
 from uulearn.reproduction.tables import DATASET_NAMES
 
@@ -126,7 +127,7 @@ def summary(outcome: Outcome | None, pages: Iterable[Page], missing: int, writte
             lines.append(f"{page.target}  has no runs yet; nothing was written")
         if page.table is None or not page.paths:
             continue
-        evaluated, differ = len(page.table.evaluated), len(page.table.disagreeing)
+        evaluated, differ = len(page.table.compared), len(page.table.disagreeing)
         said = (
             f"{evaluated - differ} of {evaluated} complete cells agree with the paper, {differ} differ"
             if evaluated
@@ -157,17 +158,17 @@ class Counting(Reporter):
     def close(self) -> None:
         """Take away whatever is shown."""
 
-    def begin(self, jobs: Sequence[Job], found: int) -> None:
+    def begin(self, jobs: Sequence[TrainingJob], found: int) -> None:
         """Know how much there is to do."""
         self.found, self.total = found, found + sum(len(job.configurations) for job in jobs)
         self._cost = sum(job.cost for job in jobs)
         self._started = time.monotonic()
 
-    def epoch(self, job: Job, epoch: int, accuracies: Sequence[float]) -> None:
+    def epoch(self, job: TrainingJob, epoch: int, accuracies: Sequence[float]) -> None:
         """Count an epoch."""
         self._current = job.cost * epoch / job.first["epochs"]
 
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
+    def finish(self, job: TrainingJob, records: Sequence[Record], seconds: float) -> None:
         """Count a job."""
         self.done += len(job.configurations)
         self._finished += job.cost
@@ -193,7 +194,7 @@ class Lines(Counting):
         """Say what is being read."""
         typer.echo(f"reading {DATASET_NAMES[dataset]}", err=True)
 
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
+    def finish(self, job: TrainingJob, records: Sequence[Record], seconds: float) -> None:
         """Say what was finished."""
         super().finish(job, records, seconds)
         done = f"{self.found + self.done} of {self.total} runs"
@@ -210,7 +211,7 @@ class Display(Counting):
         self._bar: Progress | None = None
         self._task: Any = None
 
-    def begin(self, jobs: Sequence[Job], found: int) -> None:
+    def begin(self, jobs: Sequence[TrainingJob], found: int) -> None:
         """Show the bar if there is something to do."""
         super().begin(jobs, found)
         if not jobs:
@@ -227,13 +228,13 @@ class Display(Counting):
         """Say what is being read."""
         self._show(f"reading {DATASET_NAMES[dataset]}")
 
-    def epoch(self, job: Job, epoch: int, accuracies: Sequence[float]) -> None:
+    def epoch(self, job: TrainingJob, epoch: int, accuracies: Sequence[float]) -> None:
         """Show how far the job is."""
         super().epoch(job, epoch, accuracies)
         ended = accuracy_range([[accuracy] for accuracy in accuracies]).removeprefix(", accuracy ")
         self._show(f"{ended}, epoch {epoch}/{job.first['epochs']}, {describe(job)}")
 
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
+    def finish(self, job: TrainingJob, records: Sequence[Record], seconds: float) -> None:
         """Count the job."""
         super().finish(job, records, seconds)
         self._show(describe(job))
@@ -249,14 +250,14 @@ class Display(Counting):
             self._bar.stop()
 
 
-def describe(job: Job) -> str:
+def describe(job: TrainingJob) -> str:
     """A job in a few words.
 
     Examples
     --------
     >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
     ...        "loss": "logistic"}
-    >>> describe(Job((one,))), describe(Job((one, one | {"set_priors": [0.7, 0.3], "seed": 4})))
+    >>> describe(TrainingJob((one,))), describe(TrainingJob((one, one | {"set_priors": [0.7, 0.3], "seed": 4})))
     ('MNIST mlp abs (0.8, 0.2) seed 0', 'MNIST mlp (0.8, 0.2) (0.7, 0.3) seeds 0 to 4')
     """
     first = job.first

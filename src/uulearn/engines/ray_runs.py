@@ -11,9 +11,9 @@ import torch
 
 from uulearn.datasets import BinaryTask
 from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
-from uulearn.reproduction.bench import Bench
 from uulearn.reproduction.experiments import Configuration
-from uulearn.reproduction.jobs import MOST_RUNS, Job, Record, Reporter, frozen, halves, plan_jobs
+from uulearn.reproduction.job_training import JobTrainer
+from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, Record, Reporter, TrainingJob, halves, hashable, plan_jobs
 from uulearn.reproduction.runner import Outcome, choose_device
 from uulearn.reproduction.store import RunStore
 
@@ -46,7 +46,7 @@ def reproduce_on_ray(
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
-    found = len({frozen(configuration) for configuration in wanted}) - len(missing)
+    found = len({hashable(configuration) for configuration in wanted}) - len(missing)
     reporter = reporter or Reporter()
     if not missing:
         reporter.begin([], found)
@@ -59,7 +59,7 @@ def reproduce_on_ray(
         if device == "cuda" and not there:
             raise ValueError("device 'cuda' is asked for but the Ray cluster has no GPU; use 'auto'.")
         place = "cuda" if device == "cuda" or (device == "auto" and there) else "cpu"
-        jobs = plan_jobs(missing, MOST_RUNS if place == "cuda" else None)
+        jobs = plan_jobs(missing, MAX_BATCHED_RUNS if place == "cuda" else None)
         reporter.begin(jobs, found)
         data: dict[str, Any] = {}
         for name in dict.fromkeys(job.first["dataset"] for job in jobs):
@@ -68,26 +68,26 @@ def reproduce_on_ray(
         calls = [(job, data[job.first["dataset"]], place) for job in jobs]
         gpus = int(place == "cuda")
         for number, (records, seconds) in finished_tasks(ray, train_job, calls, at_once=workers, gpus=gpus, what=TASK):
-            done += sum(store.add_all(records))
+            done += sum(map(store.add, records))
             not_finite += sum("not finite" in record["stop_reason"] for record in records)
             reporter.finish(jobs[number], records, seconds)
     return Outcome(done, found, not_finite)
 
 
-def train_job(job: Job, task: BinaryTask, device: str) -> tuple[list[Record], float]:
+def train_job(job: TrainingJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:
     """The records of a job, and the seconds that it took."""
     started = time.perf_counter()
-    records = _train(Bench(task, choose_device(device), Reporter()), job)
+    records = _train(JobTrainer(task, choose_device(device), Reporter()), job)
     return records, time.perf_counter() - started
 
 
-def _train(bench: Bench, job: Job) -> list[Record]:
+def _train(trainer: JobTrainer, job: TrainingJob) -> list[Record]:
     """Train a stack, or where it does not fit the memory of a GPU its halves."""
     try:
-        return bench.train(job)
+        return trainer.train(job)
     except torch.cuda.OutOfMemoryError:
         if len(job.configurations) == 1:
             raise
     gc.collect()  # only now, without the error, its memory is free
     torch.cuda.empty_cache()
-    return [record for half in halves(job) for record in _train(bench, half)]
+    return [record for half in halves(job) for record in _train(trainer, half)]

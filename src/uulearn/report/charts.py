@@ -465,6 +465,8 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart:
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [_legend("estimated accuracy", "first", "dot"), _legend(confidence, "first", "whisker")]
     note = "For each row, a model was trained and evaluated with that prior changed and the others as given."
+    if any(row.accuracy.value > 1 for row in errors):
+        note += f" {ABOVE_ONE}"
     return Chart(id_, title, note, svg, legend, HtmlTable(title, ["if the prior is", "accuracy", confidence], cells))
 
 

@@ -61,7 +61,9 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
     """
     for value, kind in ((facts, FitFacts), (history, History), (title, str)):
         if not isinstance(value, kind):
-            raise TypeError(f"expected a {kind.__name__}, got {type(value).__name__}; load the model with TableModel.load.")
+            raise TypeError(
+                f"expected a {kind.__name__}, got {type(value).__name__}; load the model with TableModel.load."
+            )
     curves = TrainingCurves.from_history(history)
     separate = not facts.out_of_fold
     training = [charts.risk_chart(curves, held_out=False), charts.risk_chart(curves, held_out=True)]
