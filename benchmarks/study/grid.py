@@ -153,8 +153,7 @@ def main() -> None:
                 return
             assert task is not None
             began = time.monotonic()
-            for record in train(stack, task, arguments.device):
-                store.add(record)
+            store.add_all(train(stack, task, arguments.device))
             said = ", ".join(f"{name} {value}" for name, value in zip(STACKED, shared, strict=True))
             print(f"{dataset}: {said}: {len(stack)} runs, {time.monotonic() - began:.1f} s", flush=True)
 

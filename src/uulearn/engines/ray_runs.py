@@ -68,7 +68,7 @@ def reproduce_on_ray(
         calls = [(job, data[job.first["dataset"]], place) for job in jobs]
         gpus = int(place == "cuda")
         for number, (records, seconds) in finished_tasks(ray, train_job, calls, at_once=workers, gpus=gpus, what=TASK):
-            done += sum(map(store.add, records))
+            done += sum(store.add_all(records))
             not_finite += sum("not finite" in record["stop_reason"] for record in records)
             reporter.finish(jobs[number], records, seconds)
     return Outcome(done, found, not_finite)

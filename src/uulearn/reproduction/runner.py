@@ -79,7 +79,7 @@ def reproduce(
                 torch.cuda.empty_cache()
                 queue.extendleft(reversed(halves(job)))
                 continue
-            done += sum(map(store.add, records))
+            done += sum(store.add_all(records))
             not_finite += sum("not finite" in record["stop_reason"] for record in records)
             reporter.finish(planned, records, time.perf_counter() - started)
         del trainer  # frees the dataset before the next one is read

@@ -18,6 +18,7 @@ import json
 import math
 import os
 import re
+import uuid
 import zlib
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
@@ -106,11 +107,23 @@ class RunStore:
 
         Curves are rounded to six significant digits; values that are not finite are read back as NaN.
         """
-        data = _storable(record)
-        if data["configuration"] in self:
-            return False
-        write_atomically(self._loose(key(data["configuration"])), lambda temporary: temporary.write_bytes(_line(data)))
-        return True
+        return self.add_all([record])[0]
+
+    def add_all(self, records: Iterable[Record]) -> list[bool]:
+        """Store runs that were trained together; returns for each whether it is new.
+
+        All are on disk before the first gets its name, so that a killed process leaves all or none of them.
+        """
+        added, waiting = [], []
+        for data in [_storable(record) for record in records]:
+            path, content = self._loose(key(data["configuration"])), _line(data)
+            added.append(data["configuration"] not in self and path not in [target for _, target in waiting])
+            if added[-1]:
+                waiting.append((path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp"), path))
+                write_atomically(waiting[-1][0], lambda temporary, content=content: temporary.write_bytes(content))
+        for temporary, path in waiting:
+            temporary.replace(path)
+        return added
 
     def __contains__(self, configuration: object) -> bool:
         return isinstance(configuration, Mapping) and self.get(configuration) is not None
@@ -126,8 +139,10 @@ class RunStore:
         """The configurations without a record, in order and without repetitions."""
         known = {path.stem for path in self._loose_files()}
         known.update(name for records in self._archives().values() for name in records)
-        wanted = {key(configuration): configuration for configuration in reversed(list(configurations))}
-        return [configuration for name, configuration in reversed(wanted.items()) if name not in known]
+        wanted: dict[str, Configuration] = {}
+        for configuration in configurations:
+            wanted.setdefault(key(configuration), configuration)
+        return [configuration for name, configuration in wanted.items() if name not in known]
 
     def records(self, **filters: Any) -> list[Record]:
         """All records whose configuration has these values, sorted by key; None also matches a missing entry."""
