@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from helpers.plain import plain_classifier
 from helpers.run_command import run
 from uulearn import UUClassifier
 from uulearn.app import fitting
+from uulearn.app.facts import RowUse
 from uulearn.app.model import TableModel
 from uulearn.cli import predict
 from uulearn.estimator import persistence
@@ -63,10 +65,10 @@ def copies(tmp_path_factory):
 def test_a_table_of_few_kinds_is_fitted_with_one_member(copies):
     loaded = TableModel.load(copies / "model")
     assert loaded.classifier.members == 1
-    assert loaded.facts["split"] == {"train": [400, 400], "choose": [50, 50], "evaluate": [50, 50]}
-    assert not loaded.facts["cross_fitted"]
-    assert any("equal rows were taken for different cases" in note for note in loaded.facts["notes"])
-    assert "none can be left out" in loaded.facts["sensitivity"]["skipped"]
+    assert loaded.facts.row_use == RowUse((400, 400), (50, 50), (50, 50))
+    assert not loaded.facts.out_of_fold
+    assert any("equal rows were taken for different cases" in note for note in loaded.facts.notes)
+    assert "too few distinct rows" in loaded.facts.sensitivity.skipped
     assert "from 50 + 50 rows that were not trained on" in (copies / "said").read_text()
 
 
@@ -476,8 +478,8 @@ def test_facts_without_a_model_are_no_reason_to_remove_anything(numbers, tmp_pat
 
 def test_a_fit_over_a_fit_brings_its_own_cards(reported):
     loaded = TableModel.load(reported)
-    loaded.facts["created"] = "another day"
-    loaded.save(reported, {"README.md": b"new"})
+    changed = replace(loaded, facts=replace(loaded.facts, created="another day"))
+    changed.save(reported, {"README.md": b"new"})
     assert names_in(reported) & CARDS == {"README.md"}
     assert (reported / "README.md").read_text() == "new"
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from uulearn import UUClassifier
+from uulearn.app.facts import SetFacts
 from uulearn.app.model import TableModel
 from uulearn.cli import main
 from uulearn.datasets import make_sets
@@ -91,9 +92,9 @@ def model(fitted, tmp_path):
 def test_fit_ends_with_what_a_person_wants_to_know(fitted):
     out, said = fitted
     assert f"model      {out}" in said
-    assert "accuracy   " in said
+    assert "accuracy   between " in said
     assert (
-        "estimated without any label, from 400 + 500 rows, each evaluated by a model that was not trained on it" in said
+        "no label used: 400 + 500 rows, each scored by a model not trained on it" in said
     )
     assert "'constant'" in said  # left out, with a note
     assert f"uulearn report {out}" in said
@@ -104,15 +105,15 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
     names = {path.name.split("-")[0] for path in out.iterdir()}
     assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
-    assert facts["split"]["evaluate"] == [400, 500]
-    assert facts["files"][0] == {"name": "a.csv", "rows": 400, "prior": 0.8}
-    used = {column["name"]: column["used"] for column in facts["columns"]}
+    assert facts.row_use.evaluation == (400, 500)
+    assert facts.sets[0] == SetFacts("a.csv", 400, 0.8)
+    used = {column.name: column.used for column in facts.columns}
     assert used == {"age": True, "ward": True, "smokes": True, "seen": True, "patient": False, "constant": False}
-    assert {entry["column"] for entry in facts["importance"]} == {"age", "ward", "smokes", "seen"}
-    drops = {entry["column"]: entry["drop"] for entry in facts["importance"]}
+    drops = {entry.column: entry.drop for entry in facts.importance}
+    assert set(drops) == {"age", "ward", "smokes", "seen"}
     assert min(drops["age"], drops["ward"]) > 0.03 > max(abs(drops["smokes"]), abs(drops["seen"]))
-    assert len(facts["sensitivity"]["rows"]) == 13
-    assert "Estimated accuracy" in (out / "README.md").read_text()
+    assert len(facts.sensitivity.rows) == 13
+    assert "Accuracy between" in (out / "README.md").read_text()
     classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
     assert classifier.members == 5
 
@@ -120,16 +121,16 @@ def test_the_directory_holds_all_that_belongs_to_it(fitted):
 def test_every_row_is_judged_by_the_member_that_has_not_seen_it(fitted):
     """The facts come from members and folds drawn again; the estimator evaluated itself while it was fitted."""
     loaded = TableModel.load(fitted[0])
-    own, evaluated = loaded.classifier.cross_fitted_, loaded.facts["evaluation"]
-    assert evaluated["accuracy"]["value"] == pytest.approx(own.accuracy.value, abs=1e-9)
-    assert evaluated["auc"]["value"] == pytest.approx(own.auc.value, abs=1e-3)
-    targets = {entry["target_prior"]: entry for entry in loaded.facts["targets"]}
-    assert targets[0.5]["accuracy"] == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
-    assert targets[0.5]["threshold"] == pytest.approx(0.0)
+    own, evaluated = loaded.classifier.cross_fitted_, loaded.facts.evaluation
+    assert evaluated.accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)
+    assert evaluated.auc.value == pytest.approx(own.auc.value, abs=1e-3)
+    targets = {entry.target_prior: entry for entry in loaded.facts.targets}
+    assert targets[0.5].accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
+    assert targets[0.5].threshold == pytest.approx(0.0)
     assert (
-        targets[0.9]["threshold"] < -1 < 1 < targets[0.1]["threshold"]
+        targets[0.9].threshold < -1 < 1 < targets[0.1].threshold
     )  # the more are positive, the sooner one is called so
-    counts = loaded.facts["histogram"]["counts"]
+    counts = loaded.facts.histogram.counts
     assert [sum(own) for own in counts] == [400, 500]
 
 
@@ -152,13 +153,13 @@ def test_what_cannot_be_saved_is_not_fitted(files, uulearn, tmp_path, monkeypatc
 
 
 def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulearn):
-    evaluated = TableModel.load(fitted[0]).facts["evaluation"]["accuracy"]
+    evaluated = TableModel.load(fitted[0]).facts.evaluation.accuracy
     code, said, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")
     assert code == 0
     result = json.loads(said)
     truth = result["evaluation"]["accuracy"]["value"]
     assert truth > 0.8
-    assert abs(evaluated["value"] - truth) < 3 * evaluated["standard_error"] + 0.02
+    assert abs(evaluated.value - truth) < 3 * evaluated.standard_error + 0.02
     counts = result["confusion"]
     assert sum(counts.values()) == 1000
     assert counts["true_positive"] + counts["true_negative"] == round(1000 * truth)
@@ -270,9 +271,9 @@ def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monk
     code, said, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
     facts = json.loads(said)
-    assert facts["split"] == {"train": [320, 400], "choose": [40, 50], "evaluate": [40, 50]}
-    assert not facts["cross_fitted"]
-    assert facts["priors_estimated"]["intervals"][0][0] < facts["set_priors"][0]
+    assert facts["row_use"] == {"training": [320, 400], "early_stopping": [40, 50], "evaluation": [40, 50]}
+    assert not facts["out_of_fold"]
+    assert facts["prior_intervals"][0][0] < facts["sets"][0]["prior"]
     assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
 
 
@@ -450,7 +451,7 @@ def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_pat
     assert "from 60 + 60 rows, each evaluated by a model that was not trained on it" in said  # as quick as a table
     model = TableModel.load(tmp_path / "m")
     assert model.schema.flat
-    assert model.classifier.n_features_in_ == model.facts["features"] == model.schema.row_shape[0]
+    assert model.classifier.n_features_in_ == model.facts.n_features == model.schema.row_shape[0]
     paths = [f"{'more/' if number % 2 else ''}{number:04d}.png" for number in range(40)]
     scored = model.score(pd.DataFrame({"path": paths}), folder=tmp_path / "new")
     assert (scored.predicted == truth).mean() > 0.9

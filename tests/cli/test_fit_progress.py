@@ -278,4 +278,4 @@ def test_on_a_terminal_fit_shows_a_bar_and_leaves_nothing_of_it(command, tmp_pat
     assert "of 180 epochs, model " in text
     assert " left" in text
     assert text.rstrip().endswith("\x1b[2K")  # the line is cleared
-    assert "estimated without any label" in out
+    assert "no label used" in out

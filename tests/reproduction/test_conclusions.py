@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from uulearn.reproduction import conclusions
-from uulearn.reproduction.conclusions import group_trials, co_occurrence, contests, drops_by_priors, regularized_runs
+from uulearn.reproduction.conclusions import co_occurrence, contests, drops_by_priors, group_trials, regularized_runs
 
 
 def record(method, curve, seed=0, priors=(0.8, 0.2), slope=None, unbiased=None, **others):

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from helpers.plain import plain_classifier
 from uulearn.datasets import BinaryTask, make_sets
-from uulearn.reproduction.job_training import JobTrainer
 from uulearn.reproduction.experiments import (
     CONVOLUTIONAL,
     EXPERIMENTS,
-    SELECTION_HOLD_OUT,
     RESNET_LR,
+    SELECTION_HOLD_OUT,
     SLOPES,
     TARGET_PRIORS,
     Request,
@@ -29,6 +28,7 @@ from uulearn.reproduction.experiments import (
     table_rows,
 )
 from uulearn.reproduction.figures import PANELS
+from uulearn.reproduction.job_training import JobTrainer
 from uulearn.reproduction.jobs import SAME_SETS, SHARED_ENTRIES, Reporter, TrainingJob, halves, plan_jobs
 from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.runner import choose_device, reproduce

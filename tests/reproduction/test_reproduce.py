@@ -14,8 +14,8 @@ from helpers.small_datasets import curves, expect_small_files, pages_in, write_s
 from uulearn.cli import main
 from uulearn.cli.reproduce import Display, Lines, choose_targets, default_folder, describe, duration
 from uulearn.reproduction.experiments import SELECTION_HOLD_OUT, TARGET_PRIORS, Request, runs_of
-from uulearn.reproduction.render import SPACE
 from uulearn.reproduction.jobs import plan_jobs
+from uulearn.reproduction.render import SPACE
 from uulearn.reproduction.store import RunStore
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -47,7 +47,8 @@ def start(folder, data, *arguments):
     """Start the same command in another process."""
     tests = Path(__file__).resolve().parents[1]
     script = (
-        f"import sys; sys.path.insert(0, {str(tests)!r}); from helpers.small_datasets import expect_small_files; expect_small_files(); "
+        f"import sys; sys.path.insert(0, {str(tests)!r}); "
+        "from helpers.small_datasets import expect_small_files; expect_small_files(); "
         "from uulearn.cli import main; main()"
     )
     return Program("-c", script, "reproduce", *arguments, "--data-dir", data, cwd=folder, env=ENVIRONMENT)

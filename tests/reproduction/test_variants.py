@@ -6,7 +6,6 @@ from torch import nn
 
 from uulearn.models import build_model
 from uulearn.reproduction import variants
-from uulearn.reproduction.job_training import model_params
 from uulearn.reproduction.experiments import (
     ABS,
     EXPERIMENTS,
@@ -22,6 +21,7 @@ from uulearn.reproduction.experiments import (
     variant_rows,
     variant_run,
 )
+from uulearn.reproduction.job_training import model_params
 from uulearn.reproduction.jobs import plan_jobs
 from uulearn.reproduction.sampling import shortened_sets
 from uulearn.reproduction.store import key

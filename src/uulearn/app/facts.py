@@ -202,7 +202,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         if isinstance(value, list) and arguments[-1] is Ellipsis:
             kinds = arguments[:1] * len(value)
         _expect(isinstance(value, list) and len(value) == len(kinds), where, _list_text(arguments), value)
-        return tuple(_read(kind, item, f"{where}[{place}]") for place, (kind, item) in enumerate(zip(kinds, value)))
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return tuple(_read(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
     if origin is Mapping:
         _expect(isinstance(value, dict), where, "an object", value)
         return {name: _read(arguments[1], item, f"{where}.{name}") for name, item in value.items()}

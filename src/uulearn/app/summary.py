@@ -1,4 +1,4 @@
-"""The facts of a fit as text: the last lines of ``uulearn fit`` and the model card, README.md in the model directory."""
+"""The facts of a fit as text: the last lines of ``uulearn fit``, and the model card (README.md)."""
 
 from __future__ import annotations
 

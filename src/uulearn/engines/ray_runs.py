@@ -32,8 +32,8 @@ def reproduce_on_ray(
 ) -> Outcome:
     """Train every configuration that the store lacks on a Ray cluster, and store what comes of it.
 
-    As `uulearn.reproduction.runner.reproduce`, with the same records. The data travel to the cluster and the records back, so
-    that its machines need to share no files. A job whose process dies is done again.
+    Like `uulearn.reproduction.runner.reproduce`, with the same records. Data and records are sent over the network, so
+    the machines need no shared files. A job whose process dies runs again.
 
     Parameters
     ----------

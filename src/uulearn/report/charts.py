@@ -1,8 +1,8 @@
 """The charts of the report, as SVG that keeps font sizes and stroke widths at any width.
 
-The padding of the outer ``svg`` holds the labels and its content box is the plot. Positions in the plot are percentages;
-curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not scale. One drawing
-therefore serves a desktop, a phone and paper without a script. Colors come from CSS classes of the page.
+The padding of the outer ``svg`` holds the labels and its content box is the plot. Positions in the plot are
+percentages; curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not
+scale. One drawing serves a desktop, a phone and paper without a script. Colors come from CSS classes of the page.
 """
 
 from __future__ import annotations
@@ -321,7 +321,8 @@ def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
         EpochCurve("risk", ": sum of both terms (unbiased)", "total wide", risk),
     ]
     objective = curves["objective"]
-    if not held_out and any(a is not None and b is not None and abs(a - b) > 1e-6 for a, b in zip(objective, risk)):
+    pairs = zip(objective, risk, strict=True)
+    if not held_out and any(a is not None and b is not None and abs(a - b) > 1e-6 for a, b in pairs):
         lines.append(EpochCurve("objective", ": what training minimizes (corrected)", "quiet thin dotted", objective))
     negative = curves.first_negative(prefix + "unbiased")
     note = "The risk was never negative." if negative is None else f"The risk was first negative in epoch {negative}."
@@ -487,7 +488,9 @@ def score_chart(facts: FitFacts) -> Chart:
     x = make_axis(histogram.edges, tight=True)
     y = make_axis([0.0, *fractions[0], *fractions[1]], percents=True)
     styles = "first", "second dashed"
-    above = [sum(n for edge, n in zip(histogram.edges, counts) if edge >= 0) for counts in histogram.counts]
+    above = [
+        sum(n for edge, n in zip(histogram.edges, counts, strict=False) if edge >= 0) for counts in histogram.counts
+    ]
     description = " ".join(
         f"{_isolated(which)}: {plural(total, 'row')}, {percent(over / total if total else None, 0)} above 0."
         for which, total, over in zip(facts.set_names, totals, above, strict=True)

@@ -128,8 +128,8 @@ def _assessment(facts: FitFacts) -> list[str]:
         ]
     if accuracy.value > 1:
         sentences.append(
-            f"The unbiased estimate is {percent(accuracy.value)}. It can exceed 100% by chance, or because a class prior "
-            "is wrong. Use the interval."
+            f"The unbiased estimate is {percent(accuracy.value)}. It can exceed 100% by chance, or because a class "
+            "prior is wrong. Use the interval."
         )
     if high - low > WIDE_INTERVAL:
         sentences.append(
@@ -228,8 +228,8 @@ def _separation(facts: FitFacts) -> str:
     limit = 0.5 + abs(first - second) / 2
     text = (
         f"Separation of the sets: of two rows, one from each set, the row from the set with the higher prior scores "
-        f"higher in {percent(auc.value)} of the pairs ({percent(auc.confidence, 0)} interval {interval(auc.interval)}). "
-        f"50% means that the sets look the same; with class priors of {prior(first)} and {prior(second)}, a perfect "
+        f"higher in {percent(auc.value)} of the pairs ({percent(auc.confidence, 0)} interval "
+        f"{interval(auc.interval)}). 50% means that the sets look the same; with class priors of {prior(first)} and {prior(second)}, a perfect "
         f"classifier would reach {percent(limit)}."
     )
     low, high = auc.interval

@@ -11,8 +11,10 @@ from uulearn.training.history import History
 
 Values = tuple[float | None, ...]
 
-CURVES = ("positive", "negative", "unbiased", "objective", "validation_positive", "validation_negative")
-CURVES += ("validation_unbiased", "validation_zero_one", "test_accuracy")
+CURVES = (
+    "positive", "negative", "unbiased", "objective", "validation_positive", "validation_negative",
+    "validation_unbiased", "validation_zero_one", "test_accuracy",
+)  # fmt: skip
 LARGEST = 1e100
 """Values beyond this are treated as infinite: an axis could not show them."""
 
@@ -54,7 +56,8 @@ class TrainingCurves:
 
     def first_negative(self, name: str) -> int | None:
         """The first epoch with a negative value, None if there is none."""
-        return next((e for e, value in zip(self.epochs, self[name]) if value is not None and value < 0), None)
+        pairs = zip(self.epochs, self[name], strict=True)
+        return next((epoch for epoch, value in pairs if value is not None and value < 0), None)
 
     def count_negative(self, name: str) -> int:
         """Number of epochs with a negative value."""

@@ -65,11 +65,14 @@ def group_trials(records: Iterable[Record]) -> list[MethodTrials]:
             found.setdefault(place, {})[c["seed"]] = curve
     return [
         MethodTrials(
-            *place,
+            dataset,
+            model,
+            set_priors,
+            method,
             accuracy={seed: curve[-1] for seed, curve in trials.items()},
             drop={seed: max(curve) - curve[-1] for seed, curve in trials.items()},
         )
-        for place, trials in found.items()
+        for (dataset, model, set_priors, method), trials in found.items()
     ]
 
 

@@ -35,7 +35,7 @@ CONVOLUTIONAL = ("allconvnet", "resnet32")
 CONVOLUTIONAL_TRIALS = 2
 
 RESNET_LR = 3e-5
-"""Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3; Appendix B says 3e-5 for the same network in Figure 1."""
+"""Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3, but Appendix B says 3e-5 for this network."""
 SETTINGS = {  # learning rate and L2 of Appendix C
     ("linear", "mnist"): (1e-3, 1e-4),
     ("linear", "fashion_mnist"): (5e-3, 1e-4),

@@ -37,7 +37,7 @@ RECORDED_CURVES = (
     "positive", "negative", "unbiased", "objective", "zero_one", "positive_below_zero", "negative_below_zero",
     "test_accuracy", "test_risk", "validation_unbiased", "validation_corrected", "validation_zero_one",
 )  # fmt: skip
-"""Curves of a record. ``corrected`` equals ``objective``, except for the biased method, where it equals ``unbiased``."""
+"""Curves of a record. ``corrected`` is ``objective``, except for the biased method, where it is ``unbiased``."""
 
 
 class JobTrainer:
@@ -77,8 +77,8 @@ class JobTrainer:
         expected, found = configuration["target_prior"], self.task.prior
         if not math.isclose(expected, found, abs_tol=1e-9):
             raise ValueError(
-                f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found {found:g}; use "
-                "the published files."
+                f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found {found:g}; "
+                "use the published files."
             )
         if configuration["dropout"] and configuration["model"] != "mlp":
             raise ValueError(f"model {configuration['model']!r} has no dropout, got {configuration['dropout']:g}.")

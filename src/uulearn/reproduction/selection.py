@@ -1,8 +1,8 @@
 """The choice of λ without labels, and how much of the leaky ReLU's advantage comes from choosing.
 
 The paper does not say how it selected λ. Here 9% of each unlabeled set is held out of extra runs, one per λ, without
-copies of these rows among the training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and its
-run on the whole sets counts. No label is used. "Hindsight" is the choice by the labels of the test data.
+copies of these rows among the training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and
+its run on the whole sets counts. No label is used. "Hindsight" is the choice by the labels of the test data.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
     """The page on the choice of λ; ``studies`` has the trials by the name of the table."""
     parts = [
         "### The choice of λ",
-        "UU-LReLU with λ chosen per trial *without labels*: 9% of each unlabeled set is held out of extra runs, and the "
-        f"λ with the lowest zero-one risk on these rows is chosen (mean of the last {LAST_EPOCHS} epochs). *In "
+        "UU-LReLU with λ chosen per trial *without labels*: 9% of each unlabeled set is held out of extra runs, and "
+        f"the λ with the lowest zero-one risk on these rows is chosen (mean of the last {LAST_EPOCHS} epochs). *In "
         "hindsight* means by the accuracy on the labeled test data, which users do not have: either one λ for all "
         "trials of a row, or one λ per trial. All numbers are accuracies at the last epoch in percent, averaged over "
         "trials.",

@@ -11,6 +11,7 @@ A folder holds ``runs/<key>.json``, one file per new run, and ``packed/<name>.js
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -114,14 +115,15 @@ class RunStore:
 
         All are on disk before the first gets its name, so that a killed process leaves all or none of them.
         """
-        added, waiting = [], []
+        added: list[bool] = []
+        waiting: dict[Path, Path] = {}
         for data in [_storable(record) for record in records]:
-            path, content = self._loose(key(data["configuration"])), _line(data)
-            added.append(data["configuration"] not in self and path not in [target for _, target in waiting])
+            path = self._loose(key(data["configuration"]))
+            added.append(path not in waiting and data["configuration"] not in self)
             if added[-1]:
-                waiting.append((path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp"), path))
-                write_atomically(waiting[-1][0], lambda temporary, content=content: temporary.write_bytes(content))
-        for temporary, path in waiting:
+                waiting[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+                write_atomically(waiting[path], functools.partial(Path.write_bytes, data=_line(data)))
+        for path, temporary in waiting.items():
             temporary.replace(path)
         return added
 

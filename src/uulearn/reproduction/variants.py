@@ -107,8 +107,8 @@ def to_markdown(results: Sequence[VariantResult], caveat: str = "") -> str:
         parts += [
             "#### ResNet-32",
             "One trial, except two for the settings as printed and for the leaky ReLU with a third of the learning "
-            f"rate. After the slash: the same difference for the median of the last {LATE_EPOCHS} epochs, which is less "
-            "noisy.",
+            f"rate. After the slash: the same difference for the median of the last {LATE_EPOCHS} epochs, which is "
+            "less noisy.",
             *_method_grids(resnet),
         ]
     return "\n\n".join(parts) + "\n"
