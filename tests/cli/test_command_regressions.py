@@ -69,7 +69,7 @@ def test_a_table_of_few_kinds_is_fitted_with_one_member(copies):
     assert not loaded.facts.out_of_fold
     assert any("equal rows were taken for different cases" in note for note in loaded.facts.notes)
     assert "too few distinct rows" in loaded.facts.sensitivity.skipped
-    assert "from 50 + 50 rows that were not trained on" in (copies / "said").read_text()
+    assert "50 + 50 rows held out of training" in (copies / "said").read_text()
 
 
 def test_a_model_of_few_kinds_predicts_is_evaluated_reported_and_repeated(copies, tmp_path):

@@ -274,7 +274,7 @@ def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monk
     assert facts["row_use"] == {"training": [320, 400], "early_stopping": [40, 50], "evaluation": [40, 50]}
     assert not facts["out_of_fold"]
     assert facts["prior_intervals"][0][0] < facts["sets"][0]["prior"]
-    assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
+    assert "The class priors were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
 
 
 def test_priors_reads_what_fit_reads(files, uulearn, tmp_path):
@@ -425,7 +425,7 @@ def test_folders_of_images(uulearn, tmp_path):
         "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
     )
     assert code == 0, error
-    assert "from 6 + 6 rows that were not trained on" in said
+    assert "6 + 6 rows held out of training" in said
     code, said, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
     assert code == 0, error
     scored = pd.DataFrame([line.split(",") for line in said.splitlines()[1:]], columns=said.splitlines()[0].split(","))
@@ -448,7 +448,7 @@ def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_pat
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
     code, said, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    assert "from 60 + 60 rows, each evaluated by a model that was not trained on it" in said  # as quick as a table
+    assert "60 + 60 rows, each scored by a model not trained on it" in said  # as quick as a table
     model = TableModel.load(tmp_path / "m")
     assert model.schema.flat
     assert model.classifier.n_features_in_ == model.facts.n_features == model.schema.row_shape[0]
