@@ -1,6 +1,6 @@
-"""HTML pages from Jinja2 templates, shared by the report and by the paper's tables.
+"""Pages from Jinja2 templates, shared by the report and by the pages of the reproduction.
 
-Templates escape every value. Names come from user files, so characters that cannot be seen but change what the reader
+HTML templates escape every value. Names come from user files, so characters that cannot be seen but change what the reader
 sees (controls, direction overrides, lone surrogates) are spelled out, and long names are shortened.
 """
 
@@ -44,7 +44,8 @@ def _environment(package: str) -> Environment:
     loaders = [PackageLoader(name) for name in dict.fromkeys((package, "uulearn.report"))]
     environment = Environment(
         loader=ChoiceLoader(loaders),
-        autoescape=True,
+        autoescape=lambda template: template is not None and template.endswith(".html.jinja"),
+        keep_trailing_newline=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

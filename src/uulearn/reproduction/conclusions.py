@@ -18,69 +18,33 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from uulearn.report.html import render_page
 from uulearn.reproduction.experiments import FIXED_SLOPE
 from uulearn.reproduction.render import markdown_grid, signed
 from uulearn.reproduction.statistics import LEVEL, first_negative_epoch, paired_t_test, turning_epoch
-from uulearn.reproduction.tables import DATASET_NAMES, MIN_TESTED_TRIALS, PAPER_COLUMNS
+from uulearn.reproduction.tables import DATASET_NAMES, MIN_TESTED_TRIALS, ResultCell, ResultRow, slope_column
 
 Record = Mapping[str, Any]
+CellsByModel = Mapping[str, Sequence[ResultCell]]
 
-PLAIN, CORRECTED = ("biased", "unbiased"), ("abs", "relu", "leaky_relu")
-METHOD_NAMES = {column.name: column.label for column in PAPER_COLUMNS}
+METHODS = {
+    "biased": "UU-Biased",
+    "unbiased": "UU-Unbiased",
+    "abs": "UU-ABS",
+    "relu": "UU-ReLU",
+    slope_column(FIXED_SLOPE).name: "UU-LReLU",
+}
+"""Columns that are compared, by name; the leaky ReLU with λ = −0.1."""
+PLAIN, CORRECTED = tuple(METHODS)[:2], tuple(METHODS)[2:]
 MODELS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
-
-
-@dataclass(frozen=True)
-class MethodTrials:
-    """Trials of one method on one dataset with one pair of priors: last accuracy and drop by seed, in percent."""
-
-    dataset: str
-    model: str
-    set_priors: tuple[float, float]
-    method: str
-    accuracy: Mapping[int, float]
-    drop: Mapping[int, float]
-
-    @property
-    def row(self) -> tuple[str, str, tuple[float, float]]:
-        """The part that all methods share."""
-        return self.dataset, self.model, self.set_priors
-
-
-def with_fixed_slope(records: Iterable[Record]) -> list[Record]:
-    """The records without leaky-ReLU runs of other λ than −0.1, so that each method counts once."""
-    return [
-        r for r in records if r["configuration"]["method"] != "leaky_relu" or r["configuration"]["slope"] == FIXED_SLOPE
-    ]
-
-
-def group_trials(records: Iterable[Record]) -> list[MethodTrials]:
-    """Full runs of Tables 2 and 3 by row and method."""
-    found: dict[tuple[Any, ...], dict[int, Sequence[float]]] = {}
-    for record in with_fixed_slope(records):
-        c = record["configuration"]
-        curve = [100 * value for value in record["curves"]["test_accuracy"] if math.isfinite(value)]
-        if curve:
-            place = (c["dataset"], c["model"], tuple(c["set_priors"]), c["method"])
-            found.setdefault(place, {})[c["seed"]] = curve
-    return [
-        MethodTrials(
-            dataset,
-            model,
-            set_priors,
-            method,
-            accuracy={seed: curve[-1] for seed, curve in trials.items()},
-            drop={seed: max(curve) - curve[-1] for seed, curve in trials.items()},
-        )
-        for (dataset, model, set_priors, method), trials in found.items()
-    ]
 
 
 @dataclass(frozen=True)
 class Contest:
     """Two methods on one row: the mean difference of their accuracies in points, and its p value."""
 
-    row: tuple[str, str, tuple[float, float]]
+    model: str
+    row: ResultRow
     corrected: str
     plain: str
     difference: float
@@ -97,33 +61,37 @@ class Contest:
         return "better" if self.difference > 0 else "worse"
 
 
-def contests(trials: Sequence[MethodTrials]) -> list[Contest]:
+def contests(cells: CellsByModel) -> list[Contest]:
     """Every corrected method against every plain one, on each row with both."""
-    rows: dict[Any, dict[str, MethodTrials]] = {}
-    for one in trials:
-        rows.setdefault(one.row, {})[one.method] = one
     found = []
-    for row, methods in rows.items():
-        for corrected, plain in itertools.product(CORRECTED, PLAIN):
-            if corrected in methods and plain in methods:
-                ours, theirs = methods[corrected].accuracy, methods[plain].accuracy
-                seeds = sorted(ours.keys() & theirs.keys())
-                a, b = [ours[s] for s in seeds], [theirs[s] for s in seeds]
-                if seeds:
-                    gain = float(np.mean(a) - np.mean(b))
-                    found.append(Contest(row, corrected, plain, gain, paired_t_test(a, b), len(a)))
+    for model, own in cells.items():
+        trials = {(cell.row, cell.column.name): cell.trials for cell in own}
+        rows = dict.fromkeys(cell.row for cell in own)
+        for row, corrected, plain in itertools.product(rows, CORRECTED, PLAIN):
+            ours, theirs = trials.get((row, corrected), {}), trials.get((row, plain), {})
+            seeds = sorted(ours.keys() & theirs.keys())
+            if seeds:
+                a, b = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+                gain = float(np.mean(a) - np.mean(b))
+                found.append(Contest(model, row, corrected, plain, gain, paired_t_test(a, b), len(a)))
     return found
 
 
-def drops_by_priors(
-    trials: Sequence[MethodTrials],
-) -> dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]]:
+def drops_by_priors(cells: CellsByModel) -> dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]]:
     """Mean drop per pair of priors, farthest first, by (model, dataset, method)."""
     found: dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]] = {}
-    for one in sorted(trials, key=lambda one: -abs(one.set_priors[0] - one.set_priors[1])):
-        place = one.model, one.dataset, one.method
-        found.setdefault(place, []).append((one.set_priors, float(np.mean(list(one.drop.values())))))
+    for model, own in cells.items():
+        for cell in sorted((cell for cell in own if cell.column.name in METHODS), key=_reading_order):
+            if cell.drop:
+                place = model, cell.row.dataset_label, METHODS[cell.column.name]
+                found.setdefault(place, []).append((cell.row.set_priors, cell.drop.mean))
     return found
+
+
+def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
+    theta, theta_prime = cell.row.set_priors
+    dataset, method = list(DATASET_NAMES).index(cell.row.dataset), list(METHODS).index(cell.column.name)
+    return dataset, method, -abs(theta - theta_prime)
 
 
 @dataclass(frozen=True)
@@ -194,68 +162,62 @@ def regularized_runs(records: Iterable[Record], entry: str) -> list[RegularizedR
 
 
 def to_markdown(
-    records: Sequence[Record], dropout: Sequence[Record] = (), decay: Sequence[Record] = (), caveat: str = ""
+    cells: CellsByModel,
+    records: Sequence[Record],
+    dropout: Sequence[Record] = (),
+    decay: Sequence[Record] = (),
+    caveat: str = "",
 ) -> str:
-    """The page on all four conclusions; ``records`` are full runs of the tables, the others those of Figure 3.
+    """The page on all four conclusions.
 
+    ``cells`` are those of the tables by model, ``records`` the full runs in them, the others those of Figure 3.
     ``caveat`` is added to the title if the runs are not in the paper's setting.
     """
-    trials = group_trials(records)
-    parts = [
-        f"### The conclusions of Section 4{caveat}",
-        "Checked with the full runs of Tables 2 and 3 (leaky ReLU with λ = −0.1); the last one with those of Figure 3.",
-        "**1. Corrected methods beat the unbiased and the biased method.**",
-        _contests_grid(contests(trials)),
-        "**2. The closer the priors, the worse the overfitting** (mean drop Δ_A in points).",
-        _drops_grid(trials),
-        "**3. A negative risk and overfitting occur together.** Two events of a run: the training risk (mean over an "
-        "epoch) goes below zero; the smoothed test error turns and ends above its minimum by more than noise. The rank "
-        "correlation of their epochs is Spearman's, over the runs with both events.",
-        _together_grid(records),
-    ]
-    if dropout or decay:
-        parts += ["**4. Dropout and weight decay do not prevent it** (UU-Unbiased, MNIST, (0.6, 0.4))."]
-        parts += [_regularized_grid([*regularized_runs(dropout, "dropout"), *regularized_runs(decay, "l2")])]
-    return "\n\n".join(parts) + "\n"
+    regularized = [*regularized_runs(dropout, "dropout"), *regularized_runs(decay, "l2")]
+    return render_page(
+        "conclusions.md.jinja",
+        "uulearn.reproduction",
+        caveat=caveat,
+        contests=_contests_grid(contests(cells)),
+        drops=_drops_grid(cells),
+        together=_together_grid(records),
+        regularized=_regularized_grid(regularized) if regularized else None,
+    )
 
 
 def _contests_grid(found: Sequence[Contest]) -> str:
     lines = [["", "against", "rows", "better", "even", "worse", "not tested", "mean gain", "smallest gain"]]
     for model, corrected, plain in itertools.product(MODELS, CORRECTED, PLAIN):
-        own = [c for c in found if c.row[1] == model and (c.corrected, c.plain) == (corrected, plain)]
+        own = [c for c in found if (c.model, c.corrected, c.plain) == (model, corrected, plain)]
         if own:
             tally, gains = Counter(contest.verdict for contest in own), [contest.difference for contest in own]
             counts = [str(tally[verdict]) for verdict in ("better", "even", "worse", "not tested")]
-            name = f"{METHOD_NAMES[corrected]}, {MODELS[model]}"
+            name = f"{METHODS[corrected]}, {MODELS[model]}"
             gain = [signed(float(np.mean(gains))), signed(min(gains))]
-            lines.append([name, METHOD_NAMES[plain], str(len(own)), *counts, *gain])
+            lines.append([name, METHODS[plain], str(len(own)), *counts, *gain])
     return markdown_grid(lines, left=2)
 
 
-def _drops_grid(trials: Sequence[MethodTrials]) -> str:
-    drops = drops_by_priors(trials)
+def _drops_grid(cells: CellsByModel) -> str:
+    drops = drops_by_priors(cells)
     columns = list(dict.fromkeys(priors for series in drops.values() for priors, _ in series))
     lines = [["", "dataset", "method", *(f"{a:g}, {b:g}" for a, b in columns), "grows"]]
-    for (model, dataset, method), series in sorted(drops.items(), key=_reading_order):
+    for place, series in drops.items():
         values = dict(series)
         shown = [f"{values[priors]:.2f}" if priors in values else "–" for priors in columns]
         grows = "yes" if all(a < b for (_, a), (_, b) in itertools.pairwise(series)) else "no"
-        name = DATASET_NAMES[dataset], METHOD_NAMES[method]
-        lines.append([model, *name, *shown, grows if len(series) > 1 else "–"])
+        lines.append([*place, *shown, grows if len(series) > 1 else "–"])
     return markdown_grid(lines, left=3)
-
-
-def _reading_order(item: tuple[tuple[str, str, str], Any]) -> tuple[int, int, int]:
-    model, dataset, method = item[0]
-    return list(MODELS).index(model), list(DATASET_NAMES).index(dataset), list(METHOD_NAMES).index(method)
 
 
 def _together_grid(records: Sequence[Record]) -> str:
     lines = [["runs of", "runs", "both", "only negative", "only turns", "neither", "together", "rank correlation"]]
-    records = with_fixed_slope(records)
+    # Only one λ of the leaky ReLU, so that each method counts once.
+    records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     groups: list[tuple[str, list[Record]]] = [("all methods, all models", records)]
-    for method in (*PLAIN, *CORRECTED):
-        groups.append((METHOD_NAMES[method], [r for r in records if r["configuration"]["method"] == method]))
+    for column, name in METHODS.items():
+        method = column.partition("(")[0]
+        groups.append((name, [r for r in records if r["configuration"]["method"] == method]))
     for model, label in MODELS.items():
         own = [r for r in records if r["configuration"]["model"] == model]
         groups += [(f"all methods, {label}", own)]

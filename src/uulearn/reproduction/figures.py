@@ -36,28 +36,13 @@ PANELS = {
 }
 
 
-def figure1(path: str | Path, panels: Mapping[str, Record | None]) -> list[Path]:
+def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
     """Negative training risk and overfitting occur together: eight runs of the unbiased method.
 
     ``panels`` has the run for each key of ``PANELS``; a panel without a run says so.
     """
     if unknown := panels.keys() - PANELS.keys():
         raise ValueError(f"panels must be among {', '.join(PANELS)}, got {', '.join(sorted(unknown))}.")
-    return _write(path, draw_figure1(panels))
-
-
-def figure2(path: str | Path, slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> list[Path]:
-    """Correction functions: the identity (no correction) and functions of the family of Definition 1."""
-    return _write(path, draw_figure2(slopes))
-
-
-def figure3(path: str | Path, dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> list[Path]:
-    """Regularization of the unbiased method: dropout on the left, weight decay on the right."""
-    return _write(path, draw_figure3(dropout_records, decay_records))
-
-
-def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """`figure1` as a matplotlib figure."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -101,8 +86,8 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
     return list(lines)
 
 
-def draw_figure2(slopes: Sequence[float]) -> Figure:
-    """`figure2` as a matplotlib figure."""
+def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
+    """Correction functions: the identity (no correction) and functions of the family of Definition 1."""
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axis = figure.subplots()
     below, above = (torch.linspace(*ends, 201, dtype=torch.float64) for ends in ((-2, 0), (0, 2)))
@@ -131,7 +116,7 @@ def draw_figure2(slopes: Sequence[float]) -> Figure:
 
 
 def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> Figure:
-    """`figure3` as a matplotlib figure."""
+    """Regularization of the unbiased method: dropout on the left, weight decay on the right."""
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_settings(left, dropout_records, "dropout", "dropout")
@@ -189,7 +174,7 @@ def _mark_not_run(axis: Any) -> None:
     axis.set(xticks=[], yticks=[])
 
 
-def _write(path: str | Path, figure: Figure) -> list[Path]:
+def write_figure(path: str | Path, figure: Figure) -> list[Path]:
     """Write ``<path>.png`` and ``<path>.svg`` atomically."""
     base = Path(path)
     base = base.with_suffix("") if base.suffix in (".png", ".svg") else base

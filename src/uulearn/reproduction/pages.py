@@ -27,7 +27,15 @@ from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.render import to_html, to_latex, to_markdown
 from uulearn.reproduction.selection import Find, Record
 from uulearn.reproduction.store import RunStore, key
-from uulearn.reproduction.tables import PAPER_COLUMNS, MethodColumn, ResultRow, ResultTable, build_table, slope_column
+from uulearn.reproduction.tables import (
+    PAPER_COLUMNS,
+    MethodColumn,
+    ResultCell,
+    ResultRow,
+    ResultTable,
+    build_table,
+    slope_column,
+)
 from uulearn.storage import write_atomically
 
 TITLES = {"table2": "Table 2: simple models", "table3": "Table 3: deep models"}
@@ -69,7 +77,11 @@ def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     runs = [run for row in every for seed in row.seeds for run in row.trial(seed) if not run["held_out"]]
     if full := _found(runs, find):
         dropout, decay = (_found(curves, find) for curves in figure3_curves(request))
-        text = conclusions.to_markdown(full, dropout, decay, _caveat(every))
+        cells: dict[str, list[ResultCell]] = {}
+        for table, own in rows.items():
+            for cell in make_table(table, own, find):
+                cells.setdefault(TABLE_MODELS[table][cell.row.dataset], []).append(cell)
+        text = conclusions.to_markdown(cells, full, dropout, decay, _caveat(every))
         pages.append(_written("conclusions", out / "conclusions.md", text))
     return pages
 
@@ -100,12 +112,14 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
     from uulearn.reproduction import figures  # needs matplotlib, which tables do not
 
     if target == "figure2":
-        return Page(target, figures.figure2(out / target))
+        return Page(target, figures.write_figure(out / target, figures.draw_figure2()))
     if target == "figure1":
         panels = {name: find(run) for name, run in figure1_panels(request).items()}
-        return Page(target, figures.figure1(out / target, panels) if any(panels.values()) else [])
+        drawn = figures.draw_figure1(panels) if any(panels.values()) else None
+        return Page(target, figures.write_figure(out / target, drawn) if drawn else [])
     dropout, decay = (_found(curves, find) for curves in figure3_curves(request))
-    return Page(target, figures.figure3(out / target, dropout, decay) if dropout or decay else [])
+    drawn = figures.draw_figure3(dropout, decay) if dropout or decay else None
+    return Page(target, figures.write_figure(out / target, drawn) if drawn else [])
 
 
 def make_table(table: str, shown: Sequence[TableRow], find: Find) -> ResultTable:

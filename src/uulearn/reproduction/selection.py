@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from uulearn.report.html import render_page
 from uulearn.reproduction.experiments import FIXED_SLOPE, RELU, SELECTION_HOLD_OUT, Configuration, TableRow
 from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.render import markdown_grid, signed
@@ -141,22 +142,16 @@ def _mean(values: Iterable[float]) -> float:
 
 def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
     """The page on the choice of λ; ``studies`` has the trials by the name of the table."""
-    parts = [
-        "### The choice of λ",
-        "UU-LReLU with λ chosen per trial *without labels*: 9% of each unlabeled set is held out of extra runs, and "
-        f"the λ with the lowest zero-one risk on these rows is chosen (mean of the last {LAST_EPOCHS} epochs). *In "
-        "hindsight* means by the accuracy on the labeled test data, which users do not have: either one λ for all "
-        "trials of a row, or one λ per trial. All numbers are accuracies at the last epoch in percent, averaged over "
-        "trials.",
-    ]
+    sections = []
     for table, trials in studies.items():
         if trials:
             comparisons = compare(trials)
-            parts.append(f"**Table {table.removeprefix('table')}**, {len(trials)} trials")
-            parts += [_counts_grid(trials), _rows_grid(comparisons)]
-            if all(comparison.row.request.is_the_papers for comparison in comparisons):
-                parts.append(_gains(table, comparisons))
-    return "\n\n".join(parts) + "\n"
+            comparable = all(comparison.row.request.is_the_papers for comparison in comparisons)
+            gains = _gains(table, comparisons) if comparable else None
+            sections.append(
+                (table.removeprefix("table"), len(trials), _counts_grid(trials), _rows_grid(comparisons), gains)
+            )
+    return render_page("selection.md.jinja", "uulearn.reproduction", last_epochs=LAST_EPOCHS, sections=sections)
 
 
 def _counts_grid(trials: Sequence[SlopeTrial]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from uulearn.report.html import render_page
 from uulearn.reproduction.experiments import (
     CONVOLUTIONAL,
     TABLE_MODELS,
@@ -89,29 +90,17 @@ def to_markdown(results: Sequence[VariantResult], caveat: str = "") -> str:
     """
     dense = [result for result in results if result.row.model not in CONVOLUTIONAL]
     resnet = [result for result in results if result.row.model in CONVOLUTIONAL]
-    parts = [
-        f"### Variants of the experiments{caveat}",
-        "Rows of the tables under other readings of the paper. Numbers are differences to the paper's mean accuracy at "
-        "the last epoch, in points, with the standard deviation over trials; ≠ marks differences beyond 1.5 points and "
-        "two pooled standard deviations. The paper's LReLU, whose λ was selected, is compared with fixed values of λ.",
-        "\n".join(f"- **{variant}**: {VARIANTS[variant]}." for variant in _present(results)),
-    ]
-    if dense:
-        parts += [
-            "#### Table 3 with the MLP, and CIFAR-10 of Table 2",
-            f"Trials 0 to {VARIANT_TRIALS - 1}. *Distance* is the mean of the absolute differences.",
-            _summary(dense),
-            *_method_grids(dense),
-        ]
-    if resnet:
-        parts += [
-            "#### ResNet-32",
-            "One trial, except two for the settings as printed and for the leaky ReLU with a third of the learning "
-            f"rate. After the slash: the same difference for the median of the last {LATE_EPOCHS} epochs, which is "
-            "less noisy.",
-            *_method_grids(resnet),
-        ]
-    return "\n\n".join(parts) + "\n"
+    return render_page(
+        "variants.md.jinja",
+        "uulearn.reproduction",
+        caveat=caveat,
+        variants=[(variant, VARIANTS[variant].meaning) for variant in _present(results)],
+        last_trial=VARIANT_TRIALS - 1,
+        late_epochs=LATE_EPOCHS,
+        summary=_summary(dense) if dense else None,
+        dense=_method_grids(dense),
+        resnet=_method_grids(resnet),
+    )
 
 
 def _present(results: Sequence[VariantResult]) -> list[str]:
@@ -131,12 +120,11 @@ def _summary(results: Sequence[VariantResult]) -> str:
     return markdown_grid(lines, left=1)
 
 
-def _method_grids(results: Sequence[VariantResult]) -> Iterator[str]:
-    """Heading and grid of each method."""
+def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, str]]:
+    """Name and grid of each method."""
+    grids = []
     for method in VARIANT_METHODS:
         own = {(result.row, result.variant): result for result in results if result.method == method}
-        if not own:
-            continue
         variants = _present(list(own.values()))
         lines = [["Dataset", "θ, θ′", "paper", *variants]]
         for row in dict.fromkeys(row for row, _ in own):
@@ -145,8 +133,9 @@ def _method_grids(results: Sequence[VariantResult]) -> Iterator[str]:
             name = f"{place.dataset_label}, {MODEL_LABELS.get(row.model, row.model)}"
             shown = [_shown(own.get((row, variant))) for variant in variants]
             lines.append([name, place.priors_label, f"{paper.accuracy.mean:.2f}", *shown])
-        yield f"**{_label(method)}**"
-        yield markdown_grid(lines, left=2)
+        if own:
+            grids.append((_label(method), markdown_grid(lines, left=2)))
+    return grids
 
 
 def _shown(result: VariantResult | None) -> str:
