@@ -212,6 +212,24 @@ def test_most_important_columns_come_first(page, facts):
     assert len(figure.one("table").rows()) == 31
 
 
+def test_unknown_numbers_are_left_out(facts, history):
+    unknown = replace(facts.targets[0].accuracy, value=math.nan)
+    sparse = replace(
+        facts,
+        targets=(replace(facts.targets[0], accuracy=unknown), *facts.targets[1:]),
+        importance=(replace(facts.importance[0], drop=math.nan),),
+        sensitivity=replace(facts.sensitivity, rows=(replace(facts.sensitivity.rows[0], accuracy=unknown),)),
+        seconds=math.nan,
+        set_auc=unknown,
+    )
+    root = checked(render_report(sparse, history))
+    assert {figure.attributes["id"] for figure in root.all("figure")} == FIGURES - {
+        "figure-importance",
+        "figure-sensitivity",
+    }
+    assert len(numbers(root, "figure-targets")) == 19
+
+
 # -------------------------------------------------------------------------------------------------------------- axes
 
 

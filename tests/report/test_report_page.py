@@ -313,6 +313,21 @@ def test_report_is_written_atomically(tmp_path, facts, history, monkeypatch):
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
 
 
+@pytest.mark.parametrize(
+    "history",
+    [
+        History([{"epoch": None}]),
+        History([{"epoch": 2}, {"epoch": 1}]),
+        History(["x"]),
+        History([{"epoch": 1, "positive": "x"}]),
+        History([], stop_reason=3),
+    ],
+)
+def test_rejects_damaged_histories(facts, history):
+    with pytest.raises(ValueError, match="the training history is damaged: .*; train the model again"):
+        render_report(facts, history)
+
+
 def test_rejects_other_types(facts, history):
     with pytest.raises(TypeError, match="expected a FitFacts, got dict"):
         render_report(facts.to_dict(), history)

@@ -12,6 +12,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -19,6 +20,8 @@ import numpy as np
 from uulearn.metrics import Estimate, Evaluation
 
 Interval = tuple[float, float]
+LARGEST_NUMBER = 1e100
+"""Larger numbers are rejected: no estimate comes near, and charts could not show them."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class ScoreHistogram:
             raise ValueError(
                 f"a histogram needs k + 1 edges and k counts per set, got {len(self.edges)} edges and {sizes} counts."
             )
+        if not all(left < right for left, right in pairwise(self.edges)):
+            raise ValueError("the edges of a histogram must increase; train the model again with uulearn fit.")
 
 
 @dataclass(frozen=True)
@@ -210,7 +215,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     if kind is float:
         if value is None:  # NaN and infinities are stored as null
             return math.nan
-        _expect(isinstance(value, int | float) and not isinstance(value, bool), where, "a number", value)
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        _expect(numeric and abs(value) < LARGEST_NUMBER, where, "a number", value)
         return float(value)
     names = {int: "a whole number", str: "a string", bool: "true or false"}
     _expect(type(value) is kind, where, names[kind], value)

@@ -110,6 +110,8 @@ def duration(seconds: float) -> str:
     >>> duration(0.42), duration(12.3), duration(90), duration(7300)
     ('0.4 seconds', '12 seconds', '1 min 30 s', '2 h 1 min')
     """
+    if not _is_known(seconds):
+        return UNKNOWN
     if seconds < 60:
         return f"{seconds:.1f} seconds" if seconds < 9.95 else f"{seconds:.0f} seconds"
     minutes, rest = divmod(round(seconds), 60)

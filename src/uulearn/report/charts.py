@@ -406,13 +406,21 @@ def _described(line: EpochCurve, written: Callable[[float | None], str]) -> str:
 # ------------------------------------------------------------------------------------------- charts of the evaluation
 
 
-def target_chart(facts: FitFacts) -> Chart:
+def _known(*values: float) -> bool:
+    return all(map(math.isfinite, values))
+
+
+def target_chart(facts: FitFacts) -> Chart | None:
     """Estimated accuracy by target prior."""
-    id_, title, targets = "figure-targets", "Estimated accuracy by target prior", facts.targets
+    id_, title = "figure-targets", "Estimated accuracy by target prior"
+    targets = [t for t in facts.targets if _known(t.target_prior, t.accuracy.value, *t.accuracy.interval)]
+    if not targets:
+        return None
+    own = [facts.target_prior] if _known(facts.target_prior) else []
     spans = [(target.target_prior, *target.accuracy.interval) for target in targets]
     majority = [(target.target_prior, max(target.target_prior, 1 - target.target_prior)) for target in targets]
     values = [(target.target_prior, target.accuracy.value) for target in targets]
-    x = make_axis([*(at for at, _ in values), facts.target_prior], percents=True, tight=True)
+    x = make_axis([*(at for at, _ in values), *own], percents=True, tight=True)
     heights = [end for span in spans for end in span[1:]] + [height for _, height in (*values, *majority)]
     y = make_axis(heights, percents=True)
     low, high = (pick(values, key=lambda point: point[1]) for pick in (min, max))
@@ -425,8 +433,8 @@ def target_chart(facts: FitFacts) -> Chart:
         _curve(x, y, majority, "quiet thin dotted"),
         _curve(x, y, values, "first wide"),
     ]
-    marker = Marker(facts.target_prior, f"trained for {prior(facts.target_prior)}", muted=True)
-    svg = _plot(id_, title, description, (x, y), ("target prior (fraction of positives)", "accuracy"), layers, [marker])
+    markers = [Marker(at, f"trained for {prior(at)}", muted=True) for at in own]
+    svg = _plot(id_, title, description, (x, y), ("target prior (fraction of positives)", "accuracy"), layers, markers)
     confidence = f"{percent(targets[0].accuracy.confidence, 0)} interval"
     rows = [
         [
@@ -450,8 +458,11 @@ def target_chart(facts: FitFacts) -> Chart:
     return Chart(id_, title, note, svg, legend, HtmlTable(title, head, rows))
 
 
-def sensitivity_chart(errors: Sequence[PriorError]) -> Chart:
+def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     """Estimated accuracy with one prior changed, one row per change."""
+    errors = [row for row in errors if _known(row.error, row.accuracy.value, *row.accuracy.interval)]
+    if not errors:
+        return None
     id_, title = "figure-sensitivity", "Estimated accuracy if a class prior is wrong"
     ends = [end for row in errors for end in row.accuracy.interval]
     x = make_axis([*ends, *(row.accuracy.value for row in errors)], percents=True)
@@ -507,8 +518,11 @@ def score_chart(facts: FitFacts) -> Chart:
     return Chart(id_, title, "Rows to the right of the threshold are predicted positive.", svg, legend, table)
 
 
-def importance_chart(columns: Sequence[ColumnImportance]) -> Chart:
+def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
     """Accuracy lost per shuffled column, as bars."""
+    columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
+    if not columns:
+        return None
     id_, title, top = "figure-importance", "Most important columns", columns[:MAX_BARS]
     spans = [(entry.drop - entry.standard_error, entry.drop + entry.standard_error) for entry in top]
     x = make_axis([0.0, *(entry.drop for entry in top), *(end for span in spans for end in span)], percents=True)

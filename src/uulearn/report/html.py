@@ -1,7 +1,7 @@
 """Pages from Jinja2 templates, shared by the report and by the pages of the reproduction.
 
-HTML templates escape every value. Names come from user files, so characters that cannot be seen but change what the reader
-sees (controls, direction overrides, lone surrogates) are spelled out, and long names are shortened.
+HTML templates escape every value. Names come from user files, so characters that cannot be seen but change what the
+reader sees (controls, direction overrides, lone surrogates) are spelled out, and long names are shortened.
 """
 
 from __future__ import annotations

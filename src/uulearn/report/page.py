@@ -94,9 +94,9 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         negative_risk=negative_risk_sentence(curves),
         training_charts=[chart for chart in training if chart is not None],
         targets=charts.target_chart(facts),
-        sensitivity=charts.sensitivity_chart(facts.sensitivity.rows) if facts.sensitivity.rows else None,
+        sensitivity=charts.sensitivity_chart(facts.sensitivity.rows),
         scores=charts.score_chart(facts),
-        importance=charts.importance_chart(facts.importance) if facts.importance else None,
+        importance=charts.importance_chart(facts.importance or ()),
         commands=[(text, facts.commands[key]) for key, text in COMMANDS.items() if key in facts.commands],
     )
 
@@ -229,8 +229,8 @@ def _separation(facts: FitFacts) -> str:
     text = (
         f"Separation of the sets: of two rows, one from each set, the row from the set with the higher prior scores "
         f"higher in {percent(auc.value)} of the pairs ({percent(auc.confidence, 0)} interval "
-        f"{interval(auc.interval)}). 50% means that the sets look the same; with class priors of {prior(first)} and {prior(second)}, a perfect "
-        f"classifier would reach {percent(limit)}."
+        f"{interval(auc.interval)}). 50% means that the sets look the same; with class priors of {prior(first)} and "
+        f"{prior(second)}, a perfect classifier would reach {percent(limit)}."
     )
     low, high = auc.interval
     if low > limit:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from uulearn.app.formatting import count, listing, plural
 from uulearn.training.history import History
@@ -17,6 +17,7 @@ CURVES = (
 )  # fmt: skip
 LARGEST = 1e100
 """Values beyond this are treated as infinite: an axis could not show them."""
+DAMAGED, FIX = "the training history is damaged", "train the model again with uulearn fit"
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,15 @@ class TrainingCurves:
 
     @classmethod
     def from_history(cls, history: History) -> TrainingCurves:
-        """The curves of a history."""
-        values = {name: tuple(_finite(record.get(name)) for record in history) for name in CURVES}
-        epochs = tuple(record["epoch"] for record in history)
+        """The curves of a history; raises ValueError if it does not have the structure that training writes."""
+        records = history.epochs if isinstance(history.epochs, list) else [None]
+        epochs: tuple[Any, ...] = tuple(r.get("epoch") if isinstance(r, dict) else None for r in records)
+        increasing = all(type(epoch) is int and 0 < epoch < LARGEST for epoch in epochs)
+        if not increasing or list(epochs) != sorted(set(epochs)):
+            raise ValueError(f"{DAMAGED}: the epochs must be increasing whole numbers; {FIX}.")
+        if not isinstance(history.stop_reason, str | None):
+            raise ValueError(f"{DAMAGED}: stop_reason must be a string, got {history.stop_reason!r}; {FIX}.")
+        values = {name: tuple(_finite(record.get(name), name) for record in history) for name in CURVES}
         return cls(
             epochs,
             {name: curve for name, curve in values.items() if any(value is not None for value in curve)},
@@ -74,8 +81,12 @@ class TrainingCurves:
         return tuple(None if error is None else 1 - error for error in self["validation_zero_one"])
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) or abs(value) > LARGEST else float(value)
+def _finite(value: object, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{DAMAGED}: {name} must be a number, got {value!r}; {FIX}.")
+    return float(value) if abs(value) < LARGEST else None
 
 
 def best_epoch_sentence(curves: TrainingCurves) -> str:

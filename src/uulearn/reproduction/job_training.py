@@ -77,8 +77,8 @@ class JobTrainer:
         expected, found = configuration["target_prior"], self.task.prior
         if not math.isclose(expected, found, abs_tol=1e-9):
             raise ValueError(
-                f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found {found:g}; "
-                "use the published files."
+                f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found "
+                f"{found:g}; use the published files."
             )
         if configuration["dropout"] and configuration["model"] != "mlp":
             raise ValueError(f"model {configuration['model']!r} has no dropout, got {configuration['dropout']:g}.")
