@@ -89,8 +89,8 @@ class Story:
         facts = json.loads(next((self.work / "model").glob("facts-*.json")).read_text(encoding="utf-8"))
         figures = {
             "title": title,
-            "rows": facts["split"]["evaluate"],
-            "set_priors": facts["set_priors"],
+            "rows": facts["row_use"]["evaluation"],
+            "set_priors": [entry["prior"] for entry in facts["sets"]],
             "target_prior": facts["target_prior"],
             "labelled": sum(truth["confusion"].values()),
             "estimate": _figures(facts["evaluation"]),

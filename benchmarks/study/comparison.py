@@ -17,7 +17,7 @@ import contenders as field
 import tables
 from contenders import Contender
 
-from uulearn.reproduction.statistics import LEVEL, bold, paired_t_test
+from uulearn.reproduction.statistics import LEVEL, best_methods, paired_t_test
 
 Trials = dict[int, float]
 """Accuracy by seed."""
@@ -104,7 +104,7 @@ class Comparison:
         shared = self.shared(cell, [one for one in self.columns if self._is_judged(one, cell)])
         if any(len(trials) < LEAST_SEEDS for trials in shared.values()):
             return {max(shared, key=lambda key: statistics.fmean(shared[key].values()))}
-        return bold(shared)
+        return best_methods(shared)
 
     def level_with_best(self, who: Contender, among: Collection[Contender]) -> dict[Cell, bool]:
         """For every cell in which all of these share three seeds or more: is it best, or within noise of the best?"""
@@ -112,7 +112,7 @@ class Comparison:
         for cell in self.trials:
             shared = self.shared(cell, [who, *among])
             if shared and len(shared[who.key]) >= LEAST_SEEDS:
-                verdicts[cell] = who.key in bold(shared)
+                verdicts[cell] = who.key in best_methods(shared)
         return verdicts
 
     def seeds(self, who: Iterable[Contender]) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from uulearn import UUClassifier
 from uulearn.estimator.resolving import PLAIN, resolve_defaults
 from uulearn.exceptions import UUWarning
-from uulearn.reproduction.store import key, normalised
+from uulearn.reproduction.store import key, normalized
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.surrogate.classifier import default_estimator
 
@@ -101,7 +101,7 @@ def switched_on(parameters: Mapping[str, Any]) -> Parameters:
     >>> switched_on({"lr": 1e-3, "epochs": 200.0, "ema": None, "calibrated": False, "rounds": 0})
     {'lr': 0.001, 'epochs': 200, 'rounds': 0}
     """
-    found: Parameters = normalised({name: value for name, value in parameters.items() if not _off(value)})
+    found: Parameters = normalized({name: value for name, value in parameters.items() if not _off(value)})
     return found
 
 

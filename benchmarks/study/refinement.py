@@ -37,7 +37,7 @@ from uulearn.estimator.members import round_options
 from uulearn.estimator.self_training import Folds, Priors, Stage, refine
 from uulearn.metrics import uu_accuracy_difference
 from uulearn.models import build_model
-from uulearn.reproduction.store import normalised
+from uulearn.reproduction.store import normalized
 from uulearn.risk import UURisk
 from uulearn.training import RunOptions, score_rows
 from uulearn.training.out_of_fold import CrossFit, cross_fit
@@ -73,7 +73,7 @@ Scores = NDArray[np.float32]
 def planned(names: Iterable[str], seeds: int, rows: int | None = None, settings: Record = SETTINGS) -> list[Record]:
     """Every pair of sets, all with one seed before the next; ``rows`` a set where it is not what `ROWS` says."""
     return [
-        normalised(
+        normalized(
             {
                 "dataset": name, "set_priors": priors, "rows": rows or ROWS[name], "loss": loss_of(name, seed),
                 "seed": seed, "settings": settings,

@@ -30,7 +30,7 @@ from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.metrics import Estimate
-from uulearn.reproduction.store import normalised
+from uulearn.reproduction.store import normalized
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.sensitivity import SensitivityRow
 
@@ -72,7 +72,7 @@ def planned_quickly() -> list[Record]:
 def pair(name: str, set_priors: Sequence[float], rows: int, seed: int, parameters: Record) -> Record:
     """The configuration of a pair of sets."""
     shared = {"dataset": name, "set_priors": set_priors, "rows": rows, "seed": seed, "errors": ERRORS}
-    configuration: Record = normalised({**shared, "parameters": {**SETTINGS, **parameters}})
+    configuration: Record = normalized({**shared, "parameters": {**SETTINGS, **parameters}})
     return configuration
 
 

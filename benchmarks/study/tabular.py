@@ -47,7 +47,7 @@ from contenders import Contender
 from common import machine, versions
 from uulearn.datasets import make_sets
 from uulearn.exceptions import UUWarning
-from uulearn.reproduction.store import key, normalised
+from uulearn.reproduction.store import key, normalized
 
 STUDY = Path(__file__).resolve().parents[2] / "results" / "study"
 STORE = STUDY / "tabular.jsonl"
@@ -89,7 +89,7 @@ def planned(
 
 def cell(dataset: str, set_priors: Sequence[float], rows: int, seed: int) -> Configuration:
     """What all contenders share: the draw of the sets."""
-    cell: Configuration = normalised({"dataset": dataset, "set_priors": set_priors, "rows": rows, "seed": seed})
+    cell: Configuration = normalized({"dataset": dataset, "set_priors": set_priors, "rows": rows, "seed": seed})
     return cell
 
 

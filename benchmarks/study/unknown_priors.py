@@ -35,7 +35,7 @@ from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.priors import estimate_set_priors
 from uulearn.priors.scoring import default_scorer, out_of_fold_scores
-from uulearn.reproduction.store import key, normalised
+from uulearn.reproduction.store import key, normalized
 
 STORE = STUDY / "unknown_priors.jsonl"
 ESTIMATE, SCORER = "estimate", "scorer"
@@ -72,10 +72,10 @@ def planned(quick: bool = False) -> list[Record]:
     estimated = [("digits", 150, (0.8, 0.2))] if quick else ESTIMATED
     compared = [("xor", 100, (0.8, 0.2))] if quick else COMPARED
     return [
-        normalised({"part": ESTIMATE, "dataset": name, "rows": rows, "set_priors": priors, "seed": 0})
+        normalized({"part": ESTIMATE, "dataset": name, "rows": rows, "set_priors": priors, "seed": 0})
         for name, rows, priors in estimated
     ] + [
-        normalised(
+        normalized(
             {"part": SCORER, "dataset": name, "rows": rows, "set_priors": priors, "seed": seed, "scorer": scorer}
         )
         for name, rows, priors in compared

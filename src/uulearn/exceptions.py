@@ -1,56 +1,108 @@
-"""The errors and warnings that uulearn raises, each with its own category.
+"""Errors and warnings of uulearn, one class per cause.
 
-Silence one kind with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all
-with their base class, ``UUWarning``. Bad arguments are plain ``ValueError`` or ``TypeError``.
+Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
+them through their base class ``UUWarning``. Bad arguments raise plain ``ValueError`` or ``TypeError``.
+
+Each warning class has a ``headline`` and an ``advice``, which the report shows above and below the message.
 """
+
+from typing import ClassVar
 
 
 class UUWarning(UserWarning):
-    """Base of all warnings that uulearn raises."""
+    """Base class of all warnings that uulearn raises."""
+
+    headline: ClassVar[str]
+    """The problem in a few words."""
+    advice: ClassVar[str]
+    """What to do about it."""
 
 
 class ClosePriorsWarning(UUWarning):
-    """The two set priors are so close that the estimated risk is imprecise."""
+    """The two set priors are so close that the risk estimate is very noisy."""
+
+    headline = "The two class priors are nearly equal"
+    advice = "Use sets whose class priors differ more, or many more rows; uulearn plan computes how many."
 
 
 class IndistinguishableSetsWarning(UUWarning):
-    """A held-out check could not distinguish the two sets, so there may be nothing to learn."""
+    """A held-out check could not distinguish the two sets, so there may be nothing to learn from."""
+
+    headline = "The two sets look the same"
+    advice = "Check that these are the right files, and that at least one column is related to the class."
 
 
 class SwappedPriorsWarning(UUWarning):
-    """Labelled rows given for evaluation contradict the order of the set priors."""
+    """Labeled rows given for evaluation contradict the order of the set priors."""
+
+    headline = "Labeled rows contradict the order of the class priors"
+    advice = (
+        "If the first file does not have the higher class prior, swap the two values of --set-priors and fit again."
+    )
 
 
 class UnevenSetsWarning(UUWarning):
-    """One set is so small that the batch size was increased to include a row of each set."""
+    """One set is so small that batches had to grow to contain a row of each set."""
+
+    headline = "One set is much smaller than the other"
+    advice = "Add rows to the smaller set: its size limits the accuracy of every estimate."
 
 
 class OneSidedPredictionsWarning(UUWarning):
-    """The trained model predicts the same class for every row, although the sets contain both classes."""
+    """The trained model predicts one class for every row, although both classes must be present."""
+
+    headline = "The model predicts the same class for every row"
+    advice = "Do not use this model. Check the class priors, then train with more rows or other settings."
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """An estimated accuracy is far below chance or above 1, which contradicts the given priors."""
+    """An accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
+
+    headline = "The estimated accuracy is impossible"
+    advice = "Check the class priors and their order: the estimate suggests that they are wrong."
 
 
 class UnidentifiedPriorsWarning(UUWarning):
-    """The data do not identify the class priors, or only imprecisely."""
+    """The data do not determine the class priors, or only roughly."""
+
+    headline = "The class priors cannot be estimated precisely from the rows"
+    advice = (
+        "Pass --set-priors if you know the class priors from another source; otherwise treat all results as uncertain."
+    )
 
 
 class NotAMixtureWarning(UUWarning):
-    """Target rows are not a mixture of the two classes of the sets."""
+    """Target rows are not a mixture of the two classes that make up the sets."""
+
+    headline = "The rows to score differ from both sets"
+    advice = "Find out what differs in how they were collected; estimates do not hold for them."
 
 
 class BeyondPriorsWarning(UUWarning):
-    """The two sets violate the mixture assumption, so that estimates from them are unreliable."""
+    """The two sets differ in more than their class priors, so estimates from them cannot be trusted."""
+
+    headline = "The two sets differ in more than their class priors"
+    advice = (
+        "Check the class priors, and use --drop for columns that depend on where a row was collected "
+        "(distribution shift). Do not trust the accuracy until this is resolved."
+    )
 
 
 class FailedSettingWarning(UUWarning):
-    """Some settings of a search failed, for example because training diverged."""
+    """Some settings of a search failed, for example because training diverged; the others can be used."""
+
+    headline = "Some settings of the search failed"
+    advice = "Use the result if enough settings remain; otherwise lower the learning rate and search again."
 
 
 class PoorMixingWarning(UUWarning):
-    """Streamed rows arrive in blocks that are too large for the shuffle buffer to mix."""
+    """Streamed rows arrive in blocks so large that few of them are mixed with each other."""
+
+    headline = "Streamed rows are poorly mixed"
+    advice = (
+        "Write the file once in random order (uulearn.streaming.shuffled), make its blocks (row groups) smaller, or "
+        "raise buffer_bytes."
+    )
 
 
 class NonFiniteRiskError(ArithmeticError):
@@ -62,7 +114,7 @@ class CheckpointError(ValueError):
 
 
 class ModelFormatError(ValueError):
-    """A model directory is damaged, incomplete, altered or of a newer format."""
+    """A model directory is damaged, incomplete, modified or of a newer format."""
 
 
 class TableError(ValueError):

@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from helpers.plain import plain_classifier
 from helpers.run_command import run
 from uulearn import UUClassifier
 from uulearn.app import fitting, scoring
+from uulearn.app.facts import RowUse
 from uulearn.app.model import TableModel
 from uulearn.estimator import persistence
 from uulearn.io import reading
@@ -62,11 +64,11 @@ def copies(tmp_path_factory):
 def test_few_unique_rows_train_one_model(copies):
     loaded = TableModel.load(copies / "model")
     assert loaded.classifier.n_estimators == 1
-    assert loaded.facts["split"] == {"train": [400, 400], "choose": [50, 50], "evaluate": [50, 50]}
-    assert not loaded.facts["cross_fitted"]
-    assert any("equal rows were taken for different cases" in note for note in loaded.facts["notes"])
-    assert "none can be held out" in loaded.facts["sensitivity"]["skipped"]
-    assert "from 50 + 50 rows that were not trained on" in (copies / "output").read_text()
+    assert loaded.facts.row_use == RowUse((400, 400), (50, 50), (50, 50))
+    assert not loaded.facts.out_of_fold
+    assert any("equal rows were taken for different cases" in note for note in loaded.facts.notes)
+    assert "too few distinct rows" in loaded.facts.sensitivity.skipped
+    assert "50 + 50 rows held out of training" in (copies / "output").read_text()
 
 
 def test_model_of_few_unique_rows_works_with_all_commands(copies, tmp_path):
@@ -81,7 +83,7 @@ def test_model_of_few_unique_rows_works_with_all_commands(copies, tmp_path):
     assert json.loads(done.out)["evaluation"]["accuracy"]["value"] > 0.7
     done = run("report", copies / "model", "--out", tmp_path / "page.html")
     assert done.code == 0, done.err
-    assert "none can be held out" in (tmp_path / "page.html").read_text()
+    assert "too few distinct rows" in (tmp_path / "page.html").read_text()
     done = run("fit", "--config", copies / "model" / "config.toml", "--out", tmp_path / "again")
     assert done.code == 0, done.err
     weights = [next(folder.glob("weights-*")).name for folder in (copies / "model", tmp_path / "again")]
@@ -467,8 +469,8 @@ def test_save_keeps_files_if_facts_have_no_model(numbers, tmp_path):
 
 def test_saving_a_fit_over_a_fit_replaces_the_cards(reported):
     loaded = TableModel.load(reported)
-    loaded.facts["created"] = "another day"
-    loaded.save(reported, {"README.md": b"new"})
+    changed = replace(loaded, facts=replace(loaded.facts, created="another day"))
+    changed.save(reported, {"README.md": b"new"})
     assert names_in(reported) & CARDS == {"README.md"}
     assert (reported / "README.md").read_text() == "new"
 

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from helpers.run_command import run
-from uulearn.cli.fit import told
 
 LINEAR = ["--model", "linear", "--epochs", "60", "--no-sensitivity"]
 
@@ -30,7 +29,7 @@ def models(files):
         done = run(*command, "--out", files / name)
         assert done.code == 0, done.out + done.err
         richer = "a.csv" if name == "right" else "b.csv"
-        assert f"taken as   80.0% positive in {richer}, the richer, and 20.0% in " in (done.out + done.err)
+        assert f"priors     80% positive in {richer}, 20% in " in (done.out + done.err)
     return files
 
 
@@ -82,15 +81,3 @@ def test_rejects_a_missing_model(models, tmp_path):
     done = run("predict", tmp_path / "none", models / "a.csv")
     assert done.code == 2
     assert "none does not exist; pass a directory that uulearn fit or UUClassifier.save wrote" in (done.out + done.err)
-
-
-def test_estimate_above_one_is_shown_as_100_percent():
-    facts = {
-        "evaluation": {"accuracy": {"value": 1.011, "interval": [0.92, 1.0]}, "auc": {"value": 1.09}},
-        "split": {"evaluate": [70, 70]}, "cross_fitted": True, "target_prior": 0.5, "priors_estimated": None,
-        "warnings": [], "notes": [], "commands": {"predict": "p", "report": "r"},
-        "files": [{"name": "a", "prior": 0.2}, {"name": "b", "prior": 0.8}],
-    }  # fmt: skip
-    said = told(facts, "model")
-    assert "accuracy   100.0%, 95% interval 92.0% to 100.0%" in said
-    assert "80.0% positive in b, the richer, and 20.0% in a" in said

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from uulearn import UUClassifier
+from uulearn.app.facts import SetFacts
 from uulearn.app.model import TableModel
 from uulearn.cli import main
 from uulearn.datasets import make_sets
@@ -91,11 +92,8 @@ def model(fitted, tmp_path):
 def test_fit_prints_a_summary(fitted):
     out, printed = fitted
     assert f"model      {out}" in printed
-    assert "accuracy   " in printed
-    assert (
-        "estimated without any label, from 400 + 500 rows, each evaluated by a model that was not trained on it"
-        in printed
-    )
+    assert "accuracy   between " in printed
+    assert "no label used: 400 + 500 rows, each scored by a model not trained on it" in printed
     assert "'constant'" in printed  # left out, with a note
     assert f"uulearn report {out}" in printed
 
@@ -105,30 +103,32 @@ def test_model_directory_is_complete(fitted):
     names = {path.name.split("-")[0] for path in out.iterdir()}
     assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
-    assert facts["split"]["evaluate"] == [400, 500]
-    assert facts["files"][0] == {"name": "a.csv", "rows": 400, "prior": 0.8}
-    used = {column["name"]: column["used"] for column in facts["columns"]}
+    assert facts.row_use.evaluation == (400, 500)
+    assert facts.sets[0] == SetFacts("a.csv", 400, 0.8)
+    used = {column.name: column.used for column in facts.columns}
     assert used == {"age": True, "ward": True, "smokes": True, "seen": True, "patient": False, "constant": False}
-    assert {entry["column"] for entry in facts["importance"]} == {"age", "ward", "smokes", "seen"}
-    drops = {entry["column"]: entry["drop"] for entry in facts["importance"]}
+    drops = {entry.column: entry.drop for entry in facts.importance}
+    assert set(drops) == {"age", "ward", "smokes", "seen"}
     assert min(drops["age"], drops["ward"]) > 0.03 > max(abs(drops["smokes"]), abs(drops["seen"]))
-    assert len(facts["sensitivity"]["rows"]) == 13
-    assert "Estimated accuracy" in (out / "README.md").read_text()
-    classifier = UUClassifier.load(out)  # the classifier can also be loaded alone
+    assert len(facts.sensitivity.rows) == 13
+    assert "Accuracy between" in (out / "README.md").read_text()
+    classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
     assert classifier.n_estimators == 5
 
 
 def test_facts_equal_the_out_of_fold_evaluation(fitted):
     """The facts use folds drawn again; the estimator evaluated itself during fit."""
     loaded = TableModel.load(fitted[0])
-    own, evaluated = loaded.classifier.out_of_fold_evaluation_, loaded.facts["evaluation"]
-    assert evaluated["accuracy"]["value"] == pytest.approx(own.accuracy.value, abs=1e-9)
-    assert evaluated["auc"]["value"] == pytest.approx(own.auc.value, abs=1e-3)
-    targets = {entry["target_prior"]: entry for entry in loaded.facts["targets"]}
-    assert targets[0.5]["accuracy"] == pytest.approx(own.accuracy.value, abs=1e-9)  # the prior of the fit
-    assert targets[0.5]["threshold"] == pytest.approx(0.0)
-    assert targets[0.9]["threshold"] < -1 < 1 < targets[0.1]["threshold"]  # a higher prior lowers the threshold
-    counts = loaded.facts["histogram"]["counts"]
+    own, evaluated = loaded.classifier.out_of_fold_evaluation_, loaded.facts.evaluation
+    assert evaluated.accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)
+    assert evaluated.auc.value == pytest.approx(own.auc.value, abs=1e-3)
+    targets = {entry.target_prior: entry for entry in loaded.facts.targets}
+    assert targets[0.5].accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
+    assert targets[0.5].threshold == pytest.approx(0.0)
+    assert (
+        targets[0.9].threshold < -1 < 1 < targets[0.1].threshold
+    )  # the more are positive, the sooner one is called so
+    counts = loaded.facts.histogram.counts
     assert [sum(own) for own in counts] == [400, 500]
 
 
@@ -151,13 +151,13 @@ def test_missing_library_is_reported_before_reading(files, uulearn, tmp_path, mo
 
 
 def test_label_free_estimate_agrees_with_labels(fitted, files, uulearn):
-    evaluated = TableModel.load(fitted[0]).facts["evaluation"]["accuracy"]
+    evaluated = TableModel.load(fitted[0]).facts.evaluation.accuracy
     code, printed, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")
     assert code == 0
     result = json.loads(printed)
     truth = result["evaluation"]["accuracy"]["value"]
     assert truth > 0.8
-    assert abs(evaluated["value"] - truth) < 3 * evaluated["standard_error"] + 0.02
+    assert abs(evaluated.value - truth) < 3 * evaluated.standard_error + 0.02
     counts = result["confusion"]
     assert sum(counts.values()) == 1000
     assert counts["true_positive"] + counts["true_negative"] == round(1000 * truth)
@@ -269,10 +269,10 @@ def test_many_rows_are_held_out_and_priors_estimated(files, uulearn, tmp_path, m
     code, printed, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
     facts = json.loads(printed)
-    assert facts["split"] == {"train": [320, 400], "choose": [40, 50], "evaluate": [40, 50]}
-    assert not facts["cross_fitted"]
-    assert facts["priors_estimated"]["intervals"][0][0] < facts["set_priors"][0]
-    assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
+    assert facts["row_use"] == {"training": [320, 400], "early_stopping": [40, 50], "evaluation": [40, 50]}
+    assert not facts["out_of_fold"]
+    assert facts["prior_intervals"][0][0] < facts["sets"][0]["prior"]
+    assert "The class priors were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
 
 
 def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
@@ -423,7 +423,7 @@ def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
         "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
     )
     assert code == 0, error
-    assert "from 6 + 6 rows that were not trained on" in printed
+    assert "6 + 6 rows held out of training" in printed
     code, printed, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
     assert code == 0, error
     scored = pd.DataFrame(
@@ -448,12 +448,10 @@ def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
     code, printed, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    assert (
-        "from 60 + 60 rows, each evaluated by a model that was not trained on it" in printed
-    )  # out of fold, as for a table
+    assert "60 + 60 rows, each scored by a model not trained on it" in printed  # as quick as a table
     model = TableModel.load(tmp_path / "m")
     assert model.schema.flat
-    assert model.classifier.n_features_in_ == model.facts["features"] == model.schema.row_shape[0]
+    assert model.classifier.n_features_in_ == model.facts.n_features == model.schema.row_shape[0]
     paths = [f"{'more/' if number % 2 else ''}{number:04d}.png" for number in range(40)]
     scored = model.score(pd.DataFrame({"path": paths}), folder=tmp_path / "new")
     assert (scored.predicted == truth).mean() > 0.9

@@ -280,4 +280,4 @@ def test_fit_on_a_terminal_shows_a_bar_and_removes_it(command, tmp_path):
     assert "of 180 epochs, model " in text
     assert " left" in text
     assert text.rstrip().endswith("\x1b[2K")  # the line is cleared
-    assert "estimated without any label" in out
+    assert "no label used" in out

@@ -1,4 +1,4 @@
-"""The report in a real browser: headless Chromium, spoken to through a pipe; skipped where there is none."""
+"""The report in a real browser: headless Chromium, controlled through a pipe; skipped if none is installed."""
 
 import base64
 import json
@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from helpers.report_example import facts_and_history
+from uulearn.app.facts import ColumnFacts, ColumnImportance, RaisedWarning
 from uulearn.report import write_report
 from uulearn.training import History
 
@@ -29,7 +31,7 @@ FLAGS = (
     "--no-default-browser-check",
     "--remote-debugging-pipe",
 )
-# The browser reads commands from descriptor 3 and writes to 4; a small step in between puts the pipes there.
+# The browser reads commands from descriptor 3 and writes to 4; this launcher puts the pipes there.
 LAUNCH = (
     "import os, sys; r, w = map(int, sys.argv[1:3]); os.dup2(r, 3); os.dup2(w, 4); os.execvp(sys.argv[3], sys.argv[3:])"
 )
@@ -41,12 +43,12 @@ def find_browser():
 
 
 class Browser:
-    """The DevTools protocol over a pipe: messages are JSON, each ended by a zero byte."""
+    """The DevTools protocol over a pipe: JSON messages that end with a zero byte."""
 
     def __init__(self, path, folder):
         (to_read, self.to_write), (self.to_listen, to_answer) = os.pipe(), os.pipe()
         ends = [os.dup(end) for end in (to_read, to_answer)]
-        while min(ends) < 10:  # so that moving them to 3 and 4 overwrites neither
+        while min(ends) < 10:  # so that dup2 to 3 and 4 overwrites neither
             ends = [os.dup(end) for end in ends]
         self.process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, *map(str, ends), path, *FLAGS, f"--user-data-dir={folder}"],
@@ -85,10 +87,10 @@ class Browser:
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.to_listen], [], [], max(0.0, end - time.monotonic()))
             if not ready:
-                raise TimeoutError(f"the browser said nothing for {PATIENCE:g} seconds")
+                raise TimeoutError(f"no message from the browser for {PATIENCE:g} seconds")
             read = os.read(self.to_listen, 1 << 20)
             if not read:
-                raise ConnectionError("the browser went away")
+                raise ConnectionError("the browser closed the pipe")
             self.buffer += read
         message, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(message)
@@ -104,7 +106,7 @@ class Browser:
 
 
 class Page:
-    """One tab: what it shows, what it asked for, what it complained about."""
+    """One tab: its content, its requests and its log."""
 
     def __init__(self, browser, *, width=1280, height=900, dark=False, media="screen"):
         self.browser = browser
@@ -142,7 +144,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", **event, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
-    def heard(self, *methods):
+    def events_of(self, *methods):
         return [
             event["params"]
             for event in self.browser.events
@@ -187,24 +189,32 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """Three pages: a model as it should be, one with hostile names and long lists, one of which nothing is known."""
+    """Three pages: a usual model, one with hostile names and long lists, one with optional parts missing."""
     folder = tmp_path_factory.mktemp("reports")
     facts, history = facts_and_history()
-    paths = {"usual": write_report(folder / "usual.html", facts, history)}
-    facts["columns"] = [{"name": f"{HOSTILE[at % 6]}{at}", "kind": "number"} for at in range(300)]
-    facts["importance"] = [{"column": HOSTILE[at % 6], "drop": 0.3 / (at + 1)} for at in range(300)]
-    facts["command"] = facts["commands"]["predict"] = "uulearn " + "very_long_name" * 50
-    facts["files"][0]["name"], facts["files"][1]["name"] = HOSTILE[0], HOSTILE[2]
-    facts["warnings"] = [{"category": "ClosePriorsWarning", "message": text} for text in HOSTILE]
+    names = [HOSTILE[at % len(HOSTILE)] for at in range(300)]
+    command = "uulearn " + "very_long_name" * 50
+    hostile = replace(
+        facts,
+        sets=(replace(facts.sets[0], name=HOSTILE[0]), replace(facts.sets[1], name=HOSTILE[2])),
+        columns=tuple(ColumnFacts(f"{text}{at}", "number", used=True) for at, text in enumerate(names)),
+        importance=tuple(ColumnImportance(text, 0.3 / (at + 1), 0.01) for at, text in enumerate(names)),
+        warnings=tuple(RaisedWarning("ClosePriorsWarning", text) for text in HOSTILE),
+        command=command,
+        commands={"predict": command},
+    )
     long = [{"epoch": e, "positive": 0.3 - e / 900, "negative": 0.1, "unbiased": 0.4 - e / 900} for e in range(1, 501)]
-    paths["hostile"] = write_report(folder / "hostile.html", facts, History(long, HOSTILE[1]), title=HOSTILE[0])
-    paths["empty"] = write_report(folder / "empty.html", {}, History())
-    return paths
+    sparse = replace(facts, importance=None, commands={}, notes=(), sensitivity=type(facts.sensitivity)())
+    return {
+        "usual": write_report(folder / "usual.html", facts, history),
+        "hostile": write_report(folder / "hostile.html", hostile, History(long, HOSTILE[1]), title=HOSTILE[0]),
+        "sparse": write_report(folder / "sparse.html", sparse, History()),
+    }
 
 
 @pytest.fixture
 def show(browser, reports):
-    """Opens a page; all are closed at the end."""
+    """Opens pages and closes them at the end."""
     opened = []
 
     def opens(name="usual", **how):
@@ -216,18 +226,20 @@ def show(browser, reports):
         page.close()
 
 
-@pytest.mark.parametrize("name", ["usual", "hostile", "empty"])
-def test_nothing_is_complained_about_loaded_or_run(show, reports, name):
+@pytest.mark.parametrize("name", ["usual", "hostile", "sparse"])
+def test_nothing_is_loaded_run_or_logged(show, reports, name):
     page = show(name)
     page.ask(EVERY_DETAIL_OPEN)
     assert page.ask("typeof hacked") == "undefined"
-    assert page.heard("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown") == []
-    assert [asked["request"]["url"] for asked in page.heard("Network.requestWillBeSent")] == [reports[name].as_uri()]
+    assert page.events_of("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown") == []
+    assert [asked["request"]["url"] for asked in page.events_of("Network.requestWillBeSent")] == [
+        reports[name].as_uri()
+    ]
     assert page.ask("document.compatMode") == "CSS1Compat"
 
 
-@pytest.mark.parametrize("name", ["usual", "hostile", "empty"])
-def test_no_page_is_wider_than_its_screen(show, name):
+@pytest.mark.parametrize("name", ["usual", "hostile", "sparse"])
+def test_page_is_not_wider_than_the_screen(show, name):
     page = show(name, width=390)
     page.ask(EVERY_DETAIL_OPEN)
     for width in (390, 320, 1280):
@@ -239,8 +251,20 @@ def test_no_page_is_wider_than_its_screen(show, name):
         )
 
 
+def test_layout_uses_the_full_width_on_a_desktop_and_one_column_on_a_phone(show):
+    page = show(width=1440)
+    places = "[...document.querySelectorAll('main > section')].map(each => each.getBoundingClientRect())"
+    ends = f"[Math.min(...{places}.map(p => p.left)), Math.max(...{places}.map(p => p.right))]"
+    left, right = page.ask(ends)
+    assert left < 60
+    assert right > 1380
+    assert page.ask(f"new Set({places}.map(p => p.left)).size") == 2
+    page.resize(390)
+    assert page.ask(f"new Set({places}.map(p => p.left)).size") == 1
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_every_figure_is_seen_whole(show, width):
+def test_figures_are_completely_visible(show, width):
     page = show(width=width)
     boxes = page.ask(
         "[...document.querySelectorAll('svg.plot')].map(each => ({"
@@ -255,14 +279,14 @@ def test_every_figure_is_seen_whole(show, width):
     )
     assert len(boxes) == 7
     for box in boxes:
-        assert box["width"] > 0.8 * min(width, 900), box["id"]
+        assert box["width"] > (300 if width < 500 else 340), box["id"]
         assert max(box["curves"]) > 5, box["id"]
         assert min(box["letters"]) >= 12, box["id"]  # the same on a phone
         assert box["outside"] == [], box["id"]
         assert "none" not in box["paint"]
 
 
-def test_names_of_events_do_not_lie_on_each_other(show):
+def test_chart_labels_do_not_overlap(show):
     page = show(width=390)
     overlapping = page.ask(
         "[...document.querySelectorAll('svg.plot')].flatMap(plot => {"
@@ -273,7 +297,7 @@ def test_names_of_events_do_not_lie_on_each_other(show):
     assert overlapping == []
 
 
-def test_the_keyboard_reaches_everything(show):
+def test_keyboard_reaches_all_controls(show):
     page = show()
     page.press("Tab")
     assert page.ask("document.activeElement.className") == "skip"
@@ -288,7 +312,7 @@ def test_the_keyboard_reaches_everything(show):
     assert seen == page.ask("document.querySelectorAll('summary').length") == 9
 
 
-def test_a_summary_opens_by_the_keyboard_and_the_skip_link_skips(show):
+def test_keyboard_opens_details_and_follows_the_skip_link(show):
     page = show()
     page.press("Tab")
     page.press("Enter")
@@ -300,25 +324,23 @@ def test_a_summary_opens_by_the_keyboard_and_the_skip_link_skips(show):
     assert page.ask("document.activeElement.getAttribute('role')") == "region"  # a table, which arrows can scroll
 
 
-def test_a_screen_reader_hears_headings_pictures_and_tables(show):
+def test_screen_readers_get_headings_charts_and_tables(show):
     page = show()
     page.ask(EVERY_DETAIL_OPEN)
     page.call("Accessibility.enable")
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
-    heard = {}
+    names = {}
     for node in nodes:
         if not node.get("ignored"):
-            heard.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
-    pictures = [name for role in ("image", "img", "graphics-document") for name in heard.get(role, [])]
+            names.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+    pictures = [name for role in ("image", "img", "graphics-document") for name in names.get(role, [])]
     assert len(pictures) == 7
     assert all(len(name) > 40 for name in pictures)
-    assert any(
-        name.startswith("Brackets and risk on the rows trained on, by epoch Positive bracket") for name in pictures
-    )
-    assert "Estimated accuracy" in heard["heading"]
-    assert heard["main"] == [""]
-    assert heard["navigation"] == ["Sections of this report"]
-    assert len(heard["table"]) == page.ask("document.querySelectorAll('table').length") == 11
+    assert any(name.startswith("Risk on the training rows by epoch Positive term") for name in pictures)
+    assert "Estimated accuracy" in names["heading"]
+    assert names["main"] == [""]
+    assert names["navigation"] == ["Sections of this report"]
+    assert len(names["table"]) == page.ask("document.querySelectorAll('table').length") == 11
 
 
 def luminance(colour):
@@ -328,7 +350,7 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize(("dark", "media"), [(False, "screen"), (True, "screen"), (True, "print")])
-def test_letters_stand_out_in_light_and_dark_and_paper_is_white(show, dark, media):
+def test_text_has_contrast_in_both_themes_and_print_is_white(show, dark, media):
     page = show("hostile", dark=dark, media=media)
     pairs = page.ask(
         "[...document.querySelectorAll('p, li, dt, dd, h1, h2, h3, td, th, summary, a, code, caption')].map(each => {"
@@ -344,7 +366,7 @@ def test_letters_stand_out_in_light_and_dark_and_paper_is_white(show, dark, medi
     assert body < 0.05 if dark and media == "screen" else body == 1
 
 
-def test_the_page_prints_well(show):
+def test_page_prints_on_a_few_sheets(show):
     page = show(media="print", width=794)
     assert page.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.ask("getComputedStyle(document.querySelector('#figure-targets details')).display") == "none"

@@ -1,9 +1,12 @@
+"""The conclusions of Section 4, from records made by hand."""
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from uulearn.reproduction import conclusions
-from uulearn.reproduction.conclusions import cells_of, co_occurrence, contests, drops_by_priors, regularised
+from uulearn.reproduction.conclusions import co_occurrence, contests, drops_by_priors, regularized_runs
+from uulearn.reproduction.tables import MethodColumn, ResultRow, build_table
 
 
 def record(method, curve, seed=0, priors=(0.8, 0.2), slope=None, unbiased=None, **others):
@@ -19,33 +22,29 @@ def overfitting(peak, negative_from, n=100):
     return record("unbiased", accuracy, unbiased=[0.5 if e < negative_from else -0.5 for e in range(1, n + 1)])
 
 
-def test_cells_hold_last_accuracy_and_drop_by_seed():
-    cells = cells_of(
-        [
-            record("abs", [0.8, 0.95, 0.9], seed=0),
-            record("abs", [0.8, 0.91, 0.92], seed=1),
-            record("leaky_relu", [0.5], slope=-0.03),
-            record("leaky_relu", [0.7, 0.75], slope=-0.1),
-            record("leaky_relu", [0.5], slope=-0.3),
-        ]
-    )
-    by_method = {cell.method: cell for cell in cells}
-    assert by_method["abs"].accuracy == pytest.approx({0: 90.0, 1: 92.0})
-    assert by_method["abs"].drop == pytest.approx({0: 5.0, 1: 0.0})
-    assert by_method["leaky_relu"].accuracy == pytest.approx({0: 75.0})  # the other λ do not count
+def cells(records):
+    """The cells of a table with these records."""
+    rows = {ResultRow("mnist", tuple(record["configuration"]["set_priors"])) for record in records}
+
+    def runs(row, column):
+        method, _, slope = column.name.rstrip(")").partition("(")
+        wanted = {"method": method, "slope": float(slope) if slope else None, "set_priors": list(row.set_priors)}
+        return [r for r in records if wanted.items() <= r["configuration"].items()]
+
+    return {"mlp": list(build_table("", rows, [MethodColumn(name, name) for name in conclusions.METHODS], runs))}
 
 
-def test_contests_are_paired_by_seed_and_judged_by_the_t_test():
+def test_contests_are_paired_by_seed_and_decided_by_the_t_test():
     ours, theirs = [0.90, 0.92, 0.91, 0.93, 0.90], [0.70, 0.73, 0.70, 0.72, 0.71]
     records = [record("abs", [a], seed=s) for s, a in enumerate(ours)]
     records += [record("unbiased", [b], seed=s) for s, b in enumerate(theirs)]
     records += [record("biased", [a + 0.001 * (-1) ** s], seed=s) for s, a in enumerate(ours)]
-    found = {contest.plain: contest for contest in contests(cells_of(records))}
+    found = {contest.plain: contest for contest in contests(cells(records))}
     assert found["unbiased"].difference == pytest.approx(100 * np.mean(np.subtract(ours, theirs)))
     assert found["unbiased"].p == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
     assert found["unbiased"].verdict == "better"
     assert found["biased"].verdict == "even"
-    worse = contests(cells_of([record("relu", [b], s) for s, b in enumerate(theirs)] + records[10:]))
+    worse = contests(cells([record("relu", [b], s) for s, b in enumerate(theirs)] + records[10:]))
     assert [contest.verdict for contest in worse] == ["worse"]
 
 
@@ -53,7 +52,7 @@ def test_drops_are_listed_from_far_to_close_priors():
     records = [
         record("unbiased", [0.9, 0.9 - drop], priors=p) for p, drop in {(0.6, 0.4): 0.3, (0.8, 0.2): 0.1}.items()
     ]
-    (series,) = drops_by_priors(cells_of(records)).values()
+    (series,) = drops_by_priors(cells(records)).values()
     assert [priors for priors, _ in series] == [(0.8, 0.2), (0.6, 0.4)]
     assert [drop for _, drop in series] == pytest.approx([10.0, 30.0])
 
@@ -72,15 +71,15 @@ def test_co_occurrence_counts_and_ranks():
     assert co_occurrence([calm]).spearman is None
 
 
-def test_regularised_runs_are_sorted_by_strength():
+def test_regularized_runs_are_sorted_by_strength():
     records = [record("unbiased", [0.5, 0.9, 0.6], dropout=rate) for rate in (0.8, 0.0)]
-    first, second = regularised(records, "dropout")
+    first, second = regularized_runs(records, "dropout")
     assert (first.name, second.name) == ("dropout 0", "dropout 0.8")
     assert (first.lowest_risk, first.last_risk) == pytest.approx((0.1, 0.4))
     assert (first.best_accuracy, first.last_accuracy) == pytest.approx((90.0, 60.0))
 
 
-def test_the_page_says_all_four():
+def test_page_has_all_four_conclusions():
     records = [
         record(method, curve, seed, priors, slope)
         for method, slope, curve in (
@@ -94,13 +93,13 @@ def test_the_page_says_all_four():
     ]
     figure3 = [record("unbiased", [0.9, 0.5], dropout=0.2, l2=0.5)]
     others = [record("leaky_relu", [0.9, 0.9], seed, slope=-0.3) for seed in (0, 1)]
-    page = conclusions.to_markdown(records + others, figure3, figure3)
+    page = conclusions.to_markdown(cells(records + others), records + others, figure3, figure3)
     assert "| all methods, all models | 16 |" in page  # the other λ do not count here either
     for words in (
         "beat the unbiased",
         "closer the priors",
         "occur together",
-        "do not cure",
+        "do not prevent",
         "UU-LReLU",
         "weight decay 0.5",
     ):

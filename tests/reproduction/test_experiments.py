@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from helpers.plain import plain_classifier
 from uulearn.datasets import BinaryTask, make_sets
-from uulearn.reproduction.bench import Bench
 from uulearn.reproduction.experiments import (
     CONVOLUTIONAL,
     EXPERIMENTS,
-    HELD_OUT,
     RESNET_LR,
+    SELECTION_HOLD_OUT,
     SLOPES,
     TARGET_PRIORS,
     Request,
@@ -29,9 +28,10 @@ from uulearn.reproduction.experiments import (
     table_rows,
 )
 from uulearn.reproduction.figures import PANELS
-from uulearn.reproduction.jobs import SAME_SETS, TOGETHER
+from uulearn.reproduction.job_training import JobTrainer
+from uulearn.reproduction.jobs import SAME_SETS, SHARED_ENTRIES, Reporter, TrainingJob, halves, plan_jobs
 from uulearn.reproduction.reference import paper_table
-from uulearn.reproduction.runner import Job, Reporter, choose_device, halves, plan_jobs, reproduce
+from uulearn.reproduction.runner import choose_device, reproduce
 from uulearn.reproduction.sampling import hold_out
 from uulearn.reproduction.store import RunStore, key
 from uulearn.risk.corrections import get_method
@@ -43,7 +43,7 @@ MNIST_ROW = TableRow("table3", "mnist", (0.8, 0.2), Request())
 # --- The definitions -------------------------------------------------------------------------------------------------
 
 
-def test_how_many_runs_there_are():
+def test_number_of_runs_per_target():
     runs = EXPERIMENTS["table2"](Request())
     assert len([run for run in runs if not run["held_out"]]) == 4 * 3 * (4 + 4) * 5
     assert len([run for run in runs if run["held_out"]]) == 4 * 3 * 5 * 5
@@ -57,12 +57,12 @@ def test_how_many_runs_there_are():
 
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("target", EVERYTHING)
-def test_every_run_of_a_target_has_its_own_key(target, quick):
+def test_runs_of_a_target_have_different_keys(target, quick):
     runs = EXPERIMENTS[target](Request(quick=quick))
     assert len({key(run) for run in runs}) == len(runs)
 
 
-def test_what_targets_share_is_run_once():
+def test_runs_shared_by_targets_are_trained_once():
     assert RESNET_LR == 3e-5  # the shared panel below hangs on it
     shared = Counter(key(run) for run in runs_of(EVERYTHING, Request()))
     twice = {name for name, count in shared.items() if count > 1}
@@ -70,12 +70,12 @@ def test_what_targets_share_is_run_once():
     assert twice == {key(panels["cifar10-resnet32-logistic"]), key(panels["mnist-mlp-logistic"])}
 
 
-def test_quick_runs_are_never_taken_for_full_ones():
+def test_quick_runs_have_other_keys_than_full_runs():
     full, quick = ({key(run) for run in runs_of(EVERYTHING, Request(quick=q))} for q in (False, True))
     assert not full & quick
 
 
-def test_slopes_and_methods_are_consistent():
+def test_slopes_and_methods_match():
     for run in runs_of(EVERYTHING, Request()):
         assert (run["slope"] is not None) == (run["method"] == "leaky_relu")
         assert get_method(run["method"], -0.1 if run["slope"] is None else run["slope"]).name == run["method"]
@@ -88,13 +88,13 @@ def test_slopes_and_methods_are_consistent():
         assert torch.equal(f(x), torch.tensor([-2.0 * slope, 3.0]))
 
 
-def test_rows_are_those_of_the_paper():
+def test_rows_match_the_paper():
     for table in ("table2", "table3"):
         assert [(row.dataset, row.set_priors) for row in table_rows(table, Request())] == list(paper_table(table))
     assert set(figure1_panels(Request())) == set(PANELS)
 
 
-def test_settings_of_the_appendix_by_hand():
+def test_settings_match_the_appendix():
     common = {
         "method": "relu", "slope": None, "set_priors": [0.8, 0.2], "sizes": [30000, 30000], "loss": "logistic",
         "optimizer": "adam", "momentum": None, "lr_decay": 0.0, "dropout": 0.0, "batch_size": 3000, "epochs": 200,
@@ -112,12 +112,12 @@ def test_settings_of_the_appendix_by_hand():
     assert [(run["dropout"], run["l2"]) for run in decay] == [(0.2, l2) for l2 in (5e-4, 5e-3, 5e-2, 5e-1, 5.0)]
 
 
-def test_more_trials_keep_the_runs_of_fewer():
+def test_more_trials_include_the_runs_of_fewer():
     few, more = ({key(run) for run in EXPERIMENTS["table3"](Request(trials=trials))} for trials in (2, 4))
     assert few < more
 
 
-def test_requests():
+def test_request_validation_and_defaults():
     assert Request(["cifar10", "mnist"]).datasets == ("mnist", "cifar10")
     assert Request().is_the_papers
     assert Request(epochs=200, trials=1).is_the_papers
@@ -130,7 +130,7 @@ def test_requests():
 
 
 @pytest.mark.parametrize("most", [None, 1, 7, 40, 150])
-def test_jobs_hold_every_run_once_and_only_what_can_be_stacked(most):
+def test_jobs_contain_every_run_once_and_share_entries(most):
     runs = runs_of(["table2", "figure1", "figure3"], Request())
     runs = list({key(run): run for run in runs}.values())
     jobs = plan_jobs(runs, most)
@@ -139,14 +139,14 @@ def test_jobs_hold_every_run_once_and_only_what_can_be_stacked(most):
         assert len(job.configurations) <= (most or 10)
         assert job.first["model"] not in CONVOLUTIONAL or len(job.configurations) == 1
         for run in job.configurations:
-            assert all(run.get(name) == job.first.get(name) for name in TOGETHER)
+            assert all(run.get(name) == job.first.get(name) for name in SHARED_ENTRIES)
             if most is None:
                 assert all(run[name] == job.first[name] for name in SAME_SETS)
     names = [job.first["dataset"] for job in jobs]
     assert len([name for i, name in enumerate(names) if i == 0 or name != names[i - 1]]) == len(set(names))
 
 
-def test_stacks_are_few_even_and_keep_shared_sets_together():
+def test_jobs_are_few_similar_in_size_and_keep_sets_together():
     runs = EXPERIMENTS["table2"](Request(["mnist"], trials=10, selection=False))
     jobs = plan_jobs(runs, 150)
     assert [len(job.configurations) for job in jobs] == [120, 120]
@@ -154,10 +154,10 @@ def test_stacks_are_few_even_and_keep_shared_sets_together():
     assert not sets[0] & sets[1]
     parts = halves(jobs[0])
     assert [len(part.configurations) for part in parts] == [60, 60]
-    assert [len(part.configurations) for part in halves(Job(jobs[0].configurations[:2]))] == [1, 1]
+    assert [len(part.configurations) for part in halves(TrainingJob(jobs[0].configurations[:2]))] == [1, 1]
 
 
-def test_a_convolutional_run_counts_for_many_dense_ones():
+def test_convolutional_runs_cost_more():
     jobs = plan_jobs(EXPERIMENTS["figure1"](Request()), None)
     costs = {job.first["model"]: job.cost for job in jobs}
     assert costs["linear"] < costs["mlp"] < costs["resnet32"] < costs["allconvnet"]
@@ -209,7 +209,7 @@ def small(model="linear", dataset="mnist", method=("relu", None), seed=0, **sett
         ("mlp", ("unbiased", None), {"optimizer": "sgd", "loss": "sigmoid"}),
     ],
 )
-def test_a_run_is_the_one_that_its_configuration_describes(monkeypatch, tmp_path, mnist, model, method, settings):
+def test_run_follows_its_configuration(monkeypatch, tmp_path, mnist, model, method, settings):
     monkeypatch.setattr("uulearn.training.precision.cpu_multiplies_bfloat16", lambda: False)
     run = small(model, method=method, **settings) | {"test_rows": None}
     store = RunStore(tmp_path)
@@ -234,10 +234,10 @@ def test_a_run_is_the_one_that_its_configuration_describes(monkeypatch, tmp_path
     assert record["seconds"] > 0
 
 
-def test_the_runs_of_a_stack_are_those_that_their_configurations_describe(tmp_path, mnist):
+def test_batched_runs_follow_their_configurations(tmp_path, mnist):
     runs = [small(method=method, seed=seed, lr=lr, held_out=held_out)
             for method in (("relu", None), ("biased", None)) for seed in (0, 1) for lr in (1e-3, 1e-2)
-            for held_out in (0.0, HELD_OUT)]  # fmt: skip
+            for held_out in (0.0, SELECTION_HOLD_OUT)]  # fmt: skip
     together, apart = RunStore(tmp_path / "together"), RunStore(tmp_path / "apart")
     assert reproduce(reversed(runs), together, lambda name: mnist).done == len(runs)
     for run in runs:
@@ -248,9 +248,9 @@ def test_the_runs_of_a_stack_are_those_that_their_configurations_describe(tmp_pa
     assert len(risks) == len(runs)
 
 
-def test_held_out_rows_are_rows_of_the_same_sets_that_are_not_trained_on(tmp_path, mnist):
-    bench = Bench(mnist, torch.device("cpu"), Reporter())
-    full, held = small(seed=4), small(seed=4, held_out=HELD_OUT)
+def test_held_out_rows_come_from_the_sets_and_are_not_trained_on(tmp_path, mnist):
+    bench = JobTrainer(mnist, torch.device("cpu"), Reporter())
+    full, held = small(seed=4), small(seed=4, held_out=SELECTION_HOLD_OUT)
     sets, nothing = bench._rows(full)
     trained, held_out = bench._rows(held)
     assert nothing is None
@@ -271,7 +271,7 @@ def test_held_out_rows_are_rows_of_the_same_sets_that_are_not_trained_on(tmp_pat
     pool=st.integers(300, 2_000),
     seed=st.integers(0, 1_000),
 )
-def test_no_row_is_on_both_sides_however_often_it_is_used(sizes, pool, seed):
+def test_hold_out_keeps_copies_of_a_row_together(sizes, pool, seed):
     """Rows repeated in a set and shared by both sets go to one side with all their copies; sizes depend on no seed."""
     rng = np.random.default_rng(seed)
     indices = tuple(rng.integers(0, pool, size) for size in sizes)
@@ -289,7 +289,7 @@ def test_no_row_is_on_both_sides_however_often_it_is_used(sizes, pool, seed):
 
 @pytest.mark.parametrize("model", CONVOLUTIONAL)
 def test_convolutional_runs(tmp_path, cifar, model):
-    runs = [small(model, "cifar10", epochs=1), small(model, "cifar10", epochs=1, held_out=HELD_OUT)]
+    runs = [small(model, "cifar10", epochs=1), small(model, "cifar10", epochs=1, held_out=SELECTION_HOLD_OUT)]
     store = RunStore(tmp_path)
     assert reproduce(runs, store, lambda name: cifar).done == 2
     full, held = map(store.get, runs)
@@ -300,9 +300,9 @@ def test_convolutional_runs(tmp_path, cifar, model):
     assert len(held["curves"]["validation_zero_one"]) == 1
 
 
-def test_the_learning_rate_decays_as_in_keras():
+def test_learning_rate_decay_matches_keras():
     weight = torch.nn.Parameter(torch.zeros(1))
-    bench = Bench(make_task(), torch.device("cpu"), Reporter())
+    bench = JobTrainer(make_task(), torch.device("cpu"), Reporter())
     assert bench._options(small("resnet32", "cifar10")).scheduler is None
     options = bench._options(small("resnet32", "cifar10", lr=0.1) | {"lr_decay": 0.5})
     optimizer = torch.optim.SGD([weight], lr=options.lr)
@@ -314,11 +314,11 @@ def test_the_learning_rate_decays_as_in_keras():
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / (1 + 0.5 * 4))
 
 
-def test_some_of_the_test_rows_are_spread_evenly():
+def test_quick_test_rows_are_evenly_spread():
     task = make_task()
     order = np.argsort(task.y_test)
     task = dataclasses.replace(task, X_test=task.X_test[order], y_test=task.y_test[order])
-    bench = Bench(task, torch.device("cpu"), Reporter())
+    bench = JobTrainer(task, torch.device("cpu"), Reporter())
     images, labels = bench._test(small() | {"test_rows": 1000})
     assert len(images) == len(labels) == 1000
     assert labels.float().mean().item() == pytest.approx(0.4926, abs=0.001)
@@ -327,7 +327,7 @@ def test_some_of_the_test_rows_are_spread_evenly():
 
 
 @pytest.mark.parametrize(("model", "dataset"), [("linear", "mnist"), ("resnet32", "cifar10")])
-def test_a_risk_that_stops_being_finite_is_a_result(tmp_path, mnist, cifar, model, dataset):
+def test_non_finite_risk_is_recorded(tmp_path, mnist, cifar, model, dataset):
     bad = small(model, dataset, method=("unbiased", None), lr=1e38, epochs=4, optimizer="sgd")
     good = small(model, dataset, epochs=1 if model == "resnet32" else 4)
     store = RunStore(tmp_path)
@@ -339,7 +339,7 @@ def test_a_risk_that_stops_being_finite_is_a_result(tmp_path, mnist, cifar, mode
     assert reproduce([bad, good], store, pytest.fail) == (0, 2, 0)  # it is not tried again, and no data are read
 
 
-def test_data_are_read_once_and_checked(tmp_path, mnist):
+def test_datasets_are_loaded_once_and_checked(tmp_path, mnist):
     read = []
     runs = [small(seed=seed) for seed in range(3)] + [small(dataset="kmnist")]
 
@@ -347,7 +347,7 @@ def test_data_are_read_once_and_checked(tmp_path, mnist):
         read.append(name)
         return mnist
 
-    with pytest.raises(ValueError, match=r"kmnist has a share of 0.4926 positives .* experiments have 0.3; use"):
+    with pytest.raises(ValueError, match=r"kmnist: expected a class prior of 0.3 in the test data, found 0.4926; use"):
         reproduce(runs, RunStore(tmp_path), tasks)
     assert read == ["mnist", "kmnist"]
     assert len(RunStore(tmp_path)) == 3
@@ -355,20 +355,8 @@ def test_data_are_read_once_and_checked(tmp_path, mnist):
         reproduce([small(dropout=0.5)], RunStore(tmp_path), tasks)
 
 
-def test_runs_of_a_stack_are_stored_together_or_not_at_all(tmp_path):
-    store = RunStore(tmp_path)
-    good = {"configuration": small(), "curves": {"test_accuracy": [0.5]}}
-    with pytest.raises(ValueError, match="needs a dict 'curves'"):
-        store.add_all([good, {"configuration": small(seed=1)}])
-    assert list((tmp_path / "runs").iterdir()) == []
-    assert store.add_all([good, good, good | {"configuration": small(seed=1)}]) == [True, False, True]
-    assert store.add_all([good]) == [False]
-    assert store.add_all([]) == []
-    assert len(list((tmp_path / "runs").iterdir())) == len(store) == 2
-
-
 class Rival(Reporter):
-    """Does the runs of the first job itself, before it begins."""
+    """Trains most of the first job itself before it starts."""
 
     def __init__(self, store, task):
         self.store, self.task, self.seen = store, task, []
@@ -380,7 +368,7 @@ class Rival(Reporter):
         self.seen.append(len(records))
 
 
-def test_what_another_process_did_meanwhile_is_not_done_again(tmp_path, mnist):
+def test_runs_finished_by_another_process_are_skipped(tmp_path, mnist):
     store = RunStore(tmp_path)
     runs = [small(method=method) for method in (("relu", None), ("abs", None), ("unbiased", None))]
     rival = Rival(RunStore(tmp_path), mnist)
@@ -388,8 +376,8 @@ def test_what_another_process_did_meanwhile_is_not_done_again(tmp_path, mnist):
     assert rival.seen == [1]
 
 
-def test_a_stack_that_does_not_fit_is_halved(monkeypatch, tmp_path, mnist):
-    real, sizes = Bench.train, []
+def test_job_that_does_not_fit_into_memory_is_split(monkeypatch, tmp_path, mnist):
+    real, sizes = JobTrainer.train, []
 
     def train(self, job):
         sizes.append(len(job.configurations))
@@ -397,13 +385,13 @@ def test_a_stack_that_does_not_fit_is_halved(monkeypatch, tmp_path, mnist):
             raise torch.cuda.OutOfMemoryError("out of memory")
         return real(self, job)
 
-    monkeypatch.setattr(Bench, "train", train)
+    monkeypatch.setattr(JobTrainer, "train", train)
     runs = [small(method=("leaky_relu", slope)) for slope in (*SLOPES, -0.5)]
     assert reproduce(runs, RunStore(tmp_path), lambda name: mnist).done == 5
     assert sizes == [5, 3, 2, 1, 2]
 
 
-def test_devices():
+def test_choose_device():
     assert choose_device("cpu").type == "cpu"
     assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     for name in ("gpu0", "meta"):

@@ -25,7 +25,7 @@ def dashed(axis):
     return [line for line in axis.get_lines() if line.get_linestyle() == "--" and line.get_xdata()[0] > 1]
 
 
-def test_figure1_marks_where_each_curve_turns_bad():
+def test_figure1_marks_negative_risk_and_turning_error():
     panels = dict.fromkeys(figures.PANELS, run()) | {"mnist-linear-sigmoid": run(negative=1000, turn=1000)}
     panels["cifar10-resnet32-logistic"] = None
     figure = figures.draw_figure1(panels)
@@ -41,14 +41,14 @@ def test_figure1_marks_where_each_curve_turns_bad():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(figures.LEGEND)
 
 
-def test_figure1_without_any_run_and_with_an_unknown_panel(tmp_path):
+def test_figure1_without_runs_and_with_an_unknown_panel():
     figure = figures.draw_figure1({})
     assert [axis.texts[0].get_text() for axis in figure.axes] == ["not run yet"] * 8
-    with pytest.raises(ValueError, match="figure 1 has the panels .* got svhn"):
-        figures.figure1(tmp_path / "figure1", {"svhn": run()})
+    with pytest.raises(ValueError, match="panels must be among .* got svhn"):
+        figures.draw_figure1({"svhn": run()})
 
 
-def test_figure2_draws_the_functions_of_the_library():
+def test_figure2_draws_the_correction_functions():
     axis = figures.draw_figure2((-0.1, -0.5)).axes[0]
     at_the_left = {line.get_label(): line.get_ydata()[0] for line in axis.get_lines() if len(line.get_xdata()) > 2}
     assert at_the_left == pytest.approx(
@@ -63,7 +63,7 @@ def test_figure2_draws_the_functions_of_the_library():
     )
 
 
-def test_figure3_has_two_curves_and_one_colour_for_each_setting():
+def test_figure3_has_two_curves_and_one_color_per_setting():
     dropout = [run(dropout=value) for value in (0.8, 0, 0.4)]
     decay = [run(l2=5e-4), run(l2=5), run(l2=5)]  # two seeds of one setting
     left, right = figures.draw_figure3(dropout, decay).axes
@@ -79,13 +79,13 @@ def test_figure3_has_two_curves_and_one_colour_for_each_setting():
     assert empty.texts[0].get_text() == "not run yet"
 
 
-def test_files_are_complete_and_the_same_each_time(tmp_path):
+def test_figure_files_are_deterministic(tmp_path):
     for folder in ("one", "two"):
         target = tmp_path / folder
         names = [
-            *figures.figure1(target / "figure1", {"mnist-mlp-logistic": run()}),
-            *figures.figure2(target / "figure2.png"),
-            *figures.figure3(target / "figure3", [run(dropout=0.2)], []),
+            *figures.write_figure(target / "figure1", figures.draw_figure1({"mnist-mlp-logistic": run()})),
+            *figures.write_figure(target / "figure2.png", figures.draw_figure2()),
+            *figures.write_figure(target / "figure3", figures.draw_figure3([run(dropout=0.2)], [])),
         ]
         assert [path.name for path in names] == [f"figure{n}.{kind}" for n in (1, 2, 3) for kind in ("png", "svg")]
         assert sorted(target.iterdir()) == sorted(names)

@@ -1,4 +1,4 @@
-"""``uulearn reproduce`` from files of the published layouts to tables and figures, whatever interrupts it."""
+"""``uulearn reproduce`` from files of the published layouts to tables and figures, also after interruptions."""
 
 import os
 import signal
@@ -15,9 +15,9 @@ from uulearn.cli import main
 from uulearn.cli.progress import TerminalOutput
 from uulearn.cli.reproduce import choose_targets, default_folder
 from uulearn.cli.reproduction_progress import ReproductionProgress, describe_job
-from uulearn.reproduction.experiments import HELD_OUT, TARGET_PRIORS, Request, runs_of
+from uulearn.reproduction.experiments import SELECTION_HOLD_OUT, TARGET_PRIORS, Request, runs_of
+from uulearn.reproduction.jobs import plan_jobs
 from uulearn.reproduction.render import SPACE
-from uulearn.reproduction.runner import plan_jobs
 from uulearn.reproduction.store import RunStore
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -46,10 +46,11 @@ def reproduce(monkeypatch, capsys, data, tmp_path):
 
 
 def start(folder, data, *arguments):
-    """The same in a process of its own."""
+    """Start the same command in another process."""
     tests = Path(__file__).resolve().parents[1]
     script = (
-        f"import sys; sys.path.insert(0, {str(tests)!r}); from helpers.small_datasets import expect_small_files; expect_small_files(); "
+        f"import sys; sys.path.insert(0, {str(tests)!r}); "
+        "from helpers.small_datasets import expect_small_files; expect_small_files(); "
         "from uulearn.cli import main; main()"
     )
     return Program("-c", script, "reproduce", *arguments, "--data-dir", data, cwd=folder, env=ENVIRONMENT)
@@ -58,7 +59,7 @@ def start(folder, data, *arguments):
 # --- Whole targets ---------------------------------------------------------------------------------------------------
 
 
-def test_a_table_from_files_to_pages(reproduce, tmp_path):
+def test_table_from_files_to_pages(reproduce, tmp_path):
     asked = ("table2", "--quick", "--dataset", "mnist", "--dataset", "cifar10", "--epochs", 4)
     code, out, err = reproduce(*asked)
     assert code == 0
@@ -83,7 +84,7 @@ def test_a_table_from_files_to_pages(reproduce, tmp_path):
     assert (folder / "table2.md").read_text() == text
 
 
-def test_figures(reproduce, tmp_path):
+def test_all_figures(reproduce, tmp_path):
     code, out, err = reproduce("figure1", "--quick", "--epochs", 1, "--out", "a")
     assert code == 0
     assert {path.suffix for path in (tmp_path / "a").glob("figure1.*")} == {".png", ".svg"}
@@ -97,7 +98,7 @@ def test_figures(reproduce, tmp_path):
     assert (tmp_path / "a" / "figure2.svg").exists()
 
 
-def test_deep_models_and_all(reproduce, tmp_path):
+def test_all_targets_with_deep_models(reproduce, tmp_path):
     code, out, _ = reproduce(
         "all", "--quick", "--dataset", "cifar10", "--trials", 1, "--epochs", 1, "--no-selection", "--out", "a"
     )
@@ -111,7 +112,7 @@ def test_deep_models_and_all(reproduce, tmp_path):
     assert "20 + 20 rows and 1 epochs" in (tmp_path / "a" / "table3.md").read_text()
 
 
-def test_more_trials_and_more_datasets_add_to_what_is_there(reproduce, tmp_path):
+def test_more_trials_and_datasets_extend_the_results(reproduce, tmp_path):
     reproduce("table2", "--quick", "--trials", 1, "--dataset", "mnist", "--epochs", 2)
     folder = tmp_path / "results-quick"
     first = curves(folder)
@@ -132,11 +133,11 @@ def test_more_trials_and_more_datasets_add_to_what_is_there(reproduce, tmp_path)
 ASKED = ("table2", "--quick", "--dataset", "mnist", "--epochs", 20)
 
 
-def test_killed_in_the_middle_and_started_again(reproduce, data, tmp_path):
+def test_resume_after_kill_equals_uninterrupted_run(reproduce, data, tmp_path):
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     assert reproduce(*ASKED, "--out", unbroken)[0] == 0
     program = start(tmp_path, data, *ASKED, "--out", broken)
-    program.wait_for(lambda: len(list(broken.glob("runs/*.json"))) >= 6)  # a whole stack
+    program.wait_for(lambda: len(list(broken.glob("runs/*.json"))) >= 6)  # a whole job
     program.kill()
     assert program.read()[0] == -signal.SIGKILL
     kept = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in broken.glob("runs/*.json")}
@@ -150,7 +151,7 @@ def test_killed_in_the_middle_and_started_again(reproduce, data, tmp_path):
     assert pages_in(broken) == pages_in(unbroken)
 
 
-def test_two_processes_at_once(data, tmp_path):
+def test_two_processes_share_the_work(data, tmp_path):
     arguments = ("table2", "--quick", "--dataset", "mnist", "--trials", 1, "--out", "shared")
     both = [start(tmp_path, data, *arguments) for _ in range(2)]
     said = [program.read() for program in both]
@@ -178,7 +179,7 @@ def test_ctrl_c(monkeypatch, reproduce, tmp_path):
     assert err.splitlines()[-1].startswith("interrupted: 9 of 54 runs")
 
 
-def test_the_display_on_a_terminal(capsys):
+def test_progress_on_a_terminal(capsys):
     jobs = plan_jobs(runs_of(["table2"], Request(["mnist"], quick=True)), None)
     with ReproductionProgress(TerminalOutput()) as display:
         display.begin(jobs, found=10)
@@ -217,7 +218,7 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
     assert (code, err) == (0, "")
     assert out.splitlines()[0].startswith("runs    3 are missing")  # ABS of one seed at three pairs of priors
     text = (tmp_path / "results" / "table3.md").read_text().replace(SPACE, " ")
-    assert "Not complete" in text
+    assert "cells are incomplete" in text
     assert "| MNIST | 0.7, 0.3 | ours<br>*paper*<br>difference | 70.75 (0.16)" in text
     assert "table3  " in out
     assert "complete cells agree with the paper" in out
@@ -231,14 +232,14 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
     assert (tmp_path / "results" / "figure3.svg").exists()
 
 
-def test_render_only_of_nothing(reproduce, tmp_path):
+def test_render_only_without_runs(reproduce, tmp_path):
     code, out, _ = reproduce("all", "--render-only", "--out", "empty")
     assert code == 0
     assert set(pages_in(tmp_path / "empty")) == {"figure2.png", "figure2.svg"}  # the one that needs no runs
     assert out.count("has no runs yet; nothing was written") == 4
 
 
-# --- What is said when something is wrong ----------------------------------------------------------------------------
+# --- Errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -263,17 +264,17 @@ def test_errors_are_one_sentence(reproduce, tmp_path, arguments, text):
     assert len(err.splitlines()) == 1
 
 
-def test_missing_data_are_named_before_anything_is_written(monkeypatch, reproduce, tmp_path):
+def test_missing_data_is_reported_before_anything_is_written(monkeypatch, reproduce, tmp_path):
     code, _, err = reproduce("table2", "--quick", "--data-dir", tmp_path / "none", "--dataset", "cifar10")
     assert code == 2
     assert "CIFAR-10" in err.splitlines()[-1]
     assert not list(tmp_path.glob("results-quick/*"))
 
 
-def test_other_data_than_the_papers_are_refused(monkeypatch, reproduce):
+def test_rejects_other_data(monkeypatch, reproduce):
     monkeypatch.setitem(TARGET_PRIORS, "mnist", 0.4926)
     code, _, err = reproduce("table2", "--quick", "--dataset", "mnist")
-    assert (code, "share of 0.5 positives in its test part" in err) == (2, True)
+    assert (code, "expected a class prior of 0.4926 in the test data, found 0.5" in err) == (2, True)
 
 
 def test_figures_need_matplotlib_and_tables_do_not(monkeypatch, reproduce):
@@ -283,12 +284,12 @@ def test_figures_need_matplotlib_and_tables_do_not(monkeypatch, reproduce):
     assert reproduce("table2", "--render-only")[0] == 0
 
 
-def test_targets_of_all():
+def test_all_stands_for_tables_and_figures():
     assert choose_targets("all", Request()) == ["table2", "table3", "figure1", "figure2", "figure3"]
     assert choose_targets("all", Request(["kmnist"])) == ["table2", "table3", "figure2"]
 
 
-def test_help_answers_without_torch():
+def test_help_does_not_import_torch():
     code = (
         "import sys; sys.argv = ['uulearn', 'reproduce', '--help']\n"
         "from uulearn.cli import main\n"
@@ -315,19 +316,19 @@ def test_real_mnist(monkeypatch, capsys, tmp_path):
     records = RunStore(tmp_path / "real").records(method="relu", held_out=0, set_priors=[0.8, 0.2])
     assert len(records) == 2
     assert all(record["curves"]["test_accuracy"][-1] > 0.75 for record in records)
-    held = RunStore(tmp_path / "real").records(held_out=HELD_OUT)
+    held = RunStore(tmp_path / "real").records(held_out=SELECTION_HOLD_OUT)
     assert all(record["facts"]["trained_sizes"] == [476, 476] for record in held)
     assert "ours" in (tmp_path / "real" / "table2.md").read_text()
 
 
-def test_settings_that_are_not_the_papers_go_elsewhere(tmp_path, monkeypatch):
+def test_other_settings_have_another_default_folder(tmp_path, monkeypatch):
     assert default_folder(Request()) == Path("results")
     assert default_folder(Request(epochs=200, trials=1)) == Path("results")
     assert default_folder(Request(quick=True)) == Path("results-quick")
     assert default_folder(Request(epochs=50)) == Path("results-50-epochs")
 
 
-def test_what_is_there_is_not_hidden_by_asking_for_less(reproduce, tmp_path):
+def test_fewer_requested_trials_do_not_hide_existing_ones(reproduce, tmp_path):
     arguments = ("table2", "--quick", "--dataset", "mnist", "--epochs", 2, "--out", "kept")
     assert reproduce(*arguments)[0] == 0
     before = pages_in(tmp_path / "kept")

@@ -16,7 +16,7 @@ import pytest
 from helpers.run_records import configuration, record
 from uulearn import storage
 from uulearn.reproduction import store as module
-from uulearn.reproduction.store import FORMAT, RunStore, key, normalised
+from uulearn.reproduction.store import FORMAT, RunStore, key, normalized
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(tmp_path):
 # Keys
 
 
-def test_equal_settings_have_one_key():
+def test_equal_settings_have_the_same_key():
     there = configuration()
     again = dict(reversed(there.items())) | {"epochs": 200.0, "l2": 0.005, "set_priors": (np.float64(0.8), 0.2)}
     assert key(again | {"seed": np.int64(0)}) == key(there)
@@ -36,25 +36,25 @@ def test_equal_settings_have_one_key():
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"slope": None}, {"lr": 5.0001e-5}, {"set_priors": [0.2, 0.8]}])
-def test_other_settings_have_another(change):
+def test_different_settings_have_different_keys(change):
     assert key(configuration() | change) != key(configuration())
 
 
-def test_true_is_not_one():
+def test_true_and_one_have_different_keys():
     assert key({"a": True}) != key({"a": 1})
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, object()])
-def test_what_cannot_be_a_setting_is_refused(value):
-    with pytest.raises(ValueError, match="a configuration holds"):
-        normalised({"lr": value})
+def test_rejects_values_that_are_not_settings(value):
+    with pytest.raises(ValueError, match="a configuration must contain"):
+        normalized({"lr": value})
 
 
 # One process
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_round_trip(store, packed):
+def test_stored_record_is_read_back(store, packed):
     assert store.add(record())
     if packed:
         store.pack()
@@ -65,7 +65,7 @@ def test_round_trip(store, packed):
     assert len(store) == 1
 
 
-def test_an_empty_store_is_empty(store):
+def test_empty_store(store):
     assert len(store) == 0
     assert store.records() == []
     assert store.missing([configuration()]) == [configuration()]
@@ -73,7 +73,7 @@ def test_an_empty_store_is_empty(store):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_first_record_wins(store, packed):
+def test_existing_record_is_not_replaced(store, packed):
     assert store.add(record(accuracy=0.9))
     if packed:
         store.pack()
@@ -81,24 +81,17 @@ def test_the_first_record_wins(store, packed):
     assert store.get(configuration())["curves"]["test_accuracy"][0] == 0.9
 
 
-def test_the_first_writer_wins_when_both_found_nothing(store, monkeypatch):
-    store.add(record(accuracy=0.9))
-    monkeypatch.setattr(RunStore, "__contains__", lambda self, configuration: False)
-    assert not store.add(record(accuracy=0.5))
-    assert store.get(configuration())["curves"]["test_accuracy"][0] == 0.9
-    assert len(list((store.folder / "runs").iterdir())) == 1
+def test_records_trained_together_are_stored_together(store):
+    with pytest.raises(ValueError, match="needs a dict 'curves'"):
+        store.add_all([record(), {"configuration": configuration(1)}])
+    assert len(store) == 0
+    assert store.add_all([record(), record(), record(1)]) == [True, False, True]
+    assert store.add_all([record()]) == [False]
+    assert store.add_all([]) == []
+    assert len(list((store.folder / "runs").iterdir())) == len(store) == 2
 
 
-def test_a_file_system_without_links(store, monkeypatch):
-    def refuse(*_):
-        raise OSError("no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    assert store.add(record())
-    assert store.get(configuration()) == record()
-
-
-def test_curves_are_kept_to_six_digits_and_what_is_not_finite_is_nan(store):
+def test_curves_are_rounded_to_six_digits_and_read_non_finite_values_as_nan(store):
     data = record()
     data["curves"] = {
         "test_risk": [1 / 3, 123456.789, 1e-9 / 3, np.float32(0.1)],
@@ -112,7 +105,7 @@ def test_curves_are_kept_to_six_digits_and_what_is_not_finite_is_nan(store):
     assert all(map(math.isnan, curves["unbiased"][1:]))
 
 
-def test_filters(store):
+def test_filters_select_records(store):
     for seed in range(3):
         store.add(record(seed))
         store.add(record(seed, method="abs", slope=None))
@@ -126,14 +119,14 @@ def test_filters(store):
     assert store.records(dataset="kmnist") == []
 
 
-def test_missing_keeps_the_order_and_names_each_once(store):
+def test_missing_keeps_order_and_removes_repetitions(store):
     store.add(record(1))
     asked = [configuration(seed) for seed in (3, 1, 2, 3, 0)]
     assert [c["seed"] for c in store.missing(asked)] == [3, 2, 0]
 
 
 @pytest.mark.parametrize("part", ["configuration", "curves"])
-def test_an_incomplete_record_is_refused(store, part):
+def test_rejects_incomplete_records(store, part):
     data = record()
     del data[part]
     with pytest.raises(ValueError, match=f"needs a dict '{part}'"):
@@ -143,7 +136,7 @@ def test_an_incomplete_record_is_refused(store, part):
 # Packing
 
 
-def test_packing_is_by_group_dataset_and_model_and_can_be_repeated(store):
+def test_archives_are_per_group_dataset_and_model_and_packing_is_idempotent(store):
     for seed in range(4):
         store.add(record(seed, dataset=["mnist", "kmnist"][seed % 2]))
     written = store.pack("table 3")
@@ -155,7 +148,7 @@ def test_packing_is_by_group_dataset_and_model_and_can_be_repeated(store):
     assert not list(store.folder.rglob(".*"))
 
 
-def test_the_bytes_do_not_depend_on_the_order_of_events(tmp_path):
+def test_archive_bytes_do_not_depend_on_the_order_of_adding(tmp_path):
     one, two = RunStore(tmp_path / "one"), RunStore(tmp_path / "two")
     for seed in range(6):
         one.add(record(seed))
@@ -169,7 +162,7 @@ def test_the_bytes_do_not_depend_on_the_order_of_events(tmp_path):
     assert [key(json.loads(line)["configuration"]) for line in lines] == sorted(key(configuration(s)) for s in range(6))
 
 
-def test_an_archive_with_the_same_records_is_left_alone(store):
+def test_archive_with_the_same_records_is_not_rewritten(store):
     store.add(record())
     (path,) = store.pack("g")
     content = gzip.decompress(path.read_bytes())
@@ -179,7 +172,7 @@ def test_an_archive_with_the_same_records_is_left_alone(store):
     assert path.read_bytes() == other
 
 
-def test_a_record_loose_and_packed_counts_once_and_the_archive_wins(store, tmp_path):
+def test_archive_takes_precedence_over_a_loose_copy(store, tmp_path):
     store.add(record(accuracy=0.9))
     store.pack("g")
     late = RunStore(tmp_path / "late")
@@ -194,7 +187,7 @@ def test_a_record_loose_and_packed_counts_once_and_the_archive_wins(store, tmp_p
     assert store.get(configuration())["curves"]["test_accuracy"][0] == 0.9
 
 
-def test_nothing_is_deleted_when_the_archive_cannot_be_written(store, monkeypatch):
+def test_failed_packing_deletes_nothing(store, monkeypatch):
     store.add(record())
 
     def full(*_):
@@ -208,7 +201,7 @@ def test_nothing_is_deleted_when_the_archive_cannot_be_written(store, monkeypatc
 
 
 @pytest.mark.parametrize("with_flock", [True, False])
-def test_one_process_packs_at_a_time(store, monkeypatch, with_flock):
+def test_only_one_process_packs_at_a_time(store, monkeypatch, with_flock):
     if not with_flock:
         monkeypatch.setattr(storage, "fcntl", None)
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
@@ -223,7 +216,7 @@ def test_one_process_packs_at_a_time(store, monkeypatch, with_flock):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1, 2]", b"{}", b'{"format": 1, "configuration": [], "curves": {}}'])
-def test_a_damaged_record_is_named_with_the_remedy(store, content):
+def test_damaged_record_is_reported_with_the_fix(store, content):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.write_bytes(content)
@@ -236,7 +229,7 @@ def test_a_damaged_record_is_named_with_the_remedy(store, content):
 
 
 @pytest.mark.parametrize("damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b"no gzip", lambda b: b[:-9]])
-def test_a_damaged_archive_is_named_with_the_remedy(store, damage):
+def test_damaged_archive_is_reported_with_the_fix(store, damage):
     store.add(record())
     (path,) = store.pack("g")
     path.write_bytes(damage(path.read_bytes()))
@@ -244,7 +237,7 @@ def test_a_damaged_archive_is_named_with_the_remedy(store, damage):
         len(store)
 
 
-def test_a_record_under_the_name_of_another_is_found(store):
+def test_record_under_a_wrong_name_is_reported(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.rename(path.with_name(f"{key(configuration(1))}.json"))
@@ -252,7 +245,7 @@ def test_a_record_under_the_name_of_another_is_found(store):
         store.records()
 
 
-def test_a_newer_format_is_refused(store):
+def test_rejects_newer_formats(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.write_text(json.dumps({"format": FORMAT + 1, "runs": []}))
@@ -262,7 +255,7 @@ def test_a_newer_format_is_refused(store):
         store.add(record() | {"format": FORMAT + 1})
 
 
-def test_leftovers_are_ignored_and_cleaned_when_old(store):
+def test_old_temporary_files_are_deleted(store):
     store.add(record())
     old, new = store.folder / "runs" / ".abc.json.x.tmp", store.folder / "runs" / ".def.json.y.tmp"
     for path in (old, new):
@@ -362,7 +355,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks"
 
 
 @needs_fork
-def test_writers_packers_and_readers_at_the_same_time(tmp_path):
+def test_concurrent_writers_packers_and_readers(tmp_path):
     store = run_script(CROWD, tmp_path)
     written = {(step + 15 * number) % 90 for number in range(4) for step in range(60)}
     assert {r["configuration"]["seed"] for r in store.records()} == written
@@ -373,7 +366,7 @@ def test_writers_packers_and_readers_at_the_same_time(tmp_path):
 
 
 @needs_fork
-def test_killed_writers_leave_a_store_that_reads_and_goes_on(tmp_path):
+def test_killed_writers_leave_a_readable_store(tmp_path):
     store = run_script(KILLED, tmp_path)
     seeds = sorted(r["configuration"]["seed"] for r in store.records())
     assert seeds

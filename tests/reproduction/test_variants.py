@@ -1,10 +1,11 @@
+"""Variants of the experiments where the paper leaves something open."""
+
 import numpy as np
 import pytest
 from torch import nn
 
 from uulearn.models import build_model
 from uulearn.reproduction import variants
-from uulearn.reproduction.bench import model_params
 from uulearn.reproduction.experiments import (
     ABS,
     EXPERIMENTS,
@@ -20,12 +21,13 @@ from uulearn.reproduction.experiments import (
     variant_rows,
     variant_run,
 )
-from uulearn.reproduction.runner import plan_jobs
+from uulearn.reproduction.job_training import model_params
+from uulearn.reproduction.jobs import plan_jobs
 from uulearn.reproduction.sampling import shortened_sets
 from uulearn.reproduction.store import key
 
 
-def test_each_reading_changes_one_thing():
+def test_each_variant_changes_one_entry():
     row = table_rows("table3", Request(["kmnist"]))[2]
     assert row.set_priors == (0.6, 0.4)
     printed = row.run("unbiased", 0)
@@ -41,7 +43,7 @@ def test_each_reading_changes_one_thing():
     assert changed["lr / 3"]["lr"] == pytest.approx(1e-5)
 
 
-def test_every_run_is_asked_for_once_and_what_the_tables_have_is_theirs():
+def test_variant_runs_are_unique_and_share_those_of_the_tables():
     runs = EXPERIMENTS["variants"](Request())
     keys = [key(run) for run in runs]
     assert len(set(keys)) == len(keys)
@@ -49,18 +51,18 @@ def test_every_run_is_asked_for_once_and_what_the_tables_have_is_theirs():
     printed = [run for run in keys if run in tables]
     dense = [run for run in runs if run["model"] != "resnet32" and key(run) in tables]
     assert len(dense) == 12 * VARIANT_TRIALS * len(VARIANT_METHODS)  # nine rows with the MLP, three of CIFAR-10
-    assert len(printed) - len(dense) == 2 * 5  # two trials of the cells of ResNet-32 that others are held against
+    assert len(printed) - len(dense) == 2 * 5  # two trials of the cells of ResNet-32 that others are compared with
     assert {row.dataset for row in variant_rows("shortened", Request())} == {"kmnist", "cifar10"}
     assert all(row.model == "mlp" for row in variant_rows("Glorot", Request()))
 
 
-def test_shortened_sets_of_different_priors_are_trained_apart():
+def test_shortened_sets_with_different_priors_are_separate_jobs():
     runs = [run for run in EXPERIMENTS["variants"](Request(["kmnist"])) if run.get("sampling") == "shortened"]
     assert [len(job.configurations) for job in plan_jobs(runs, 150)] == [15, 15, 15]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_shortened_sets_are_short_where_a_class_runs_out(seed):
+def test_shortened_sets_are_short_if_a_class_runs_out(seed):
     y = np.array([1] * 300 + [0] * 700)
     numbers = np.arange(1000)[:, None]
     drawn = shortened_sets(numbers, y, (0.8, 0.2), (500, 500), random_state=seed)
@@ -76,7 +78,7 @@ def test_shortened_sets_are_short_where_a_class_runs_out(seed):
     assert enough.overlap == 0
 
 
-def test_the_page_compares_with_the_paper():
+def test_page_compares_with_the_paper():
     request = Request(["mnist"], trials=2)
     records = {}
     for variant, accuracy in {"as printed": 0.7800, "decay": 0.9}.items():
@@ -86,7 +88,7 @@ def test_the_page_compares_with_the_paper():
                     run = variant_run(row, variant, method, seed)
                     curve = [0.1, accuracy + 0.001 * seed]
                     records[key(run)] = {"configuration": run, "curves": {"test_accuracy": curve}}
-    cells = variants.tried(request, lambda run: records.get(key(run)))
+    cells = variants.variant_results(request, lambda run: records.get(key(run)))
     assert len(cells) == 2 * 3 * len(VARIANT_METHODS)
 
     def cell(variant, method, priors):
@@ -105,13 +107,13 @@ def test_the_page_compares_with_the_paper():
     assert isinstance(cells[0].row, TableRow)
 
 
-def test_a_reading_of_resnet_stands_apart_with_the_median_of_its_last_epochs():
+def test_resnet_has_its_own_section_with_late_medians():
     request = Request(["cifar10"])
     row = next(row for row in variant_rows("no L2", request) if row.set_priors == (0.7, 0.3) and row.table == "table3")
     run = variant_run(row, "no L2", ABS, 0)
     curve = [0.9] * 180 + [0.85] * 19 + [0.8]
     records = {key(run): {"curves": {"test_accuracy": curve}}}
-    cells = variants.tried(request, lambda wanted: records.get(key(wanted)))
+    cells = variants.variant_results(request, lambda wanted: records.get(key(wanted)))
     (cell,) = cells
     assert (cell.mean, cell.std, cell.late) == (pytest.approx(80), None, pytest.approx(85))
     page = variants.to_markdown(cells)
@@ -119,7 +121,7 @@ def test_a_reading_of_resnet_stands_apart_with_the_median_of_its_last_epochs():
     assert "#### Table 3 with the MLP" not in page
 
 
-def test_further_trials_of_a_reading_count_and_missing_ones_do_not_hide_it():
+def test_further_trials_count_and_missing_ones_do_not_hide_a_variant():
     request = Request(["cifar10"])
     row = next(row for row in variant_rows("lr / 3", request) if row.set_priors == (0.7, 0.3) and row.table == "table3")
     runs = {key(variant_run(row, "lr / 3", ABS, seed)): 0.8 + 0.02 * seed for seed in range(2)}
@@ -127,15 +129,15 @@ def test_further_trials_of_a_reading_count_and_missing_ones_do_not_hide_it():
     def find(run):
         return {"curves": {"test_accuracy": [runs[key(run)]]}} if key(run) in runs else None
 
-    (cell,) = variants.tried(request, find)
+    (cell,) = variants.variant_results(request, find)
     assert cell.mean == pytest.approx(81)
     runs.pop(key(variant_run(row, "lr / 3", ABS, 0)))
-    assert not variants.tried(request, find)  # the trial that the reading asks for is not there
+    assert not variants.variant_results(request, find)  # the trial that the reading asks for is not there
 
 
-def test_batch_normalisation_of_a_reading_reaches_the_model():
-    row = next(row for row in variant_rows("normalisation", Request(["cifar10"])))
-    run = variant_run(row, "normalisation", -0.1, 0)
+def test_batch_normalization_momentum_reaches_the_model():
+    row = next(row for row in variant_rows("normalization", Request(["cifar10"])))
+    run = variant_run(row, "normalization", -0.1, 0)
     for configuration, momentum in ((run, 0.1), (row.run(-0.1, 0), 0.01)):
         model = build_model("resnet32", (3, 32, 32), model_params(configuration))
         assert {m.momentum for m in model.modules() if isinstance(m, nn.BatchNorm2d)} == {momentum}

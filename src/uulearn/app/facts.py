@@ -1,145 +1,253 @@
-"""What is known about a trained model without labels, as plain data for the last lines of `fit` and for the report."""
+"""What is known about a fitted model without labels: frozen dataclasses, stored as JSON in the model directory.
+
+``uulearn fit`` prints them in its last lines, the model card and the report show them. `FitFacts.from_dict` reads back
+what `FitFacts.to_dict` wrote and rejects anything else in one sentence.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
 
-from uulearn import defaults
-from uulearn.estimator import UUClassifier
-from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
-from uulearn.metrics.calibration import shift_log_odds
-from uulearn.metrics.ranking import two_sample_auc
-from uulearn.selection import prior_sensitivity
-from uulearn.selection.figures import LETTERS
-from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
+from uulearn.metrics import Estimate, Evaluation
 
-TARGETS = tuple(round(0.05 * step, 2) for step in range(1, 20))
-BINS = 40
-SHUFFLED_COLUMNS = 200
-
-Floats = NDArray[np.floating[Any]]
+Interval = tuple[float, float]
+LARGEST_NUMBER = 1e100
+"""Larger numbers are rejected: no estimate comes near, and charts could not show them."""
 
 
-def evaluation_facts(
-    scores: Floats, sets: NDArray[np.int64], set_priors: tuple[float, float], target_prior: float
-) -> dict[str, Any]:
-    """Accuracy, rates, how far apart the sets are, other target priors and histograms, from rows kept for evaluating.
+@dataclass(frozen=True)
+class SetFacts:
+    """One of the two sets: the name of its file, its number of rows and its class prior."""
 
-    ``scores`` are log-odds at ``target_prior``.
+    name: str
+    rows: int
+    prior: float
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column of the files; ``missing`` is the fraction of missing values in each set."""
+
+    name: str
+    kind: str | None
+    used: bool
+    reason: str | None = None
+    """Why the column is not used."""
+    missing: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class RowUse:
+    """Number of rows of each set that were used for training, for early stopping and for evaluation.
+
+    With out-of-fold evaluation every row is counted for all three.
     """
-    evaluation = evaluate(scores, sets, set_priors, target_prior)
-    richer = 0 if set_priors[0] > set_priors[1] else 1
-    apart = two_sample_auc(np.asarray(scores[sets == richer]), np.asarray(scores[sets != richer]), 0.95)
-    return {
-        "evaluation": dataclasses.asdict(evaluation),
-        "set_auc": {"value": apart.value, "interval": list(apart.interval)},
-        "targets": [_target(scores, sets, set_priors, target_prior, other) for other in TARGETS],
-        "histogram": _histogram(scores, sets),
-    }
+
+    training: tuple[int, int]
+    early_stopping: tuple[int, int]
+    evaluation: tuple[int, int]
 
 
-def _target(
-    scores: Floats, sets: NDArray[np.int64], set_priors: tuple[float, float], own: float, other: float
-) -> dict[str, Any]:
-    threshold = -float(shift_log_odds(0.0, own, other))
-    estimate = uu_accuracy(scores, sets, set_priors, other, threshold=threshold)
-    return {
-        "target_prior": other,
-        "threshold": threshold,
-        "accuracy": estimate.value,
-        "interval": list(estimate.interval),
-    }
+@dataclass(frozen=True)
+class TargetFacts:
+    """Estimated accuracy at another target prior, with the score threshold to use there."""
+
+    target_prior: float
+    threshold: float
+    accuracy: Estimate
 
 
-def _histogram(scores: Floats, sets: NDArray[np.int64]) -> dict[str, Any]:
-    low, high = np.quantile(scores, [0.002, 0.998])
-    edges = np.linspace(min(low, -1e-3), max(high, 1e-3), BINS + 1)
-    inside = np.clip(scores, edges[0], edges[-1])
-    counts = [np.histogram(inside[sets == which], edges)[0].tolist() for which in (0, 1)]
-    return {"edges": edges.tolist(), "counts": counts}
+@dataclass(frozen=True)
+class ScoreHistogram:
+    """Number of rows of each set per bin of scores: k + 1 edges, k counts per set."""
+
+    edges: tuple[float, ...]
+    counts: tuple[tuple[int, ...], tuple[int, ...]]
+
+    def __post_init__(self) -> None:
+        if len(self.edges) < 2 or any(len(counts) != len(self.edges) - 1 for counts in self.counts):
+            sizes = " and ".join(str(len(counts)) for counts in self.counts)
+            raise ValueError(
+                f"a histogram needs k + 1 edges and k counts per set, got {len(self.edges)} edges and {sizes} counts."
+            )
+        if not all(left < right for left, right in pairwise(self.edges)):
+            raise ValueError("the edges of a histogram must increase; train the model again with uulearn fit.")
 
 
-def importance_facts(
-    score: Callable[[Any, Any], Floats],
-    X: NDArray[np.float32],
-    sets: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    groups: Mapping[str, Sequence[int]],
-    set_priors: tuple[float, float],
-    target_prior: float,
-    seed: int,
-) -> list[dict[str, Any]]:
-    """What the estimated accuracy loses when a column is shuffled among the rows of both sets, largest first.
+@dataclass(frozen=True)
+class ColumnImportance:
+    """Estimated accuracy lost when a column is shuffled."""
 
-    Within a fold, since rows of different folds are scored by different models.
-    """
-    rng = np.random.default_rng([seed, 6])
-    plain = score(X, folds)
-    found = []
-    for column in list(groups)[:SHUFFLED_COLUMNS]:
-        own = np.array(groups[column], dtype=np.int64)
-        if not len(own):
-            continue
-        shuffled = X.copy()
-        for fold in np.unique(folds):
-            rows = np.flatnonzero(folds == fold)
-            shuffled[np.ix_(rows, own)] = X[np.ix_(rng.permutation(rows), own)]
-        lost = uu_accuracy_difference(plain, score(shuffled, folds), sets, set_priors, target_prior)
-        found.append({"column": column, "drop": lost.value, "standard_error": lost.standard_error})
-    return sorted(found, key=lambda entry: -entry["drop"])
+    column: str
+    drop: float
+    standard_error: float
 
 
-def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> dict[str, Any]:
-    """How the estimated accuracy moves when a prior is wrong: the classifier, of one member, trained again for each."""
-    classifier = clone(classifier).set_params(
-        n_estimators=1,
-        self_training_rounds=0,
-        validation_fraction=defaults.SENSITIVITY_FRACTION,
-        training__checkpoint_dir=None,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # given before, when the classifier itself was trained
-        found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS)
-    rows = [
-        {
-            "parameter": LETTERS.get(row.assumption.parameter, row.assumption.name),
-            "error": row.assumption.error,
-            "accuracy": row.shown.value,
-            "interval": list(row.shown.interval),
-            "differing": row.differing,
-        }
-        for row in found.rows
-    ]
-    return {"rows": rows, "conclusion": found.conclusion}
+@dataclass(frozen=True)
+class PriorError:
+    """Estimated accuracy of a model trained with one prior changed by ``error``; ``parameter`` is θ, θ′ or π."""
+
+    parameter: str
+    error: float
+    accuracy: Estimate
+    differing: float
+    """Fraction of the rows that this model classifies differently."""
 
 
-def sensitivity_models(classifier: UUClassifier) -> int:
-    """How many models `sensitivity_facts` trains: one for the priors as they are, and one for each that is wrong.
+@dataclass(frozen=True)
+class SensitivityFacts:
+    """How wrong priors would change the estimate, or why that was not tried."""
 
-    Examples
-    --------
-    >>> sensitivity_models(UUClassifier((0.8, 0.2))), sensitivity_models(UUClassifier((0.95, 0.2)))
-    (13, 12)
-    """
-    assert classifier.set_priors is not None
-    guess = Assumption(BASELINE, 0.0, (classifier.set_priors[0], classifier.set_priors[1]), classifier.target_prior)
-    return len(alter_priors(guess, defaults.SENSITIVITY_ERRORS)[0])
+    rows: tuple[PriorError, ...] = ()
+    conclusion: str | None = None
+    skipped: str | None = None
 
 
-def finite(data: Any) -> Any:
-    """The same data with None, which JSON knows, for what it does not: NaN and the infinities."""
+@dataclass(frozen=True)
+class RaisedWarning:
+    """A warning raised during the fit: the name of its class and its message."""
+
+    category: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FitFacts:
+    """Everything that is stored about a fit of two files, apart from the training history."""
+
+    created: str
+    """Time in UTC, as ISO 8601."""
+    versions: Mapping[str, str]
+    seconds: float
+    device: str
+    command: str
+    sets: tuple[SetFacts, SetFacts]
+    columns: tuple[ColumnFacts, ...]
+    n_features: int
+    target_prior: float
+    prior_intervals: tuple[Interval, Interval] | None
+    """Confidence intervals of the set priors if they were estimated, None if they were given."""
+    row_use: RowUse
+    out_of_fold: bool
+    """Whether every row was evaluated by a model that was not trained on it, instead of a separate evaluation split."""
+    evaluation: Evaluation
+    set_auc: Estimate
+    """Probability that a row of the set with the higher prior scores above a row of the other set."""
+    targets: tuple[TargetFacts, ...]
+    histogram: ScoreHistogram
+    importance: tuple[ColumnImportance, ...] | None
+    """None for images."""
+    sensitivity: SensitivityFacts
+    notes: tuple[str, ...]
+    warnings: tuple[RaisedWarning, ...]
+    configuration: Mapping[str, Any]
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands to run next: ``predict``, ``report``, ``evaluate``, ``repeat``."""
+
+    @property
+    def set_priors(self) -> tuple[float, float]:
+        """Class priors of set 0 and set 1."""
+        return self.sets[0].prior, self.sets[1].prior
+
+    @property
+    def set_names(self) -> tuple[str, str]:
+        """The names of the two files, or "set 0" and "set 1" if they are equal."""
+        first, second = self.sets
+        return (first.name, second.name) if first.name != second.name else ("set 0", "set 1")
+
+    @property
+    def sets_by_prior(self) -> tuple[SetFacts, SetFacts]:
+        """The set with the higher class prior, then the other one."""
+        first, second = self.sets
+        return (first, second) if first.prior > second.prior else (second, first)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        data: dict[str, Any] = to_json(dataclasses.asdict(self))
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Any) -> FitFacts:
+        """The inverse of `to_dict`; raises ValueError with one sentence if ``data`` has another structure."""
+        facts: FitFacts = _read(cls, data, "facts")
+        return facts
+
+
+def to_json(data: Any) -> Any:
+    """The same data as JSON stores it: lists for tuples, None for NaN and infinities, Python numbers for NumPy's."""
     if isinstance(data, Mapping):
-        return {str(key): finite(value) for key, value in data.items()}
+        return {str(key): to_json(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [finite(value) for value in data]
+        return [to_json(value) for value in data]
     if isinstance(data, np.generic):
         data = data.item()
     return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """``value`` from JSON as an instance of the annotated type ``kind``."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):  # only X | None occurs
+        return None if value is None else _read(arguments[0], value, where)
+    if dataclasses.is_dataclass(kind):
+        return _read_dataclass(kind, value, where)
+    if origin is tuple:
+        kinds = arguments
+        if isinstance(value, list) and arguments[-1] is Ellipsis:
+            kinds = arguments[:1] * len(value)
+        _expect(isinstance(value, list) and len(value) == len(kinds), where, _list_text(arguments), value)
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return tuple(_read(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
+    if origin is Mapping:
+        _expect(isinstance(value, dict), where, "an object", value)
+        return {name: _read(arguments[1], item, f"{where}.{name}") for name, item in value.items()}
+    if kind is float:
+        if value is None:  # NaN and infinities are stored as null
+            return math.nan
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        _expect(numeric and abs(value) < LARGEST_NUMBER, where, "a number", value)
+        return float(value)
+    names = {int: "a whole number", str: "a string", bool: "true or false"}
+    _expect(type(value) is kind, where, names[kind], value)
+    return value
+
+
+def _read_dataclass(kind: Any, value: Any, where: str) -> Any:
+    _expect(isinstance(value, dict), where, "an object", value)
+    fields = dataclasses.fields(kind)
+    unknown = sorted(value.keys() - {entry.name for entry in fields})
+    _expect(not unknown, where, "an object of this version of uulearn", f"the unknown entry {', '.join(unknown)}")
+    given = {}
+    for entry in fields:
+        required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+        _expect(not required or entry.name in value, where, f"an object with the entry {entry.name!r}", value)
+        if entry.name in value:
+            given[entry.name] = _read(_annotations(kind)[entry.name], value[entry.name], f"{where}.{entry.name}")
+    return kind(**given)
+
+
+@cache
+def _annotations(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _list_text(arguments: tuple[Any, ...]) -> str:
+    return "a list" if arguments[-1] is Ellipsis else f"a list of {len(arguments)}"
+
+
+def _expect(condition: bool, where: str, expected: str, value: Any) -> None:
+    if not condition:
+        shown = value if isinstance(value, str) and value.startswith("the unknown entry") else repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "…"
+        raise ValueError(f"{where} must be {expected}, got {shown}; train the model again with uulearn fit.")

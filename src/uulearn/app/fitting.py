@@ -30,7 +30,8 @@ import torch
 
 from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.facts import evaluation_facts, finite, importance_facts, sensitivity_facts, sensitivity_models
+from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts, sensitivity_models
+from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, RowUse, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_HERE, FitSettings
 from uulearn.app.sharing import read_once
@@ -135,20 +136,19 @@ def fit_files(
         ):
             priors = resolve_priors(settings, X, progress)
             trained = train(settings, prepared, X, priors.values, folder, checkpoint, progress, workers)
-            facts = collect_facts(settings, prepared, X, priors, trained, progress)
-    facts |= {
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "uulearn": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "seconds": time.perf_counter() - started,
-        "command": command,
-        "warnings": format_warnings(raised),
-    }
-    facts = {"notes": prepared.notes, **finite(facts)}
+            measured = collect_facts(settings, prepared, X, priors, trained, progress)
     classifier = trained.classifier.set_params(training__distributed=False)
     complete = dataclasses.replace(settings, classifier=_stored_parameters(classifier))
-    facts["configuration"] = finite(dataclasses.asdict(complete))
+    facts = FitFacts(
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        versions={"uulearn": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        seconds=time.perf_counter() - started,
+        command=command,
+        notes=tuple(prepared.notes),
+        warnings=_raised_warnings(raised),
+        configuration=to_json(dataclasses.asdict(complete)),
+        **measured,
+    )
     return FittedFiles(TableModel(prepared.schema, prepared.pipeline, classifier, facts), complete)
 
 
@@ -316,51 +316,44 @@ def collect_facts(
         )
     facts["sensitivity"] = _sensitivity(settings, trained, progress)
     estimate = priors.estimate
+    names_and_sizes = zip(prepared.sources, prepared.sizes, priors.values, strict=True)
+    first, second = (SetFacts(source.name, int(n_rows), prior) for source, n_rows, prior in names_and_sizes)
+    row_use = [(int(n), int(m)) for n, m in (rows.split[part] for part in ("train", "choose", "evaluate"))]
     return facts | {
-        "files": [
-            {"name": source.name, "rows": n_rows, "prior": prior}
-            for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors.values, strict=True)
-        ],
+        "sets": (first, second),
         "columns": _columns(prepared),
-        "features": math.prod(X[0].shape[1:]),
-        "set_priors": list(priors.values),
+        "n_features": math.prod(X[0].shape[1:]),
         "target_prior": target,
-        "priors_estimated": None if estimate is None else {"intervals": [list(i) for i in estimate.intervals]},
-        "split": rows.split,
-        "cross_fitted": trained.out_of_fold,
+        "prior_intervals": None if estimate is None else tuple(map(_pair, estimate.intervals)),
+        "row_use": RowUse(*row_use),
+        "out_of_fold": trained.out_of_fold,
         "device": str(next(trained.classifier.model_.parameters()).device),
     }
 
 
-def _sensitivity(settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback) -> dict[str, Any]:
+def _sensitivity(settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback) -> SensitivityFacts:
     if settings.sensitivity is False:
-        return {"skipped": "It was not requested (--no-sensitivity)."}
+        return SensitivityFacts(skipped="It was switched off (--no-sensitivity).")
     if trained.few_unique_rows:
-        return {"skipped": "There are so few unique rows that none can be held out to compare the models."}
+        return SensitivityFacts(skipped="There are too few distinct rows to hold any out for the comparison.")
     if settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
-        return {
-            "skipped": f"Training took {trained.seconds:.0f} s and would be repeated twelve times; request it with "
-            "--sensitivity."
-        }
+        reason = (
+            f"It would train about twelve more models at {trained.seconds:.0f} s each; use --sensitivity to run it."
+        )
+        return SensitivityFacts(skipped=reason)
     progress("training with wrong priors, to measure their effect", sensitivity_models(trained.classifier))
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained))
 
 
-def _columns(prepared: Prepared) -> list[dict[str, Any]]:
-    if isinstance(prepared.schema, ImageSchema):
-        return [{"name": prepared.schema.column, "kind": "image", "used": True, "why": None, "missing": [0.0, 0.0]}]
-    used: list[dict[str, Any]] = [
-        {"name": column.name, "kind": column.kind, "used": True, "why": None} for column in prepared.schema.columns
-    ]
-    ids = [
-        {"name": name, "kind": "id", "used": False, "why": "an identifier, copied to the output"}
-        for name in prepared.schema.ids
-    ]
-    left_out = [
-        {"name": name, "kind": None, "used": False, "why": why} for name, why in prepared.schema.left_out.items()
-    ]
-    entries: list[dict[str, Any]] = used + ids + left_out
-    return [entry | {"missing": list(prepared.missing.get(entry["name"], (0.0, 0.0)))} for entry in entries]
+def _columns(prepared: Prepared) -> tuple[ColumnFacts, ...]:
+    schema = prepared.schema
+    if isinstance(schema, ImageSchema):
+        return (ColumnFacts(schema.column, "image", used=True),)
+    columns = [ColumnFacts(column.name, column.kind, used=True) for column in schema.columns]
+    columns += [ColumnFacts(name, "id", used=False, reason="identifier, copied to the output") for name in schema.ids]
+    columns += [ColumnFacts(name, None, used=False, reason=reason) for name, reason in schema.left_out.items()]
+    missing = {name: _pair(shares) for name, shares in prepared.missing.items()}
+    return tuple(dataclasses.replace(column, missing=missing.get(column.name, (0.0, 0.0))) for column in columns)
 
 
 def _stored_parameters(classifier: UUClassifier) -> dict[str, Any]:
@@ -374,10 +367,9 @@ def _stored_parameters(classifier: UUClassifier) -> dict[str, Any]:
     }
 
 
-def format_warnings(raised: Sequence[warnings.WarningMessage]) -> list[dict[str, str]]:
-    """Category and message of each distinct warning, sorted."""
+def _raised_warnings(raised: list[warnings.WarningMessage]) -> tuple[RaisedWarning, ...]:
     found = {(warning.category.__name__, str(warning.message)) for warning in raised}
-    return [{"category": category, "message": message} for category, message in sorted(found)]
+    return tuple(RaisedWarning(category, message) for category, message in sorted(found))
 
 
 def _pair(priors: Any) -> tuple[float, float]:

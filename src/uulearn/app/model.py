@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from uulearn.app.facts import FitFacts
 from uulearn.estimator import UUClassifier, model_directory, persistence
 from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.images import ImageSchema
@@ -51,7 +52,7 @@ class TableModel:
     pipeline: Any
     """None for images."""
     classifier: UUClassifier
-    facts: dict[str, Any]
+    facts: FitFacts
 
     def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
         """Score the rows of a frame from a reader of `uulearn.io.reading`.
@@ -75,7 +76,7 @@ class TableModel:
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the model directory and the files for people in ``beside``; replaces an existing model atomically."""
-        attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts))}
+        attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts.to_dict()))}
         if self.pipeline is not None:
             attached["pipeline"] = ("skops", save_pipeline(self.pipeline))
         persistence.save(self.classifier, folder, attached, beside)
@@ -93,7 +94,7 @@ class TableModel:
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:
-            columns, facts = json.loads(attached["schema"]), json.loads(attached["facts"])
+            columns, facts = json.loads(attached["schema"]), FitFacts.from_dict(json.loads(attached["facts"]))
             images = "images" in columns
             schema = ImageSchema.from_dict(columns) if images else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import shlex
@@ -10,21 +11,20 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from uulearn.cli.options import PRIORS, Address, AsJson, Drop, Engine, RayWorkers, parse_set_priors
 
 if TYPE_CHECKING:
+    from uulearn.app.facts import FitFacts
     from uulearn.app.fitting import FittedFiles
     from uulearn.app.output import OutputFolder
     from uulearn.app.settings import FitSettings
     from uulearn.training.progress import ProgressCallback
     from uulearn.training.workers import Workers
 
-WIDTH = 100
 CARD = "README.md"
 CONFIGURATION = "config.toml"
 REPORT = "report.html"
@@ -157,13 +157,15 @@ def fit(
     )
     if facts is None:  # another process prints
         return
+    from uulearn.app.summary import format_summary
     from uulearn.io.writing import explained
 
     with explained(f"the model is in {out}, but standard output"):
-        typer.echo(json.dumps(facts, indent=1, ensure_ascii=False) if as_json else told(facts, out))
+        text = json.dumps(facts.to_dict(), indent=1, ensure_ascii=False) if as_json else format_summary(facts, out)
+        typer.echo(text)
 
 
-def _fit_locally(settings: FitSettings, out: Path, resume: bool, as_json: bool) -> dict[str, Any] | None:
+def _fit_locally(settings: FitSettings, out: Path, resume: bool, as_json: bool) -> FitFacts | None:
     """Fit in this process, or in all processes that torchrun started; None in all but the first."""
     from uulearn.app.fitting import fit_files
     from uulearn.app.output import OutputFolder
@@ -185,7 +187,7 @@ def _fit_locally(settings: FitSettings, out: Path, resume: bool, as_json: bool) 
 
 def _fit_on_ray(
     settings: FitSettings, out: Path, resume: bool, as_json: bool, workers: int, address: str | None
-) -> dict[str, Any]:
+) -> FitFacts:
     from uulearn.app.fitting import ROWS
     from uulearn.app.model import TableModel
     from uulearn.app.output import OutputFolder
@@ -223,19 +225,20 @@ def _fit_on_worker(settings: FitSettings, command: str, folder: OutputFolder) ->
 
 def _fit_and_save(
     settings: FitSettings, command: str, folder: OutputFolder, progress: ProgressCallback, workers: Workers | None
-) -> dict[str, Any]:
+) -> FitFacts:
     from uulearn.app.fitting import fit_files
 
     fitted = fit_files(settings, command=command, checkpoint=folder.unfinished, progress=progress, workers=workers)
-    facts = fitted.model.facts
-    facts["commands"] = _commands(folder.out)
-    save(fitted, folder.place)
+    facts = dataclasses.replace(fitted.model.facts, commands=_commands(folder.out))
+    save(fitted._replace(model=dataclasses.replace(fitted.model, facts=facts)), folder.place)
     return facts
 
 
 def save(fitted: FittedFiles, out: Path) -> None:
     """Write the model directory, with a configuration that repeats the fit and a model card."""
-    texts = {CONFIGURATION: fitted.settings.to_toml(), CARD: card(fitted.model.facts)}
+    from uulearn.app.summary import format_model_card
+
+    texts = {CONFIGURATION: fitted.settings.to_toml(), CARD: format_model_card(fitted.model.facts)}
     fitted.model.save(out, {name: text.encode() for name, text in texts.items()})
     (out / REPORT).unlink(missing_ok=True)  # a report of an earlier model
 
@@ -297,90 +300,6 @@ def _command_line() -> str:
     return shlex.join(["uulearn", *sys.argv[1:]])
 
 
-def told(facts: dict[str, Any], out: Path) -> str:
-    """What a person wants to know at the end."""
-    evaluation, split = facts["evaluation"], facts["split"]
-    accuracy = evaluation["accuracy"]
-    low, high = accuracy["interval"]
-    rows = " + ".join(f"{n:,}" for n in split["evaluate"])
-    own = (
-        ", each evaluated by a model that was not trained on it"
-        if facts["cross_fitted"]
-        else " that were not trained on"
-    )
-    lines = [
-        f"model      {out}",
-        f"taken as   {_shares(facts)}",
-        f"accuracy   {_possible(accuracy['value'])}, 95% interval {_percent(low)} to {_percent(high)}, where "
-        f"{_percent(facts['target_prior'])} are positive",
-        f"           estimated without any label, from {rows} rows{own}",
-        f"AUC        {min(1.0, evaluation['auc']['value']):.3f}",
-    ]
-    for estimated in [facts["priors_estimated"]] if facts["priors_estimated"] else []:
-        shown = [
-            f"{_percent(prior)} ({_percent(low)} to {_percent(high)})"
-            for prior, (low, high) in zip(facts["set_priors"], estimated["intervals"], strict=True)
-        ]
-        lines.append(f"priors     estimated from the rows: {' and '.join(shown)}; everything here depends on them")
-    for entry in facts["warnings"]:
-        lines.append(_wrapped("warning    ", entry["message"]))
-    for note in facts["notes"]:
-        lines.append(_wrapped("note       ", note))
-    lines.append(f"next       {facts['commands']['predict']}")
-    lines.append(f"           {facts['commands']['report']}")
-    return "\n".join(lines)
-
-
-def card(facts: dict[str, Any]) -> str:
-    """The model card: what it is, what it was made from, what it is worth, what to beware of."""
-    accuracy = facts["evaluation"]["accuracy"]
-    low, high = accuracy["interval"]
-    files = "\n".join(
-        f"| `{entry['name']}` | {entry['rows']:,} | {_percent(entry['prior'])} |" for entry in facts["files"]
-    )
-    used = [column["name"] for column in facts["columns"] if column["used"]]
-    left = [f"- `{column['name']}`: {column['why']}" for column in facts["columns"] if not column["used"]]
-    warned = [f"- {entry['message']}" for entry in facts["warnings"]] or ["None were raised."]
-    evaluated = " + ".join(f"{n:,}" for n in facts["split"]["evaluate"])
-    return "\n".join(
-        [
-            "# A classifier from two unlabeled files",
-            "",
-            f"Made by uulearn {facts['uulearn']} on {facts['created']}.",
-            "",
-            "| file | rows | share of positives |",
-            "|---|---|---|",
-            files,
-            "",
-            "These shares were "
-            + ("estimated from the rows." if facts["priors_estimated"] else "given, not measured.")
-            + f" It predicts for places where {_percent(facts['target_prior'])} are positive.",
-            "",
-            "## What it is worth",
-            "",
-            f"Estimated accuracy {_possible(accuracy['value'])} (95% interval {_percent(low)} to {_percent(high)}), "
-            f"from {evaluated} rows of the two files that were not trained on. No label was used. The estimate holds if "
-            "the shares are right and the files differ in nothing else.",
-            "",
-            "## Columns",
-            "",
-            f"{len(used)} used: {', '.join(f'`{name}`' for name in used[:50])}{' …' if len(used) > 50 else ''}.",
-            *(["", "Left out:", "", *left[:100]] if left else []),
-            "",
-            "## Warnings",
-            "",
-            *warned,
-            "",
-            "## Use",
-            "",
-            "```console",
-            *(f"$ {command}" for command in facts["commands"].values()),
-            "```",
-            "",
-        ]
-    )
-
-
 def _commands(out: Path) -> dict[str, str]:
     place = shlex.quote(str(out))
     return {
@@ -389,25 +308,3 @@ def _commands(out: Path) -> dict[str, str]:
         "evaluate": f"uulearn evaluate {place} more_of_first.csv more_of_second.csv",
         "repeat": f"uulearn fit --config {shlex.quote(str(out / CONFIGURATION))} --out again",
     }
-
-
-def _wrapped(label: str, text: str) -> str:
-    return fill(text, WIDTH, initial_indent=label, subsequent_indent=" " * len(label))
-
-
-def _shares(facts: dict[str, Any]) -> str:
-    """Which file is the richer, since nothing else here would look otherwise if it were the other one."""
-    richer, poorer = sorted(facts["files"], key=lambda entry: -float(entry["prior"]))
-    return (
-        f"{_percent(richer['prior'])} positive in {richer['name']}, the richer, and {_percent(poorer['prior'])} in "
-        f"{poorer['name']}"
-    )
-
-
-def _possible(share: float) -> str:
-    """An estimate as near as a share can be: on few rows it may lie beyond."""
-    return _percent(min(max(share, 0.0), 1.0))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"

@@ -165,7 +165,7 @@ def summary(outcome: Outcome | None, pages: Iterable[Page], missing: int, writte
             lines.append(f"{page.target}  has no runs yet; nothing was written")
         if page.table is None or not page.paths:
             continue
-        compared, differ = len(page.table.evaluated), len(page.table.disagreeing)
+        compared, differ = len(page.table.compared), len(page.table.disagreeing)
         parts = []
         if compared:
             parts.append(f"{compared - differ} of {compared} complete cells agree with the paper, {differ} differ")

@@ -11,9 +11,9 @@ import torch
 
 from uulearn.datasets import BinaryTask
 from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
-from uulearn.reproduction.bench import Bench
 from uulearn.reproduction.experiments import Configuration
-from uulearn.reproduction.jobs import MOST_RUNS, Job, Record, Reporter, frozen, halves, plan_jobs
+from uulearn.reproduction.job_training import JobTrainer
+from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, Record, Reporter, TrainingJob, halves, hashable, plan_jobs
 from uulearn.reproduction.runner import Outcome, choose_device
 from uulearn.reproduction.store import RunStore
 
@@ -46,7 +46,7 @@ def reproduce_on_ray(
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
-    found = len({frozen(configuration) for configuration in wanted}) - len(missing)
+    found = len({hashable(configuration) for configuration in wanted}) - len(missing)
     reporter = reporter or Reporter()
     if not missing:
         reporter.begin([], found)
@@ -59,7 +59,7 @@ def reproduce_on_ray(
         if device == "cuda" and not has_gpus:
             raise ValueError("device is 'cuda', but the Ray cluster has no GPU; use 'auto'.")
         place = "cuda" if device == "cuda" or (device == "auto" and has_gpus) else "cpu"
-        jobs = plan_jobs(missing, MOST_RUNS if place == "cuda" else None)
+        jobs = plan_jobs(missing, MAX_BATCHED_RUNS if place == "cuda" else None)
         reporter.begin(jobs, found)
         data: dict[str, Any] = {}
         for name in dict.fromkeys(job.first["dataset"] for job in jobs):
@@ -74,20 +74,20 @@ def reproduce_on_ray(
     return Outcome(done, found, not_finite)
 
 
-def train_job(job: Job, task: BinaryTask, device: str) -> tuple[list[Record], float]:
+def train_job(job: TrainingJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:
     """Train a job; returns its records and its duration in seconds."""
     started = time.perf_counter()
-    records = _train(Bench(task, choose_device(device), Reporter()), job)
+    records = _train(JobTrainer(task, choose_device(device), Reporter()), job)
     return records, time.perf_counter() - started
 
 
-def _train(bench: Bench, job: Job) -> list[Record]:
+def _train(trainer: JobTrainer, job: TrainingJob) -> list[Record]:
     """Train the runs of a job at once, or in halves if they do not fit into the memory of a GPU."""
     try:
-        return bench.train(job)
+        return trainer.train(job)
     except torch.cuda.OutOfMemoryError:
         if len(job.configurations) == 1:
             raise
     gc.collect()  # the memory is freed only after the exception is gone
     torch.cuda.empty_cache()
-    return [record for half in halves(job) for record in _train(bench, half)]
+    return [record for half in halves(job) for record in _train(trainer, half)]

@@ -1,206 +1,547 @@
-"""Figures of the trained model: other shares of positives, wrong ones, scores by set, influential columns."""
+"""The charts of the report, as SVG that keeps font sizes and stroke widths at any width.
+
+The padding of the outer ``svg`` holds the labels and its content box is the plot. Positions in the plot are
+percentages; curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not
+scale. One drawing serves a desktop, a phone and paper without a script. Colors come from CSS classes of the page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from uulearn.report import drawing
-from uulearn.report.drawing import Event, axis
-from uulearn.report.facts import Doubt, Facts, Histogram, Importance, Target
-from uulearn.report.figure import ABOVE_ONE, Sample, figure
-from uulearn.report.markup import Html, join, named, shorten, table, visible
-from uulearn.report.wording import UNKNOWN, count, interval, percent, plain, plural, prior, signed
+from markupsafe import Markup
 
-MOST_COLUMNS = 12
-"""How many columns the figure of the most influential ones has; its table has all."""
-LABEL_UNITS = 40
+from uulearn.app.facts import ColumnImportance, FitFacts, PriorError
+from uulearn.app.formatting import UNKNOWN, count, interval, number, percent, plural, prior, signed
+from uulearn.report.html import HtmlTable, element, label, name
+from uulearn.report.training import TrainingCurves, Values
+
+UNITS = 1000
+"""Width and height of the stretched inner drawing."""
+LINE_HEIGHT = 18
+"""Height of a line of text in pixels."""
+MAX_TABLE_EPOCHS = 200
+"""Longer trainings show every second, third, … epoch in the table, and the epochs that matter."""
+MAX_BARS = 12
+"""Columns in the importance chart; its table lists all of them."""
+LABEL_WIDTH = 40
+"""Longest column name in a chart, in characters."""
+ABOVE_ONE = "Unbiased estimates can exceed 100%; intervals cannot."
+
+Points = Sequence[tuple[float, float | None]]
 
 
-def targets(facts: Facts) -> Html:
-    """Estimated accuracy against the share of positives where the classifier is used."""
-    name, title = "figure-targets", "Estimated accuracy by share of positives in use"
-    found = facts.targets
-    spans = [(target.prior, *target.accuracy.interval) for target in found if target.accuracy.interval is not None]
-    commoner = [(target.prior, max(target.prior, 1 - target.prior)) for target in found]
-    heights = [end for span in spans for end in span[1:]]
-    heights += [target.accuracy.value for target in found] + [height for _, height in commoner]
-    own = [] if facts.target_prior is None else [facts.target_prior]
-    x = axis([*(target.prior for target in found), *own], percent=True, tight=True)
-    y = axis(heights, percent=True)
-    confidence = percent(found[0].accuracy.confidence, 0)
-    legend = [
-        Sample("estimated accuracy", "first wide"),
-        *([Sample(f"{confidence} interval", "first", "fill")] if len(spans) > 1 else []),
-        Sample("always answering the commoner class", "quiet thin dotted"),
+class LegendEntry(NamedTuple):
+    """A sample of a mark and its meaning."""
+
+    sample: Markup
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing with its caption, legend and numbers."""
+
+    id: str
+    title: str
+    note: str
+    svg: Markup
+    legend: Sequence[LegendEntry]
+    table: HtmlTable
+
+
+# ------------------------------------------------------------------------------------------------------------- axes
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of values with labeled ticks."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    labels: tuple[str, ...]
+
+    def place(self, value: float) -> float:
+        """Position of the value, from 0 (low end) to 1 (high end)."""
+        return (value - self.low) / (self.high - self.low)
+
+    def at(self, value: float) -> str:
+        """The same in percent, for an SVG attribute."""
+        return f"{100 * self.place(value):.2f}%"
+
+    def up(self, value: float) -> str:
+        """Position from the top, in percent: SVG counts downwards."""
+        return f"{100 * (1 - self.place(value)):.2f}%"
+
+
+def make_axis(
+    values: Iterable[float], *, percents: bool = False, integers: bool = False, tight: bool = False, n_ticks: int = 5
+) -> Axis:
+    """An axis that contains the values, with about ``n_ticks`` ticks at round numbers.
+
+    ``percents`` labels fractions in percent, ``integers`` puts ticks at whole numbers only, ``tight`` ends the axis at
+    the outermost values instead of at ticks.
+
+    Examples
+    --------
+    >>> make_axis([0.62, 0.97], percents=True).labels
+    ('60%', '70%', '80%', '90%', '100%')
+    >>> make_axis([1, 60], integers=True, tight=True).labels
+    ('20', '40', '60')
+    """
+    known = list(values) or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-9):  # one value only: add room on both sides
+        room = max(1.0 if integers else 0.05 if percents else abs(low) / 10 or 1.0, 1e-6 * abs(low))
+        low, high = low - room, high + room
+    step = _round_step((high - low) / n_ticks, integers)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    if tight:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    ticks = tuple(step * place for place in range(first, last + 1))
+    ends = (low, high) if tight else (ticks[0], ticks[-1])
+    return Axis(*ends, ticks, tuple(_tick_label(value, step, percents) for value in ticks))
+
+
+def _round_step(step: float, integers: bool) -> float:
+    power = 10.0 ** math.floor(math.log10(step))
+    found = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= step * (1 - 1e-9))
+    return max(1.0, round(found)) if integers else found
+
+
+def _tick_label(value: float, step: float, percents: bool) -> str:
+    if percents:
+        value, step = 100 * value, 100 * step
+    size = max(abs(value), step)
+    if size >= 1e6 or step < 1e-4:
+        digits = max(1, math.ceil(math.log10(size / step) + 1))
+        text = f"{value:.{digits}g}" if abs(value) > step / 2 else "0"
+    else:
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        if abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:  # a step of 2.5
+            decimals += 1
+        text = f"{value:,.{decimals}f}"
+        text = text.lstrip("-") if float(text.replace(",", "")) == 0 else text
+    return text.replace("-", "−") + ("%" if percents else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ marks
+
+
+class Marker(NamedTuple):
+    """A labeled vertical dashed line, such as the best epoch."""
+
+    at: float
+    label: str
+    muted: bool = False
+
+
+def _curve(x: Axis, y: Axis, points: Points, style: str) -> Markup:
+    """A line through the points, interrupted at missing values; an isolated point is a dot."""
+    runs: list[list[tuple[float, float]]] = [[]]
+    for at, value in points:
+        if value is None:
+            runs.append([])
+        else:
+            runs[-1].append((at, value))
+    path = "".join(_path(x, y, run) for run in runs if len(run) > 1)
+    dots = [
+        element("circle", cx=x.at(run[0][0]), cy=y.up(run[0][1]), r=4, class_=f"dot {style}")
+        for run in runs
+        if len(run) == 1
     ]
-    drawn = drawing.plot(
-        name,
-        title,
-        _describe_targets(found),
-        x,
-        y,
-        [
-            drawing.band(x, y, spans, "first") if len(spans) > 1 else None,
-            drawing.curve(x, y, commoner, "quiet thin dotted"),
-            drawing.curve(x, y, [(target.prior, target.accuracy.value) for target in found], "first wide"),
-        ],
-        x_label="share of positives where the model is used",
-        y_label="accuracy",
-        events=[Event(share, f"trained for {prior(share)}", quiet=True) for share in own],
+    drawn = _canvas(element("path", d=path, class_=f"curve {style}")) if path else Markup()
+    return drawn + Markup().join(dots)
+
+
+def _band(x: Axis, y: Axis, spans: Sequence[tuple[float, float, float]], style: str) -> Markup:
+    """The area between a lower and an upper value."""
+    outline = [(at, low) for at, low, _ in spans] + [(at, high) for at, _, high in reversed(spans)]
+    return _canvas(element("path", d=_path(x, y, outline) + "Z", class_=f"fill {style}"))
+
+
+def _steps(x: Axis, y: Axis, edges: Sequence[float], heights: Sequence[float], style: str) -> Markup:
+    """A histogram as a filled outline."""
+    corners = [(edges[0], 0.0)]
+    for left, right, height in zip(edges, edges[1:], heights, strict=False):
+        corners += [(left, height), (right, height)]
+    path = _path(x, y, [*corners, (edges[-1], 0.0)])
+    fill = element("path", d=path + "Z", class_=f"fill {style}")
+    return _canvas(fill + element("path", d=path, class_=f"curve {style}"))
+
+
+def _below_zero(y: Axis) -> Markup:
+    """Shading below zero, where no true risk can be, and a line at zero."""
+    if not y.low < 0 < y.high:
+        return Markup()
+    zero, height = y.up(0.0), f"{100 * y.place(0.0):.2f}%"
+    shading = element("rect", x=0, y=zero, width="100%", height=height, class_="ground")
+    return shading + element("line", x1=0, x2="100%", y1=zero, y2=zero, class_="zero")
+
+
+def _whisker(x: Axis, ends: tuple[float, float], style: str) -> Markup:
+    return element("line", x1=x.at(ends[0]), x2=x.at(ends[1]), y1=12, y2=12, class_=f"whisker {style}")
+
+
+def _canvas(content: Markup) -> Markup:
+    box = f"0 0 {UNITS} {UNITS}"
+    return element(
+        "svg", content, viewBox=box, preserveAspectRatio="none", width="100%", height="100%", class_="canvas"
     )
-    cells = [
+
+
+def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
+    places = (f"{UNITS * x.place(at):.1f} {UNITS * (1 - y.place(value)):.1f}" for at, value in points)
+    return "M" + "L".join(places)
+
+
+def _legend(text: str, style: str, kind: str = "curve") -> LegendEntry:
+    samples = {
+        "curve": element("path", d="M0 6H30", class_=f"curve {style}"),
+        "fill": element("rect", width=30, height=12, class_=f"fill {style}"),
+        "dot": element("circle", cx=15, cy=6, r=4, class_=f"dot {style}"),
+        "whisker": element("line", x1=0, x2=30, y1=6, y2=6, class_=f"whisker {style}"),
+    }
+    return LegendEntry(element("svg", samples[kind], viewBox="0 0 30 12", aria_hidden="true", focusable="false"), text)
+
+
+# ---------------------------------------------------------------------------------------------------------- drawings
+
+
+def _plot(
+    id_: str,
+    title: str,
+    description: str,
+    axes: tuple[Axis, Axis],
+    labels: tuple[str, str],
+    layers: Iterable[Markup],
+    markers: Sequence[Marker] = (),
+) -> Markup:
+    """Layers on a grid with two labeled axes."""
+    x, y = axes
+    parts = [element("text", labels[1], x=-54, y=-LINE_HEIGHT * len(markers) - 12)]
+    for value, text in zip(y.ticks, y.labels, strict=True):
+        parts.append(element("line", x1=0, x2="100%", y1=y.up(value), y2=y.up(value), class_="grid"))
+        parts.append(element("text", text, x=-8, y=y.up(value), dy="4", text_anchor="end"))
+    parts += [*_x_labels(x, labels[0]), *layers, *_drawn_markers(x, markers)]
+    return _drawing(id_, title, description, parts, (LINE_HEIGHT * (len(markers) + 1) + 8, 16, 46, 56), height=260)
+
+
+def _row_plot(
+    id_: str,
+    title: str,
+    description: str,
+    x: Axis,
+    x_label: str,
+    rows: Sequence[tuple[str, Markup]],
+    left: int = 0,
+    markers: Sequence[Marker] = (),
+) -> Markup:
+    """One row per name with its marks; names are left of the plot, or above each row if ``left`` is 0."""
+    above = left == 0
+    pitch = 2 * LINE_HEIGHT + 4 if above else LINE_HEIGHT + 6
+    parts = [
+        element("line", x1=x.at(value), x2=x.at(value), y1=0, y2="100%", class_="grid" if value else "zero")
+        for value in x.ticks
+    ]
+    parts += [*_x_labels(x, x_label), *_drawn_markers(x, markers)]
+    for place, (text, marks) in enumerate(rows):
+        anchor = {"x": 0, "y": pitch * place + 13} if above else {"x": -8, "y": pitch * place + 17}
+        parts.append(element("text", text, **anchor, text_anchor="start" if above else "end", class_="name"))
+        top = pitch * place + (LINE_HEIGHT if above else 0)
+        parts.append(element("svg", marks, x=0, y=top, width="100%", height=24, class_="canvas"))
+    padding = (LINE_HEIGHT * len(markers) + 8, 20, 46, left or 22)
+    return _drawing(id_, title, description, parts, padding, height=len(rows) * pitch)
+
+
+def _x_labels(x: Axis, text: str) -> list[Markup]:
+    ticks = [
+        element("text", tick, x=x.at(value), y="100%", dy="18", text_anchor="middle")
+        for value, tick in zip(x.ticks, x.labels, strict=True)
+    ]
+    return [*ticks, element("text", text, x="50%", y="100%", dy="38", text_anchor="middle")]
+
+
+def _drawn_markers(x: Axis, markers: Sequence[Marker]) -> list[Markup]:
+    """Each marker has its label on its own line; the outermost is on top, so that few lines cross a label."""
+    lines, labels = [], []
+    for row, marker in enumerate(sorted(markers, key=lambda marker: -abs(x.place(marker.at) - 0.5))):
+        up, muted, at = LINE_HEIGHT * (len(markers) - row), " quiet" if marker.muted else "", x.at(marker.at)
+        lines.append(element("line", x1=at, x2=at, y1=2 - up, y2="100%", class_=f"event{muted}"))
+        # Labels extend towards the middle, so that they fit on a phone.
+        anchor, gap = ("start", 6) if x.place(marker.at) < 0.5 else ("end", -6)
+        style = f"event-name{muted}"
+        labels.append(element("text", marker.label, x=at, y=13 - up, dx=gap, text_anchor=anchor, class_=style))
+    return lines + labels
+
+
+def _drawing(
+    id_: str, title: str, description: str, parts: Iterable[Markup], padding: tuple[int, ...], height: int
+) -> Markup:
+    top, right, bottom, left = padding
+    texts = element("title", title, id=f"{id_}-title") + element("desc", description, id=f"{id_}-description")
+    return element(
+        "svg",
+        texts + Markup().join(parts),
+        class_="plot",
+        role="img",
+        aria_labelledby=f"{id_}-title {id_}-description",
+        style=f"height: {height + top + bottom}px; padding: {top}px {right}px {bottom}px {left}px",
+    )
+
+
+def _isolated(text: str) -> str:
+    """A name in a drawing, with marks that isolate its writing direction: SVG has no ``bdi``."""
+    return f"\u2068{label(text, LABEL_WIDTH)}\u2069"
+
+
+# --------------------------------------------------------------------------------------------------- curves by epoch
+
+
+class EpochCurve(NamedTuple):
+    """A curve over the epochs: its name, an explanation for the legend, its CSS classes and its values."""
+
+    name: str
+    meaning: str
+    style: str
+    values: Values
+
+
+def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
+    """Both signed risk terms and their sum by epoch; None if none of them was recorded."""
+    prefix = "validation_" if held_out else ""
+    risk = curves[prefix + "unbiased"]
+    lines = [
+        EpochCurve("positive term", ": loss on positives", "first", curves[prefix + "positive"]),
+        EpochCurve("negative term", ": loss on negatives", "second dashed", curves[prefix + "negative"]),
+        EpochCurve("risk", ": sum of both terms (unbiased)", "total wide", risk),
+    ]
+    objective = curves["objective"]
+    pairs = zip(objective, risk, strict=True)
+    if not held_out and any(a is not None and b is not None and abs(a - b) > 1e-6 for a, b in pairs):
+        lines.append(EpochCurve("objective", ": what training minimizes (corrected)", "quiet thin dotted", objective))
+    negative = curves.first_negative(prefix + "unbiased")
+    note = "The risk was never negative." if negative is None else f"The risk was first negative in epoch {negative}."
+    title = f"Risk on the {'held-out' if held_out else 'training'} rows by epoch"
+    return _epoch_chart("figure-risk-held-out" if held_out else "figure-risk", title, curves, lines, negative, note)
+
+
+def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart | None:
+    """Accuracy by epoch, estimated on held-out rows and, if given, counted on labeled test rows."""
+    lines = [
+        EpochCurve("estimated accuracy", ", no label used", "first", curves.accuracy),
+        EpochCurve("accuracy on labeled test rows", "", "third dashed", curves["test_accuracy"]),
+    ]
+    note = ""
+    if separate_evaluation and curves.best_epoch is not None:
+        note = "Early stopping chose the best epoch by this estimate, so it is optimistic there; the accuracy at the "
+        note += "top of the page is from other rows."
+    negative = curves.first_negative("unbiased")
+    return _epoch_chart("figure-accuracy", "Accuracy by epoch", curves, lines, negative, note, percents=True)
+
+
+def _epoch_chart(
+    id_: str,
+    title: str,
+    curves: TrainingCurves,
+    lines: Sequence[EpochCurve],
+    negative: int | None,
+    note: str,
+    percents: bool = False,
+) -> Chart | None:
+    lines = [line for line in lines if any(value is not None for value in line.values)]
+    if not lines:
+        return None
+    known = [value for line in lines for value in line.values if value is not None]
+    x = make_axis(curves.epochs, integers=True, tight=True)
+    y = make_axis(known if percents else [*known, 0.0], percents=percents)
+    drawn = [_curve(x, y, list(zip(curves.epochs, line.values, strict=True)), line.style) for line in reversed(lines)]
+    svg = _plot(
+        id_,
+        title,
+        " ".join([*(_described(line, percent if percents else signed) for line in lines), note]).strip(),
+        (x, y),
+        ("epoch", "accuracy" if percents else "risk"),
+        drawn if percents else [_below_zero(y), *drawn],
+        _epoch_markers(curves, negative),
+    )
+    stride = -(-len(curves) // MAX_TABLE_EPOCHS)
+    important = {negative, curves.best_epoch, curves.epochs[0], curves.epochs[-1]}
+    rows = [
+        [epoch, *(percent(line.values[at]) if percents else signed(line.values[at], 4) for line in lines)]
+        for at, epoch in enumerate(curves.epochs)
+        if at % stride == stride - 1 or epoch in important
+    ]
+    caption = title if stride == 1 else f"{title}, every {stride} epochs and the important ones"
+    if not percents and y.low < 0:
+        note += " The shaded area is below zero, where no true risk can be."
+    if percents and max(known) > 1:
+        note += f" {ABOVE_ONE}"
+    legend = [_legend(line.name + line.meaning, line.style) for line in lines]
+    return Chart(
+        id_, title, note.strip(), svg, legend, HtmlTable(caption, ["epoch", *(line.name for line in lines)], rows)
+    )
+
+
+def _epoch_markers(curves: TrainingCurves, negative: int | None) -> list[Marker]:
+    last, best = curves.epochs[-1], curves.best_epoch
+    markers = [] if negative is None else [Marker(negative, f"epoch {negative}: risk below 0")]
+    if best == last:
+        return [*markers, Marker(last, f"epoch {last}: best and last", muted=True)]
+    markers += [] if best is None else [Marker(best, f"epoch {best}: best", muted=True)]
+    return [*markers, Marker(last, f"epoch {last}: last", muted=True)]
+
+
+def _described(line: EpochCurve, written: Callable[[float | None], str]) -> str:
+    """A curve in a sentence, for screen readers."""
+    known = [value for value in line.values if value is not None]
+    ends = f"from {written(known[0])} in the first epoch to {written(known[-1])} in the last"
+    return f"{line.name.capitalize()} {ends}, lowest {written(min(known))}, highest {written(max(known))}."
+
+
+# ------------------------------------------------------------------------------------------- charts of the evaluation
+
+
+def _known(*values: float) -> bool:
+    return all(map(math.isfinite, values))
+
+
+def target_chart(facts: FitFacts) -> Chart | None:
+    """Estimated accuracy by target prior."""
+    id_, title = "figure-targets", "Estimated accuracy by target prior"
+    targets = [t for t in facts.targets if _known(t.target_prior, t.accuracy.value, *t.accuracy.interval)]
+    if not targets:
+        return None
+    own = [facts.target_prior] if _known(facts.target_prior) else []
+    spans = [(target.target_prior, *target.accuracy.interval) for target in targets]
+    majority = [(target.target_prior, max(target.target_prior, 1 - target.target_prior)) for target in targets]
+    values = [(target.target_prior, target.accuracy.value) for target in targets]
+    x = make_axis([*(at for at, _ in values), *own], percents=True, tight=True)
+    heights = [end for span in spans for end in span[1:]] + [height for _, height in (*values, *majority)]
+    y = make_axis(heights, percents=True)
+    low, high = (pick(values, key=lambda point: point[1]) for pick in (min, max))
+    description = (
+        f"Target priors from {prior(values[0][0])} to {prior(values[-1][0])}. Lowest estimated accuracy "
+        f"{percent(low[1])} at {prior(low[0])}, highest {percent(high[1])} at {prior(high[0])}."
+    )
+    layers = [
+        _band(x, y, spans, "first"),
+        _curve(x, y, majority, "quiet thin dotted"),
+        _curve(x, y, values, "first wide"),
+    ]
+    markers = [Marker(at, f"trained for {prior(at)}", muted=True) for at in own]
+    svg = _plot(id_, title, description, (x, y), ("target prior (fraction of positives)", "accuracy"), layers, markers)
+    confidence = f"{percent(targets[0].accuracy.confidence, 0)} interval"
+    rows = [
         [
-            prior(target.prior),
+            prior(target.target_prior),
             percent(target.accuracy.value),
             interval(target.accuracy.interval),
-            UNKNOWN if target.threshold is None else signed(target.threshold),
-            percent(max(target.prior, 1 - target.prior)),
+            signed(target.threshold),
+            percent(max(target.target_prior, 1 - target.target_prior)),
         ]
-        for target in found
+        for target in targets
     ]
-    head = ["share of positives", "accuracy", f"{confidence} interval", "cut-off of the score", "commoner class"]
-    more = "Where the line is no higher than the dotted one, the model is no use." + _above_one(found)
-    return figure(name, drawn, title, more, legend, table(title, head, cells))
-
-
-def _above_one(found: Sequence[Target | Doubt]) -> str:
-    return f" {ABOVE_ONE}" if any(entry.accuracy.value > 1 for entry in found) else ""
-
-
-def _describe_targets(found: Sequence[Target]) -> str:
-    low, high = (pick(found, key=lambda target: target.accuracy.value) for pick in (min, max))
-    return (
-        f"{plural(len(found), 'share')} of positives from {prior(found[0].prior)} to {prior(found[-1].prior)}. Lowest "
-        f"estimated accuracy {percent(low.accuracy.value)} at {prior(low.prior)}, highest "
-        f"{percent(high.accuracy.value)} at {prior(high.prior)}."
-    )
-
-
-def sensitivity(doubts: Sequence[Doubt]) -> Html:
-    """The accuracy that would be shown if a prior were off, a row for each doubt."""
-    name, title = "figure-sensitivity", "Estimated accuracy if a share of positives is off"
-    ends = [end for doubt in doubts for end in doubt.accuracy.interval or ()]
-    x = axis([*ends, *(doubt.accuracy.value for doubt in doubts)], percent=True)
-    rows = [
-        (
-            _doubted(doubt),
-            [
-                drawing.whisker(x, *doubt.accuracy.interval, "first") if doubt.accuracy.interval else None,
-                drawing.row_dot(x, doubt.accuracy.value, "first"),
-            ],
-        )
-        for doubt in doubts
+    head = ["target prior", "accuracy", confidence, "score threshold", "majority class"]
+    legend = [
+        _legend("estimated accuracy", "first wide"),
+        _legend(confidence, "first", "fill"),
+        _legend("always predicting the majority class", "quiet thin dotted"),
     ]
-    drawn = drawing.rows(
-        name,
-        title,
-        " ".join(f"{_doubted(doubt)}: {percent(doubt.accuracy.value)}." for doubt in doubts),
-        x,
-        rows,
-        x_label="accuracy that would be shown",
-        left=96,
-        events=[Event(doubt.accuracy.value, "as given", quiet=True) for doubt in doubts if not doubt.error][:1],
-    )
-    confidence = percent(doubts[0].accuracy.confidence, 0)
-    legend = [Sample("estimated accuracy", "first", "dot")]
-    legend += [Sample(f"{confidence} interval", "first", "whisker")] * bool(ends)
-    cells = [[_doubted(doubt), percent(doubt.accuracy.value), interval(doubt.accuracy.interval)] for doubt in doubts]
-    more = "The model was trained and evaluated again as if it were so, all else as given." + _above_one(doubts)
-    numbers = table(title, ["if it is", "accuracy", f"{confidence} interval"], cells)
-    return figure(name, drawn, title, more, legend, numbers)
+    note = "Do not use the model where the line is not above the dotted one."
+    if max(value for _, value in values) > 1:
+        note += f" {ABOVE_ONE}"
+    return Chart(id_, title, note, svg, legend, HtmlTable(title, head, rows))
 
 
-def _doubted(doubt: Doubt) -> str:
-    if not doubt.error:
+def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
+    """Estimated accuracy with one prior changed, one row per change."""
+    errors = [row for row in errors if _known(row.error, row.accuracy.value, *row.accuracy.interval)]
+    if not errors:
+        return None
+    id_, title = "figure-sensitivity", "Estimated accuracy if a class prior is wrong"
+    ends = [end for row in errors for end in row.accuracy.interval]
+    x = make_axis([*ends, *(row.accuracy.value for row in errors)], percents=True)
+    rows = []
+    for row in errors:
+        dot = element("circle", cx=x.at(row.accuracy.value), cy="50.00%", r=4, class_="dot first")
+        rows.append((_changed_prior(row), _whisker(x, row.accuracy.interval, "first") + dot))
+    description = " ".join(f"{_changed_prior(row)}: {percent(row.accuracy.value)}." for row in errors)
+    markers = [Marker(row.accuracy.value, "as given", muted=True) for row in errors if not row.error][:1]
+    svg = _row_plot(id_, title, description, x, "estimated accuracy", rows, left=96, markers=markers)
+    confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
+    cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
+    legend = [_legend("estimated accuracy", "first", "dot"), _legend(confidence, "first", "whisker")]
+    note = "For each row, a model was trained and evaluated with that prior changed and the others as given."
+    if any(row.accuracy.value > 1 for row in errors):
+        note += f" {ABOVE_ONE}"
+    return Chart(id_, title, note, svg, legend, HtmlTable(title, ["if the prior is", "accuracy", confidence], cells))
+
+
+def _changed_prior(row: PriorError) -> str:
+    if not row.error:
         return "as given"
-    return f"{shorten(visible(doubt.parameter), 6)} {'−' if doubt.error < 0 else '+'} {abs(doubt.error):.3g}"
+    return f"{label(row.parameter, 6)} {'−' if row.error < 0 else '+'} {abs(row.error):.3g}"
 
 
-def histogram(found: Histogram, names: tuple[str, str]) -> Html:
-    """Scores of the evaluating rows by set, as shares of each set."""
-    name, title = "figure-scores", "Scores of the evaluating rows, by set"
-    totals = [sum(side) for side in found.counts]
-    shares = [
-        [value / total if total else 0.0 for value in side] for side, total in zip(found.counts, totals, strict=True)
+def score_chart(facts: FitFacts) -> Chart:
+    """Histogram of the scores of the evaluation rows, as fractions of each set."""
+    id_, title, histogram = "figure-scores", "Scores of the evaluation rows by set", facts.histogram
+    totals = [sum(counts) for counts in histogram.counts]
+    fractions = [
+        [value / total if total else 0.0 for value in counts]
+        for counts, total in zip(histogram.counts, totals, strict=True)
     ]
-    x = axis(found.edges, tight=True)
-    y = axis([0.0, *shares[0], *shares[1]], percent=True)
-    looks = "first", "second dashed"
-    described = [
-        join(label(which), f": {count(total)} rows, {_above_zero(found, side)} above 0. ")
-        for which, total, side in zip(names, totals, found.counts, strict=True)
+    x = make_axis(histogram.edges, tight=True)
+    y = make_axis([0.0, *fractions[0], *fractions[1]], percents=True)
+    styles = "first", "second dashed"
+    above = [
+        sum(n for edge, n in zip(histogram.edges, counts, strict=False) if edge >= 0) for counts in histogram.counts
     ]
-    drawn = drawing.plot(
-        name,
-        title,
-        join(described),
-        x,
-        y,
-        [drawing.steps(x, y, found.edges, side, look) for side, look in zip(shares, looks, strict=True)],
-        x_label="score",
-        y_label="share of the set's rows",
-        events=[Event(0.0, "0: the cut-off")] * (found.edges[0] < 0 < found.edges[-1]),
-        height=220,
+    description = " ".join(
+        f"{_isolated(which)}: {plural(total, 'row')}, {percent(over / total if total else None, 0)} above 0."
+        for which, total, over in zip(facts.set_names, totals, above, strict=True)
     )
-    legend = [Sample(named(which), look) for which, look in zip(names, looks, strict=True)]
+    layers = [_steps(x, y, histogram.edges, side, style) for side, style in zip(fractions, styles, strict=True)]
+    markers = [Marker(0.0, "0: threshold")] if histogram.edges[0] < 0 < histogram.edges[-1] else []
+    svg = _plot(id_, title, description, (x, y), ("score", "fraction of the set's rows"), layers, markers)
     cells = [
-        [f"{plain(left, 2)} to {plain(right, 2)}", count(first), count(second)]
-        for left, right, first, second in zip(found.edges, found.edges[1:], *found.counts, strict=False)
+        [f"{number(left, 2)} to {number(right, 2)}", count(first), count(second)]
+        for left, right, first, second in zip(histogram.edges, histogram.edges[1:], *histogram.counts, strict=False)
     ]
-    numbers = table("Number of rows by score", ["score", *map(named, names)], cells)
-    return figure(name, drawn, title, "To the right of the cut-off a row is called positive.", legend, numbers)
+    table = HtmlTable("Number of rows by score", ["score", *map(name, facts.set_names)], cells)
+    legend = [_legend(name(which), style) for which, style in zip(facts.set_names, styles, strict=True)]
+    return Chart(id_, title, "Rows to the right of the threshold are predicted positive.", svg, legend, table)
 
 
-def _above_zero(found: Histogram, counts: Sequence[float]) -> str:
-    total = sum(counts)
-    above = sum(number for left, number in zip(found.edges, counts, strict=False) if left >= 0)
-    return percent(above / total if total else None, 0)
+def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
+    """Accuracy lost per shuffled column, as bars."""
+    columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
+    if not columns:
+        return None
+    id_, title, top = "figure-importance", "Most important columns", columns[:MAX_BARS]
+    spans = [(entry.drop - entry.standard_error, entry.drop + entry.standard_error) for entry in top]
+    x = make_axis([0.0, *(entry.drop for entry in top), *(end for span in spans for end in span)], percents=True)
+    rows = []
+    for entry, span in zip(top, spans, strict=True):
+        left, right = sorted((x.place(0.0), x.place(entry.drop)))
+        width = f"{100 * (right - left):.2f}%"
+        bar = element("rect", x=f"{100 * left:.2f}%", y=6, width=width, height=12, class_="bar")
+        rows.append((_isolated(entry.column), bar + _whisker(x, span, "over")))
+    description = " ".join(f"{_isolated(entry.column)}: {_points(entry.drop)}." for entry in top)
+    svg = _row_plot(id_, title, description, x, "accuracy lost when the column is shuffled", rows)
+    cells = [[name(entry.column), _points(entry.drop), _points(entry.standard_error)] for entry in columns]
+    table = HtmlTable("All shuffled columns", ["column", "accuracy lost", "standard error"], cells)
+    note = "Estimated accuracy lost when a column is shuffled; no label was used."
+    if len(columns) > len(top):
+        note += f" The chart shows the first {len(top)} of {plural(len(columns), 'column')}."
+    return Chart(id_, title, note, svg, [_legend("± one standard error", "over", "whisker")], table)
 
 
-def label(name: str) -> Html:
-    """A name in a drawing, where no ``bdi`` can stand: marks keep its direction of writing to itself."""
-    return Html(f"\u2068{join(shorten(visible(name).strip() or '(no name)', LABEL_UNITS))}\u2069")
-
-
-def importance(found: Sequence[Importance]) -> Html:
-    """The most influential columns as bars."""
-    name, title = "figure-importance", "The most influential columns"
-    top = found[:MOST_COLUMNS]
-    spans = {entry: _span(entry) for entry in top}
-    x = axis(
-        [0.0, *(entry.drop for entry in top), *(end for span in spans.values() for end in span or ())], percent=True
-    )
-    rows = [
-        (
-            label(entry.column),
-            [
-                drawing.bar(x, entry.drop),
-                drawing.whisker(x, *span, "over") if (span := spans[entry]) is not None else None,
-            ],
-        )
-        for entry in top
-    ]
-    drawn = drawing.rows(
-        name,
-        title,
-        join(join(label(entry.column), f": {_points(entry.drop)}. ") for entry in top),
-        x,
-        rows,
-        x_label="accuracy lost when the column is shuffled",
-        left=0,
-    )
-    cells = [[named(entry.column), _points(entry.drop), _points(entry.standard_error)] for entry in found]
-    numbers = table("All columns that were tried", ["column", "points lost", "standard error"], cells)
-    legend = [Sample("one standard error to either side", "over", "whisker")] * any(spans.values())
-    of = f"The first {len(top)} of {plural(len(found), 'column')}. " if len(found) > len(top) else ""
-    more = f"{of}Shown is how much estimated accuracy is lost when a column is shuffled; no label was used."
-    return figure(name, drawn, title, more, legend, numbers)
-
-
-def _span(entry: Importance) -> tuple[float, float] | None:
-    error = entry.standard_error
-    return None if error is None else (entry.drop - error, entry.drop + error)
-
-
-def _points(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{plain(100 * share, 1)} points"
+def _points(share: float) -> str:
+    text = number(100 * share, 1)
+    return text if text == UNKNOWN else f"{text} points"

@@ -1,119 +1,258 @@
-"""The page as a whole."""
+"""The report: what the template ``report.html.jinja`` shows, computed from the facts and the training history."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from uulearn.report import provenance, questions, training, verdict
-from uulearn.report.course import read_course
-from uulearn.report.facts import Facts, read_facts
-from uulearn.report.markup import Html, element, join, named
-from uulearn.report.style import style_sheet
+from markupsafe import Markup
+
+from uulearn import exceptions
+from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning
+from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
+from uulearn.report import charts
+from uulearn.report.html import HtmlTable, name, render_page
+from uulearn.report.training import TrainingCurves, best_epoch_sentence, negative_risk_sentence
 from uulearn.storage import write_atomically
 from uulearn.training.history import History
 
-TITLE = "Report on a classifier from two unlabeled sets"
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""Nothing is loaded and nothing runs, whatever a file's names hold."""
+TITLE = "Report on a classifier trained from two unlabeled sets"
+WIDE_INTERVAL = 0.2
+"""Intervals wider than this say little about the accuracy."""
+MAX_UNUSED_COLUMNS = 10
+"""Unused columns that are listed in the text; the table has all columns."""
+SETTINGS = {"model": "Model", "method": "Method", "loss": "Loss", "members": "Models in the ensemble", "seed": "Seed"}
+"""Settings shown in the section on training; the table has all settings."""
+COMMANDS = {
+    "predict": "Score new rows",
+    "evaluate": "Evaluate the model on other rows",
+    "report": "Create this page again",
+    "repeat": "Train again with the same settings",
+}
 
 
-def render_report(facts: Mapping[str, Any], history: History, *, title: str = TITLE) -> str:
-    """One self-contained HTML page about a trained model.
+class ShownWarning(NamedTuple):
+    """A warning as the page shows it; ``advice`` is None for warnings of other libraries."""
+
+    headline: str
+    message: str
+    advice: str | None
+
+
+def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> str:
+    """One self-contained HTML page about a fitted model.
 
     Parameters
     ----------
-    facts : mapping
-        What was stored when the model was trained: files, columns, estimates, warnings, commands. Keys that are not
-        known are ignored; what is missing is said to be, on the page.
+    facts : `uulearn.app.facts.FitFacts`
+        What ``uulearn fit`` stored: files, columns, estimates, warnings, commands.
     history : `uulearn.training.History`
-        The classifier's ``history_``: one record an epoch with both signed brackets, the risk and the objective.
+        The classifier's ``history_``.
     title : str
-        The page's title and first heading.
+        Title and first heading of the page.
 
     Returns
     -------
     str
-        HTML. It loads nothing and runs no script; all names, messages and commands in it are escaped.
-
-    Raises
-    ------
-    ValueError
-        Where a fact is of a wrong type; the sentence says which.
-
-    Examples
-    --------
-    >>> accuracy = {"value": 0.931, "interval": [0.88, 0.974]}
-    >>> facts = {"target_prior": 0.5, "evaluation": {"accuracy": accuracy, "sizes": [100, 120], "labels_used": False}}
-    >>> page = render_report(facts, History([{"epoch": 1, "positive": 0.2, "negative": 0.1, "unbiased": 0.3}]))
-    >>> "93.1%" in page, "No label was used" in page, "<script" in page
-    (True, True, False)
+        HTML that loads nothing and runs no script. All names, messages and commands in it are escaped.
     """
-    if not isinstance(title, str):
-        raise TypeError(f"title must be a text, got {title!r}.")
-    known, course = read_facts(facts), read_course(history)
-    parts = [
-        ("figures", "Other figures of merit", verdict.figures(known)),
-        ("trained", "What was trained", provenance.trained(known, course)),
-        ("data", "The data", provenance.data(known)),
-        ("training", "How the training went", training.training(known, course)),
-        ("targets", "If another share is positive", questions.targets(known)),
-        ("sensitivity", "If the shares of positives are wrong", questions.sensitivity(known)),
-        ("scores", "Scores by set", questions.scores(known)),
-        ("importance", "Which columns matter", questions.importance(known)),
-        ("commands", "Use it, and repeat it", questions.commands(known)),
-        ("words", "What the words mean", questions.words()),
-    ]
-    warned = "Warnings" if len(known.warnings) != 1 else "Warning"
-    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in parts]
-    body = [
-        element("a", "Skip to the report", href="#report", class_="skip"),
-        element("header", element("h1", element("bdi", title)), _subtitle(known)),
-        element(
-            "main",
-            verdict.verdict(known, course),
-            element(
-                "section", element("h2", warned, id_="warnings"), verdict.warnings(known), aria_labelledby="warnings"
-            ),
-            element("nav", element("ul", links), aria_label="Sections of this report"),
-            [
-                element("section", element("h2", heading, id_=name), content, aria_labelledby=name)
-                for name, heading, content in parts
-            ],
-            id_="report",
-            tabindex="-1",
-        ),
-        element("footer", element("p", _made_by(known), "It is one file: it loads nothing and runs no script.")),
-    ]
-    head = [
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("link", rel="icon", href="data:,"),
-        element("style", Html(style_sheet())),
-    ]
-    page = element("html", element("head", head), element("body", body), lang="en")
-    return f"<!DOCTYPE html>\n{page}\n"
+    for value, kind in ((facts, FitFacts), (history, History), (title, str)):
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"expected a {kind.__name__}, got {type(value).__name__}; load the model with TableModel.load."
+            )
+    curves = TrainingCurves.from_history(history)
+    separate = not facts.out_of_fold
+    training = [charts.risk_chart(curves, held_out=False), charts.risk_chart(curves, held_out=True)]
+    training.append(charts.accuracy_chart(curves, separate))
+    settings = _flatten(facts.configuration)
+    return render_page(
+        "report.html.jinja",
+        title=title,
+        facts=facts,
+        accuracy=facts.evaluation.accuracy,
+        headline=accuracy_range(facts.evaluation.accuracy),
+        assessment=_assessment(facts),
+        labels_monitored=history.labels_used,
+        warnings=[_shown_warning(warning) for warning in facts.warnings],
+        metrics=_metrics(facts),
+        training_facts=_training_facts(facts, curves, settings),
+        settings=HtmlTable("Settings", ["setting", "value"], [(name(key), name(text)) for key, text in settings], 2),
+        sets=_sets(facts),
+        separation=_separation(facts),
+        columns=_columns(facts),
+        unused=[column for column in facts.columns if not column.used],
+        max_unused=MAX_UNUSED_COLUMNS,
+        kinds=Counter(column.kind or "unknown" for column in facts.columns if column.used),
+        n_epochs=len(curves),
+        stop_reason=history.stop_reason,
+        held_out=curves.has_held_out,
+        best_epoch=best_epoch_sentence(curves),
+        negative_risk=negative_risk_sentence(curves),
+        training_charts=[chart for chart in training if chart is not None],
+        targets=charts.target_chart(facts),
+        sensitivity=charts.sensitivity_chart(facts.sensitivity.rows),
+        scores=charts.score_chart(facts),
+        importance=charts.importance_chart(facts.importance or ()),
+        commands=[(text, facts.commands[key]) for key, text in COMMANDS.items() if key in facts.commands],
+    )
 
 
-def write_report(path: str | Path, facts: Mapping[str, Any], history: History, *, title: str = TITLE) -> Path:
-    """Write `render_report`'s page to a file, whole or not at all, and return its path."""
+def write_report(path: str | Path, facts: FitFacts, history: History, *, title: str = TITLE) -> Path:
+    """Write the page of `render_report` to a file, atomically, and return its path."""
     target, text = Path(path), render_report(facts, history, title=title)
     write_atomically(target, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return target
 
 
-def _subtitle(facts: Facts) -> Html | None:
-    if not facts.files:
-        return None
-    names = [join(" and " if place else None, named(file.name, 60)) for place, file in enumerate(facts.files)]
-    return element("p", "Trained on ", names, class_="muted")
+def _assessment(facts: FitFacts) -> list[str]:
+    """What the accuracy means: compared with the majority class, and how reliable it is."""
+    accuracy, target = facts.evaluation.accuracy, facts.target_prior
+    low, high = accuracy.interval
+    majority = max(target, 1 - target)
+    constant = f"always predicting the majority class, which is correct for {prior(majority)} of the rows"
+    if low > majority:
+        sentences = [f"This is better than {constant}."]
+    elif high < majority:
+        sentences = [
+            f"This is worse than {constant}. Do not use this model. First check that the two class priors are not "
+            "swapped."
+        ]
+    else:
+        sentences = [
+            f"The data do not show that the model is better than {constant}. Do not rely on it yet: add rows, or use "
+            "sets whose class priors differ more."
+        ]
+    if accuracy.value > 1:
+        sentences.append(
+            f"The unbiased estimate is {percent(accuracy.value)}. It can exceed 100% by chance, or because a class "
+            "prior is wrong. Use the interval."
+        )
+    if high - low > WIDE_INTERVAL:
+        sentences.append(
+            "The interval is wide. More rows, or sets whose class priors differ more, make it narrower; uulearn plan "
+            "computes how many rows you need."
+        )
+    return sentences
 
 
-def _made_by(facts: Facts) -> str:
-    version = dict(facts.versions).get("uulearn")
-    return f"This page was made from a model of uulearn {version}. " if version else ""
+def _shown_warning(warning: RaisedWarning) -> ShownWarning:
+    kind = getattr(exceptions, warning.category, None)
+    if isinstance(kind, type) and issubclass(kind, exceptions.UUWarning):
+        return ShownWarning(kind.headline, warning.message, kind.advice)
+    return ShownWarning(f"Warning from another library ({warning.category})", warning.message, None)
+
+
+def _metrics(facts: FitFacts) -> HtmlTable:
+    evaluation = facts.evaluation
+    metrics = [
+        ("Balanced accuracy", "accuracy if half of the rows are positive", evaluation.balanced_accuracy),
+        ("True-positive rate", "fraction of positives that are predicted positive", evaluation.true_positive_rate),
+        ("False-positive rate", "fraction of negatives that are predicted positive", evaluation.false_positive_rate),
+        ("AUC", "probability that a positive scores above a negative; 50% is chance", evaluation.auc),
+    ]
+    small = Markup("{}<small>{}</small>")
+    rows = [
+        [small.format(title, meaning), small.format(percent(estimate.value), interval(estimate.interval))]
+        for title, meaning, estimate in metrics
+    ]
+    caption = f"Estimated from {plural(sum(evaluation.sizes), 'row')}"
+    return HtmlTable(caption, ["metric", f"estimate, {percent(evaluation.auc.confidence, 0)} interval"], rows)
+
+
+def _training_facts(
+    facts: FitFacts, curves: TrainingCurves, settings: list[tuple[str, str]]
+) -> list[tuple[str, str | Markup]]:
+    """Labels and values of the section on what was trained."""
+    found = {key.rpartition(".")[2]: text for key, text in settings}
+    best = "" if curves.best_epoch is None else f", best epoch {curves.best_epoch}"
+    return [
+        ("Task", "separate positive from negative rows, learned from two unlabeled sets"),
+        ("Target prior", f"{prior(facts.target_prior)} of the rows are positive where the model is used"),
+        ("Set with the higher prior", name(facts.set_names[facts.set_priors[0] < facts.set_priors[1]])),
+        ("Created", _moment(facts.created)),
+        *((title, name(found[key])) for key, title in SETTINGS.items() if key in found),
+        ("Epochs", f"{count(len(curves))}{best}"),
+        ("Time", f"{duration(facts.seconds)} on {facts.device}"),
+        ("Software", ", ".join(f"{library} {version}" for library, version in facts.versions.items())),
+    ]
+
+
+def _moment(created: str) -> str:
+    try:
+        moment = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    return f"{moment:%Y-%m-%d %H:%M} {moment.tzname() or ''}".strip()
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as dotted names and texts."""
+    found: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found += _flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list | tuple):
+            found.append((f"{prefix}{key}", ", ".join(map(str, value)) or "none"))
+        else:
+            found.append((f"{prefix}{key}", "none" if value is None else str(value)))
+    return found
+
+
+def _sets(facts: FitFacts) -> HtmlTable:
+    use, intervals = facts.row_use, facts.prior_intervals
+    head = ["set", "rows", "class prior", "training", "early stopping", "evaluation"]
+    rows = [
+        [
+            name(entry.name),
+            count(entry.rows),
+            prior(entry.prior),
+            *(count(numbers[which]) for numbers in (use.training, use.early_stopping, use.evaluation)),
+        ]
+        for which, entry in enumerate(facts.sets)
+    ]
+    if intervals is not None:
+        head.insert(3, "95% interval")
+        for row, ends in zip(rows, intervals, strict=True):
+            row.insert(3, interval(ends))
+    source = "estimated from the rows" if intervals is not None else "as given"
+    return HtmlTable(f"The two sets, with class priors {source}", head, rows)
+
+
+def _separation(facts: FitFacts) -> str:
+    """How well the scores separate the sets, compared with what the class priors allow."""
+    auc, (first, second) = facts.set_auc, facts.set_priors
+    limit = 0.5 + abs(first - second) / 2
+    text = (
+        f"Separation of the sets: of two rows, one from each set, the row from the set with the higher prior scores "
+        f"higher in {percent(auc.value)} of the pairs ({percent(auc.confidence, 0)} interval "
+        f"{interval(auc.interval)}). 50% means that the sets look the same; with class priors of {prior(first)} and "
+        f"{prior(second)}, a perfect classifier would reach {percent(limit)}."
+    )
+    low, high = auc.interval
+    if low > limit:
+        text += (
+            " This is above that limit: the sets differ in more than their class priors (distribution shift), or the "
+            "priors are further apart than given. Look for a column that leaks where a row was collected."
+        )
+    elif low <= 0.5 <= high:
+        text += " The interval contains 50%: the sets may be identical, and then there is nothing to learn from them."
+    return text
+
+
+def _columns(facts: FitFacts) -> HtmlTable:
+    missing = [Markup("missing in {}").format(name(which, 24)) for which in facts.set_names]
+    rows = [
+        [name(column.name), name(column.kind or "–"), _use(column), *map(percent, column.missing)]
+        for column in facts.columns
+    ]
+    return HtmlTable("Columns of the files", ["column", "kind", "used", *missing], rows, text_columns=3)
+
+
+def _use(column: ColumnFacts) -> str | Markup:
+    if column.used:
+        return "yes"
+    return Markup("no: {}").format(name(sentence(column.reason))) if column.reason else "no"

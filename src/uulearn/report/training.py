@@ -1,77 +1,125 @@
-"""How the training went: words, then curves."""
+"""The training history as curves and sentences for the report."""
 
 from __future__ import annotations
 
-from uulearn.report import curves
-from uulearn.report.course import HELD_OUT, Course
-from uulearn.report.facts import Facts
-from uulearn.report.markup import Child, Html, element, join, paragraph
-from uulearn.report.wording import count, listed, plural
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from uulearn.app.formatting import count, listing, plural
+from uulearn.training.history import History
+
+Values = tuple[float | None, ...]
+
+CURVES = (
+    "positive", "negative", "unbiased", "objective", "validation_positive", "validation_negative",
+    "validation_unbiased", "validation_zero_one", "test_accuracy",
+)  # fmt: skip
+LARGEST = 1e100
+"""Values beyond this are treated as infinite: an axis could not show them."""
+DAMAGED, FIX = "the training history is damaged", "train the model again with uulearn fit"
 
 
-def training(facts: Facts, course: Course) -> Html:
-    """How the training went: words, then curves."""
-    if not len(course):
-        return paragraph(
-            "No epoch was recorded",
-            f" ({course.stop_reason})" if course.stop_reason else None,
-            ", so there are no curves.",
+@dataclass(frozen=True)
+class TrainingCurves:
+    """Recorded values per epoch; ``values`` has only curves with at least one finite value.
+
+    Examples
+    --------
+    >>> curves = TrainingCurves.from_history(History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}]))
+    >>> curves.first_negative("unbiased"), curves["positive"]
+    (2, (None, None))
+    """
+
+    epochs: tuple[int, ...]
+    values: Mapping[str, Values]
+    best_epoch: int | None
+    ensemble_epochs: tuple[int | None, ...]
+    """Best epoch of each model of an ensemble; empty for a single model."""
+
+    @classmethod
+    def from_history(cls, history: History) -> TrainingCurves:
+        """The curves of a history; raises ValueError if it does not have the structure that training writes."""
+        records = history.epochs if isinstance(history.epochs, list) else [None]
+        epochs: tuple[Any, ...] = tuple(r.get("epoch") if isinstance(r, dict) else None for r in records)
+        increasing = all(type(epoch) is int and 0 < epoch < LARGEST for epoch in epochs)
+        if not increasing or list(epochs) != sorted(set(epochs)):
+            raise ValueError(f"{DAMAGED}: the epochs must be increasing whole numbers; {FIX}.")
+        if not isinstance(history.stop_reason, str | None):
+            raise ValueError(f"{DAMAGED}: stop_reason must be a string, got {history.stop_reason!r}; {FIX}.")
+        values = {name: tuple(_finite(record.get(name), name) for record in history) for name in CURVES}
+        return cls(
+            epochs,
+            {name: curve for name, curve in values.items() if any(value is not None for value in curve)},
+            history.best_epoch if history.best_epoch in epochs else None,
+            tuple(member.best_epoch for member in history.models),
         )
-    reason = f": {course.stop_reason}" if course.stop_reason else ""
-    content: list[Child] = [
-        paragraph(
-            element("bdi", f"Training ran for {plural(len(course), 'epoch')} and stopped{reason}."), " ", _kept(course)
-        ),
-        paragraph(_below_zero(course)),
-        paragraph(
-            "What is reported and what was minimised are two things. The risk, the sum of the two brackets, is "
-            "reported as it is, with its sign. Training minimised the objective, which may differ from it: most "
-            "methods correct a bracket that falls below zero."
-        ),
-        curves.brackets(course, held_out=False) or paragraph("The brackets were not recorded."),
-        curves.brackets(course, held_out=True),
-        curves.accuracy(course, judged_apart=facts.judged_apart),
-    ]
-    if not any(name in course.curves for name in HELD_OUT):
-        content.append(
-            paragraph("No rows were held out to evaluate the epochs, so there are no curves of held-out rows.")
-        )
-    return join(content)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    def __getitem__(self, name: str) -> Values:
+        return self.values.get(name, (None,) * len(self))
+
+    def first_negative(self, name: str) -> int | None:
+        """The first epoch with a negative value, None if there is none."""
+        pairs = zip(self.epochs, self[name], strict=True)
+        return next((epoch for epoch, value in pairs if value is not None and value < 0), None)
+
+    def count_negative(self, name: str) -> int:
+        """Number of epochs with a negative value."""
+        return sum(value is not None and value < 0 for value in self[name])
+
+    @property
+    def has_held_out(self) -> bool:
+        """Whether held-out rows were evaluated during training."""
+        return any(name.startswith("validation_") for name in self.values)
+
+    @property
+    def accuracy(self) -> Values:
+        """Accuracy estimated on held-out rows: one minus the zero-one risk."""
+        return tuple(None if error is None else 1 - error for error in self["validation_zero_one"])
 
 
-def _kept(course: Course) -> str:
-    if course.kept_by_members:
-        epochs = [str(epoch) for epoch in course.kept_by_members if epoch is not None]
-        kept = f" They kept the weights of epochs {listed(epochs)}." if epochs else ""
-        return (
-            f"{plural(len(course.kept_by_members), 'model was', 'models were')} trained, whose scores are averaged; "
-            f"the curves are their means.{kept}"
-        )
-    if course.kept is None:
-        return "The weights of the last epoch were kept."
-    return f"The weights of epoch {course.kept} were kept: there the smoothed error on held-out rows was lowest."
+def _finite(value: object, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{DAMAGED}: {name} must be a number, got {value!r}; {FIX}.")
+    return float(value) if abs(value) < LARGEST else None
 
 
-def _below_zero(course: Course) -> str:
-    """Where the risk went below zero, and where what was kept lies."""
-    if "unbiased" not in course.curves:
-        return "The risk of the epochs was not recorded."
-    first, kept = course.first_below_zero("unbiased"), course.kept
+def best_epoch_sentence(curves: TrainingCurves) -> str:
+    """Which epoch's weights the model has."""
+    if curves.ensemble_epochs:
+        epochs = [str(epoch) for epoch in curves.ensemble_epochs if epoch is not None]
+        best = f" Their best epochs are {listing(epochs)}." if epochs else ""
+        models = plural(len(curves.ensemble_epochs), "model")
+        return f"The ensemble has {models}, whose scores are averaged; the curves show their mean.{best}"
+    if curves.best_epoch is None:
+        return "The model has the weights of the last epoch."
+    return f"The best epoch is {curves.best_epoch}: there the smoothed error on held-out rows was lowest."
+
+
+def negative_risk_sentence(curves: TrainingCurves) -> str:
+    """Whether the training risk went negative, and how the best epoch relates to that."""
+    if "unbiased" not in curves.values:
+        return "The risk was not recorded."
+    first, best = curves.first_negative("unbiased"), curves.best_epoch
     if first is None:
-        times = {which: course.times_below_zero(which) for which in ("positive", "negative")}
-        parts = listed(
-            [f"the {which} bracket in {plural(number, 'epoch')}" for which, number in times.items() if number]
-        )
-        aside = f" Of its two parts, {parts} was below zero." if parts else ""
-        return f"On the rows trained on, the risk never went below zero.{aside}"
-    said = (
-        f"On the rows trained on, the risk went below zero in epoch {first}, and was below zero in "
-        f"{count(course.times_below_zero('unbiased'))} of {plural(len(course), 'epoch')}. No true risk is: by then the "
-        "model was also learning the noise of its rows (overfitting)."
+        negative = {which: curves.count_negative(which) for which in ("positive", "negative")}
+        terms = [f"the {which} term in {plural(times, 'epoch')}" for which, times in negative.items() if times]
+        aside = f" One of its terms did: {listing(terms)}." if len(terms) == 1 else ""
+        aside = f" Its terms did: {listing(terms)}." if len(terms) == 2 else aside
+        return f"On the training rows, the risk never went below zero.{aside}"
+    text = (
+        f"On the training rows, the risk went below zero in epoch {first} and was negative in "
+        f"{count(curves.count_negative('unbiased'))} of {plural(len(curves), 'epoch')}. A true risk is never negative: "
+        "from then on the model was overfitting."
     )
-    if kept is not None:
-        where = "is that one" if kept == first else "lies before that" if kept < first else "lies after that"
-        return f"{said} The epoch that was kept, {kept}, {where}."
-    if course.kept_by_members:
-        return said
-    return f"{said} The last epoch was kept all the same; hold rows out and keep the best to avoid that."
+    if best is not None:
+        relation = "is that epoch" if best == first else "is before that" if best < first else "is after that"
+        return f"{text} The best epoch, {best}, {relation}."
+    if curves.ensemble_epochs:
+        return text
+    return f"{text} The model has the weights of the last epoch; hold out rows and use early stopping to avoid this."

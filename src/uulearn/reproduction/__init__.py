@@ -1,18 +1,17 @@
-"""Reproducing the tables and figures of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
+"""Reproduction of the tables and figures of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 
 ================  ====================================================================================
-`experiments`     the experiments as data: the configuration of every run of every table and figure
-`runner`          does the runs that a store lacks: dense models in stacks, the others one by one
-`selection`       the choice of λ without labels, and what it is worth
-`pages`           which files each table and figure is written to
-`store`           finished training runs on disk: many writers, one file each, packed when wanted
-`statistics`      mean and spread, the paired t-test behind the bold numbers, where a curve turns
-`reference`       the numbers that the paper printed
-`tables`          runs gathered into cells, beside the paper's numbers
+`experiments`     the configuration of every run of every table and figure
+`runner`          trains the runs that are missing in a store: dense models batched, others one by one
+`selection`       the choice of λ without labels, and how much it gains
+`pages`           writes the files of each table and figure
+`store`           finished runs on disk
+`statistics`      mean and spread, the paired t-test behind the bold numbers, turning points
+`reference`       the numbers printed in the paper
+`tables`          runs grouped into cells, next to the paper's numbers
 `render`          a table as Markdown, LaTeX or HTML
 `figures`         the paper's figures (needs matplotlib, the extra ``plot``)
 ================  ====================================================================================
 
-``uulearn reproduce`` puts them together. Nothing is imported here: drawing needs matplotlib, and reading a table should
-not wait for it.
+``uulearn reproduce`` combines them. This module imports nothing, because only the figures need matplotlib.
 """

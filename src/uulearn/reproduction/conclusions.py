@@ -1,9 +1,9 @@
-"""The conclusions of the paper's Section 4, held one by one against the runs in a store.
+"""The conclusions of the paper's Section 4, checked against the runs in a store.
 
-1. Corrected methods beat the unbiased and the biased one.
+1. Corrected methods beat the unbiased and the biased method.
 2. The closer the priors, the worse the overfitting.
 3. A negative training risk and overfitting occur together.
-4. Dropout and weight decay do not cure it.
+4. Dropout and weight decay do not prevent it.
 """
 
 from __future__ import annotations
@@ -18,72 +18,33 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from uulearn.report.html import render_page
 from uulearn.reproduction.experiments import FIXED_SLOPE
-from uulearn.reproduction.render import grid, signed
+from uulearn.reproduction.render import markdown_grid, signed
 from uulearn.reproduction.statistics import LEVEL, first_negative_epoch, paired_t_test, turning_epoch
-from uulearn.reproduction.tables import DATASET_NAMES, LEAST_TRIALS
+from uulearn.reproduction.tables import DATASET_NAMES, MIN_TESTED_TRIALS, ResultCell, ResultRow, slope_column
 
 Record = Mapping[str, Any]
+CellsByModel = Mapping[str, Sequence[ResultCell]]
 
-PLAIN, CORRECTED = ("biased", "unbiased"), ("abs", "relu", "leaky_relu")
-NAMES = {"biased": "UU-Biased", "unbiased": "UU-Unbiased", "abs": "UU-ABS", "relu": "UU-ReLU", "leaky_relu": "UU-LReLU"}
+METHODS = {
+    "biased": "UU-Biased",
+    "unbiased": "UU-Unbiased",
+    "abs": "UU-ABS",
+    "relu": "UU-ReLU",
+    slope_column(FIXED_SLOPE).name: "UU-LReLU",
+}
+"""Columns that are compared, by name; the leaky ReLU with λ = −0.1."""
+PLAIN, CORRECTED = tuple(METHODS)[:2], tuple(METHODS)[2:]
 MODELS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The trials of one method on one dataset with one pair of priors: last accuracy and drop by seed, in percent."""
-
-    dataset: str
-    model: str
-    set_priors: tuple[float, float]
-    method: str
-    accuracy: Mapping[int, float]
-    drop: Mapping[int, float]
-
-    @property
-    def row(self) -> tuple[str, str, tuple[float, float]]:
-        """What the cell shares with the other methods."""
-        return self.dataset, self.model, self.set_priors
-
-
-def with_fixed_slope(records: Iterable[Record]) -> list[Record]:
-    """Of runs with the leaky ReLU only those with λ = −0.1, so that it counts no more than the other methods."""
-    return [
-        r for r in records if r["configuration"]["method"] != "leaky_relu" or r["configuration"]["slope"] == FIXED_SLOPE
-    ]
-
-
-def cells_of(records: Iterable[Record]) -> list[Cell]:
-    """Cells of Tables 2 and 3 from full runs in the paper's setting; of the leaky ReLU those with λ = −0.1."""
-    found: dict[tuple[Any, ...], dict[int, Sequence[float]]] = {}
-    for record in with_fixed_slope(records):
-        c = record["configuration"]
-        curve = [100 * value for value in record["curves"]["test_accuracy"] if math.isfinite(value)]
-        if curve:
-            place = (c["dataset"], c["model"], tuple(c["set_priors"]), c["method"])
-            found.setdefault(place, {})[c["seed"]] = curve
-    return [
-        Cell(
-            dataset,
-            model,
-            set_priors,
-            method,
-            accuracy={seed: curve[-1] for seed, curve in trials.items()},
-            drop={seed: max(curve) - curve[-1] for seed, curve in trials.items()},
-        )
-        for (dataset, model, set_priors, method), trials in found.items()
-    ]
-
-
-# ------------------------------------------------------------------------------------------- 1. corrected beats plain
-
-
-@dataclass(frozen=True)
 class Contest:
-    """Two methods on one row: the mean difference of their accuracies in points and its p value."""
+    """Two methods on one row: the mean difference of their accuracies in points, and its p value."""
 
-    row: tuple[str, str, tuple[float, float]]
+    model: str
+    row: ResultRow
     corrected: str
     plain: str
     difference: float
@@ -92,51 +53,50 @@ class Contest:
 
     @property
     def verdict(self) -> str:
-        """``"better"``, ``"worse"`` or ``"even"`` by the paired t-test at 5%, ``"not tested"`` below three trials."""
-        if self.p is None or self.trials < LEAST_TRIALS:
+        """``better``, ``worse`` or ``even`` by the paired t-test at 5%; ``not tested`` below three trials."""
+        if self.p is None or self.trials < MIN_TESTED_TRIALS:
             return "not tested"
         if self.p >= LEVEL:
             return "even"
         return "better" if self.difference > 0 else "worse"
 
 
-def contests(cells: Sequence[Cell]) -> list[Contest]:
-    """Every corrected method against every plain one, on each row that has both."""
-    rows: dict[Any, dict[str, Cell]] = {}
-    for cell in cells:
-        rows.setdefault(cell.row, {})[cell.method] = cell
-    out = []
-    for row, methods in rows.items():
-        for corrected, plain in itertools.product(CORRECTED, PLAIN):
-            if corrected in methods and plain in methods:
-                ours, theirs = methods[corrected].accuracy, methods[plain].accuracy
-                seeds = sorted(ours.keys() & theirs.keys())
-                a, b = [ours[s] for s in seeds], [theirs[s] for s in seeds]
-                if seeds:
-                    out.append(
-                        Contest(row, corrected, plain, float(np.mean(a) - np.mean(b)), paired_t_test(a, b), len(a))
-                    )
-    return out
+def contests(cells: CellsByModel) -> list[Contest]:
+    """Every corrected method against every plain one, on each row with both."""
+    found = []
+    for model, own in cells.items():
+        trials = {(cell.row, cell.column.name): cell.trials for cell in own}
+        rows = dict.fromkeys(cell.row for cell in own)
+        for row, corrected, plain in itertools.product(rows, CORRECTED, PLAIN):
+            ours, theirs = trials.get((row, corrected), {}), trials.get((row, plain), {})
+            seeds = sorted(ours.keys() & theirs.keys())
+            if seeds:
+                a, b = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+                gain = float(np.mean(a) - np.mean(b))
+                found.append(Contest(model, row, corrected, plain, gain, paired_t_test(a, b), len(a)))
+    return found
 
 
-# ------------------------------------------------------------------------------ 2. closer priors, worse overfitting
+def drops_by_priors(cells: CellsByModel) -> dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]]:
+    """Mean drop per pair of priors, farthest first, by (model, dataset, method)."""
+    found: dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]] = {}
+    for model, own in cells.items():
+        for cell in sorted((cell for cell in own if cell.column.name in METHODS), key=_reading_order):
+            if cell.drop:
+                place = model, cell.row.dataset_label, METHODS[cell.column.name]
+                found.setdefault(place, []).append((cell.row.set_priors, cell.drop.mean))
+    return found
 
 
-def drops_by_priors(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]]:
-    """Mean drop for each pair of priors, farthest first, by (model, dataset, method)."""
-    out: dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]] = {}
-    for cell in sorted(cells, key=lambda cell: -abs(cell.set_priors[0] - cell.set_priors[1])):
-        place = cell.model, cell.dataset, cell.method
-        out.setdefault(place, []).append((cell.set_priors, float(np.mean(list(cell.drop.values())))))
-    return out
-
-
-# --------------------------------------------------------------------------- 3. negative risk and overfitting together
+def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
+    theta, theta_prime = cell.row.set_priors
+    dataset, method = list(DATASET_NAMES).index(cell.row.dataset), list(METHODS).index(cell.column.name)
+    return dataset, method, -abs(theta - theta_prime)
 
 
 @dataclass(frozen=True)
 class CoOccurrence:
-    """How often the training risk goes negative and the test error turns, and the rank correlation of when."""
+    """How often the training risk goes negative and the test error turns, and the rank correlation of the epochs."""
 
     both: int
     only_negative: int
@@ -151,12 +111,12 @@ class CoOccurrence:
 
     @property
     def together(self) -> float:
-        """Share of the runs in which both happen or neither does."""
+        """Fraction of the runs in which both or neither happen."""
         return (self.both + self.neither) / self.runs if self.runs else math.nan
 
 
 def co_occurrence(records: Iterable[Record]) -> CoOccurrence:
-    """Over runs: does the risk go below zero, does the test error turn, and when (Spearman, where both happen)?
+    """Count negative risks and turning test errors; Spearman's correlation is over runs with both.
 
     Examples
     --------
@@ -178,12 +138,9 @@ def co_occurrence(records: Iterable[Record]) -> CoOccurrence:
     return CoOccurrence(tally[True, True], tally[True, False], tally[False, True], tally[False, False], spearman)
 
 
-# --------------------------------------------------------------------------------------- 4. regularisation is no cure
-
-
 @dataclass(frozen=True)
-class Regularised:
-    """One run of Figure 3: its setting; test risk, and accuracy in percent, at best and at the end."""
+class RegularizedRun:
+    """One run of Figure 3: test risk, and accuracy in percent, at its best and at the last epoch."""
 
     name: str
     lowest_risk: float
@@ -192,112 +149,92 @@ class Regularised:
     last_accuracy: float
 
 
-def regularised(records: Iterable[Record], name: str) -> list[Regularised]:
-    """The runs of one panel of Figure 3, by rising strength; ``name`` is the entry that varies."""
-    out = []
-    for record in sorted(records, key=lambda record: record["configuration"][name]):
+def regularized_runs(records: Iterable[Record], entry: str) -> list[RegularizedRun]:
+    """The runs of one panel of Figure 3 by increasing strength; ``entry`` is ``dropout`` or ``l2``."""
+    found = []
+    for record in sorted(records, key=lambda record: record["configuration"][entry]):
         curves = {n: [v for v in values if math.isfinite(v)] for n, values in record["curves"].items()}
-        if not curves["test_risk"]:
-            continue  # it ended before its first epoch did
-        label = {"dropout": "dropout", "l2": "weight decay"}[name]
-        out.append(
-            Regularised(
-                f"{label} {record['configuration'][name]:g}",
-                min(curves["test_risk"]),
-                curves["test_risk"][-1],
-                100 * max(curves["test_accuracy"]),
-                100 * curves["test_accuracy"][-1],
-            )
-        )
-    return out
-
-
-# ---------------------------------------------------------------------------------------------------------- for readers
+        risk, accuracy = curves["test_risk"], curves["test_accuracy"]
+        if risk:  # empty if the run failed in its first epoch
+            name = f"{'dropout' if entry == 'dropout' else 'weight decay'} {record['configuration'][entry]:g}"
+            found.append(RegularizedRun(name, min(risk), risk[-1], 100 * max(accuracy), 100 * accuracy[-1]))
+    return found
 
 
 def to_markdown(
-    records: Sequence[Record], dropout: Sequence[Record] = (), decay: Sequence[Record] = (), caveat: str = ""
+    cells: CellsByModel,
+    records: Sequence[Record],
+    dropout: Sequence[Record] = (),
+    decay: Sequence[Record] = (),
+    caveat: str = "",
 ) -> str:
-    """All four, as a page; ``records`` are full runs of the tables, the others those of Figure 3.
+    """The page on all four conclusions.
 
-    ``caveat`` is added to the title, for runs that are not in the paper's setting.
+    ``cells`` are those of the tables by model, ``records`` the full runs in them, the others those of Figure 3.
+    ``caveat`` is added to the title if the runs are not in the paper's setting.
     """
-    cells = cells_of(records)
-    parts = [
-        f"### The conclusions of Section 4{caveat}",
-        "Held against the full runs of Tables 2 and 3 (of the leaky ReLU those with λ = −0.1), the last one against "
-        "those of Figure 3.",
-    ]
-    parts += ["**1. Corrected methods beat the unbiased and the biased one.**", _contests_grid(contests(cells))]
-    parts += ["**2. The closer the priors, the worse the overfitting** (mean drop Δ_A in points).", _drops_grid(cells)]
-    parts += [
-        "**3. Negative risk and overfitting occur together.** Two events of a run: the training risk (mean over an "
-        "epoch) goes below zero; the test error, smoothed, turns and ends above its minimum by more than noise. The "
-        "rank correlation of their epochs is Spearman's, over the runs in which both happen.",
-        _together_grid(records),
-    ]
-    if dropout or decay:
-        parts += ["**4. Dropout and weight decay do not cure it** (UU-Unbiased, MNIST, (0.6, 0.4))."]
-        parts += [_regularised_grid([*regularised(dropout, "dropout"), *regularised(decay, "l2")])]
-    return "\n\n".join(parts) + "\n"
+    regularized = [*regularized_runs(dropout, "dropout"), *regularized_runs(decay, "l2")]
+    return render_page(
+        "conclusions.md.jinja",
+        "uulearn.reproduction",
+        caveat=caveat,
+        contests=_contests_grid(contests(cells)),
+        drops=_drops_grid(cells),
+        together=_together_grid(records),
+        regularized=_regularized_grid(regularized) if regularized else None,
+    )
 
 
 def _contests_grid(found: Sequence[Contest]) -> str:
     lines = [["", "against", "rows", "better", "even", "worse", "not tested", "mean gain", "smallest gain"]]
-    for model in MODELS:
-        for corrected, plain in itertools.product(CORRECTED, PLAIN):
-            mine = [c for c in found if c.row[1] == model and (c.corrected, c.plain) == (corrected, plain)]
-            if mine:
-                tally = Counter(contest.verdict for contest in mine)
-                gains = [contest.difference for contest in mine]
-                counts = [str(tally[verdict]) for verdict in ("better", "even", "worse", "not tested")]
-                figures = [signed(float(np.mean(gains))), signed(min(gains))]
-                lines.append([f"{NAMES[corrected]}, {MODELS[model]}", NAMES[plain], str(len(mine)), *counts, *figures])
-    return grid(lines, left=2)
+    for model, corrected, plain in itertools.product(MODELS, CORRECTED, PLAIN):
+        own = [c for c in found if (c.model, c.corrected, c.plain) == (model, corrected, plain)]
+        if own:
+            tally, gains = Counter(contest.verdict for contest in own), [contest.difference for contest in own]
+            counts = [str(tally[verdict]) for verdict in ("better", "even", "worse", "not tested")]
+            name = f"{METHODS[corrected]}, {MODELS[model]}"
+            gain = [signed(float(np.mean(gains))), signed(min(gains))]
+            lines.append([name, METHODS[plain], str(len(own)), *counts, *gain])
+    return markdown_grid(lines, left=2)
 
 
-def _drops_grid(cells: Sequence[Cell]) -> str:
+def _drops_grid(cells: CellsByModel) -> str:
     drops = drops_by_priors(cells)
     columns = list(dict.fromkeys(priors for series in drops.values() for priors, _ in series))
     lines = [["", "dataset", "method", *(f"{a:g}, {b:g}" for a, b in columns), "grows"]]
-    for (model, dataset, method), series in sorted(drops.items(), key=_reading_order):
+    for place, series in drops.items():
         values = dict(series)
         shown = [f"{values[priors]:.2f}" if priors in values else "–" for priors in columns]
-        grows = all(a < b for (_, a), (_, b) in itertools.pairwise(series)) if len(series) > 1 else None
-        lines.append(
-            [model, DATASET_NAMES[dataset], NAMES[method], *shown, {True: "yes", False: "no", None: "–"}[grows]]
-        )
-    return grid(lines, left=3)
+        grows = "yes" if all(a < b for (_, a), (_, b) in itertools.pairwise(series)) else "no"
+        lines.append([*place, *shown, grows if len(series) > 1 else "–"])
+    return markdown_grid(lines, left=3)
 
 
 def _together_grid(records: Sequence[Record]) -> str:
     lines = [["runs of", "runs", "both", "only negative", "only turns", "neither", "together", "rank correlation"]]
-    records = with_fixed_slope(records)
-    chosen: list[tuple[str, list[Record]]] = [("all methods, all models", records)]
-    for method in (*PLAIN, *CORRECTED):
-        chosen.append((NAMES[method], [r for r in records if r["configuration"]["method"] == method]))
+    # Only one λ of the leaky ReLU, so that each method counts once.
+    records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
+    groups: list[tuple[str, list[Record]]] = [("all methods, all models", records)]
+    for column, name in METHODS.items():
+        method = column.partition("(")[0]
+        groups.append((name, [r for r in records if r["configuration"]["method"] == method]))
     for model, label in MODELS.items():
-        mine = [r for r in records if r["configuration"]["model"] == model]
-        chosen += [(f"all methods, {label}", mine)]
-        chosen += [(f"UU-Unbiased, {label}", [r for r in mine if r["configuration"]["method"] == "unbiased"])]
-    for label, some in chosen:
+        own = [r for r in records if r["configuration"]["model"] == model]
+        groups += [(f"all methods, {label}", own)]
+        groups += [(f"UU-Unbiased, {label}", [r for r in own if r["configuration"]["method"] == "unbiased"])]
+    for label, some in groups:
         if some:
             c = co_occurrence(some)
             rank = "–" if c.spearman is None else signed(c.spearman)
             counts = [str(n) for n in (c.runs, c.both, c.only_negative, c.only_turns, c.neither)]
             lines.append([label, *counts, f"{100 * c.together:.0f}%", rank])
-    return grid(lines, left=1)
+    return markdown_grid(lines, left=1)
 
 
-def _regularised_grid(runs: Sequence[Regularised]) -> str:
+def _regularized_grid(runs: Sequence[RegularizedRun]) -> str:
     lines = [["", "test risk, lowest", "last", "accuracy, best", "last", "drop"]]
     for run in runs:
         risks = [f"{value:.3g}" for value in (run.lowest_risk, run.last_risk)]
         accuracies = [run.best_accuracy, run.last_accuracy, run.best_accuracy - run.last_accuracy]
         lines.append([run.name, *risks, *(f"{value:.2f}" for value in accuracies)])
-    return grid(lines, left=1)
-
-
-def _reading_order(item: tuple[tuple[str, str, str], Any]) -> tuple[int, int, int]:
-    model, dataset, method = item[0]
-    return list(MODELS).index(model), list(DATASET_NAMES).index(dataset), list(NAMES).index(method)
+    return markdown_grid(lines, left=1)

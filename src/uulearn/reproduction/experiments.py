@@ -1,34 +1,33 @@
-"""The paper's experiments as data: for each table and figure, the configurations of its runs.
+"""The paper's experiments as data: the configuration of every run of every table and figure.
 
-A configuration is a plain dict that says everything about one run; `uulearn.reproduction.store` files the run under it. The
-settings are those of Appendix C (tables), B (Figure 1) and D (Figure 3). What the paper leaves open is said here, where
-it is decided.
+A configuration is a plain dict that determines one run; `uulearn.reproduction.store` stores the run under it. Settings
+are those of Appendix C (tables), B (Figure 1) and D (Figure 3). Comments say how open points are decided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Configuration = dict[str, Any]
 
 DATASETS = ("mnist", "fashion_mnist", "kmnist", "cifar10")
 TARGET_PRIORS = {"mnist": 0.4926, "fashion_mnist": 0.4, "kmnist": 0.3, "cifar10": 0.6}
-"""π of each dataset, the share of positives in its test part; held against the data when they are loaded."""
+"""π of each dataset: the class prior of its test data, checked when it is loaded."""
 SET_PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
-"""(θ, θ′) of the rows of both tables. Section 4 names others, beginning with (0.9, 0.1): the tables do not use them."""
+"""(θ, θ′) of the rows of both tables. Section 4 also names (0.9, 0.1), which the tables do not use."""
 
 BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
-"""The slopes λ below zero that have a name of their own."""
+"""Slopes λ with a name of their own."""
 SLOPES = (-0.01, -0.03, -0.1, -0.3)
-"""λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" can only mean magnitudes: λ > 0 is no correction."""
+"""λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" must mean magnitudes: λ > 0 corrects nothing."""
 FIXED_SLOPE = -0.1
-"""λ where none is chosen."""
+"""λ if none is chosen."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
-HELD_OUT = 0.09
-"""Share of each set that the runs for the choice of λ hold out; see `uulearn.reproduction.sampling.hold_out`."""
+SELECTION_HOLD_OUT = 0.09
+"""Fraction of each set held out of the runs that choose λ; see `uulearn.reproduction.sampling.hold_out`."""
 
 TRIALS, EPOCHS, SIZE, BATCH = 5, 200, 30_000, 3_000
 MOMENTUM = 0.9
@@ -36,7 +35,7 @@ CONVOLUTIONAL = ("allconvnet", "resnet32")
 CONVOLUTIONAL_TRIALS = 2
 
 RESNET_LR = 3e-5
-"""Of ResNet-32 on CIFAR-10 in Table 3: Appendix C says 5e-3, Appendix B, of the same network in Figure 1, 3e-5."""
+"""Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3, but Appendix B says 3e-5 for this network."""
 SETTINGS = {  # learning rate and L2 of Appendix C
     ("linear", "mnist"): (1e-3, 1e-4),
     ("linear", "fashion_mnist"): (5e-3, 1e-4),
@@ -54,7 +53,7 @@ TABLE_MODELS = {
 
 FIGURE_SET_PRIORS = (0.6, 0.4)
 FIGURE1_MODELS: dict[tuple[str, str], dict[str, Any]] = {
-    # On L2 for MNIST the paper is silent: 1e-4, as for the linear model in the table and the dropout runs of Figure 3.
+    # The paper does not give L2 for MNIST: 1e-4, as for the linear model in the table and for dropout in Figure 3.
     ("mnist", "linear"): {"optimizer": "sgd", "batch_size": 1_000, "lr": 5e-2, "l2": 1e-4},
     ("mnist", "mlp"): {"optimizer": "sgd", "batch_size": 3_000, "lr": 1e-3, "l2": 1e-4},
     ("cifar10", "allconvnet"): {"optimizer": "adam", "batch_size": 500, "lr": 1e-5, "l2": 5e-3},
@@ -66,8 +65,8 @@ FIGURE3_DECAYS, FIGURE3_DECAY_DROPOUT = (5e-4, 5e-3, 5e-2, 5e-1, 5.0), 0.2
 
 
 @dataclass(frozen=True)
-class Quick:
-    """What replaces the paper's numbers in a small version; the rest stays."""
+class QuickSizes:
+    """Numbers that replace the paper's in the quick version."""
 
     size: int
     batch_size: int
@@ -76,25 +75,25 @@ class Quick:
     trials: int = 2
 
 
-QUICK_DENSE = Quick(size=600, batch_size=200, epochs=10, test_rows=1_000)
-QUICK_CONVOLUTIONAL = Quick(size=20, batch_size=20, epochs=2, test_rows=100)
+QUICK_DENSE = QuickSizes(size=600, batch_size=200, epochs=10, test_rows=1_000)
+QUICK_CONVOLUTIONAL = QuickSizes(size=20, batch_size=20, epochs=2, test_rows=100)
 
 
 @dataclass(frozen=True)
 class Request:
-    """How much of the experiments is asked for.
+    """Which part of the experiments to run.
 
     Parameters
     ----------
     datasets : sequence of str
         Some of `DATASETS`.
     trials, epochs : int, optional
-        Seeds 0 to trials − 1, and epochs of each run. By default the paper's 5 and 200, but 2 trials of convolutional
-        networks, whose runs are long, and fewer of both in a small version.
+        Number of seeds and of epochs. Defaults: the paper's 5 and 200, but 2 trials for convolutional networks, and
+        fewer of both in the quick version.
     quick : bool
-        The small version.
+        The quick version.
     selection : bool
-        Whether λ is chosen without labels, which takes more runs; it is −0.1 otherwise.
+        Whether to choose λ without labels, which needs more runs; otherwise λ is −0.1.
 
     Examples
     --------
@@ -112,14 +111,14 @@ class Request:
     selection: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "datasets", tuple(name.replace("-", "_") for name in self.datasets))
-        for name in self.datasets:
+        names = [name.replace("-", "_") for name in self.datasets]
+        for name in names:
             if name not in DATASETS:
                 raise ValueError(f"dataset must be one of {', '.join(DATASETS)}, got {name!r}.")
-        object.__setattr__(self, "datasets", tuple(name for name in DATASETS if name in self.datasets))
+        object.__setattr__(self, "datasets", tuple(name for name in DATASETS if name in names))
 
     def trials_of(self, model: str) -> int:
-        """Trials of each cell with that model."""
+        """Number of trials of each cell with this model."""
         if self.trials is not None:
             return self.trials
         if self.quick:
@@ -128,21 +127,21 @@ class Request:
 
     @property
     def is_the_papers(self) -> bool:
-        """Are the runs those of the paper, so that its numbers can be compared?"""
+        """Whether the runs have the paper's setting, so that its numbers can be compared."""
         return not self.quick and self.epochs in (None, EPOCHS)
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """The λ that are tried where all are."""
+        """The values of λ for dense models."""
         return QUICK_SLOPES if self.quick else SLOPES
 
     def candidates(self, model: str) -> tuple[float, ...]:
-        """The λ among which one is chosen without labels; none where the choice is not made."""
+        """The values of λ to choose from without labels; empty if λ is fixed."""
         return (*self.slopes, ABS) if self.selection and model not in CONVOLUTIONAL else ()
 
 
 def method_of(slope: float) -> tuple[str, float | None]:
-    """The method whose correction has this slope λ below zero, and the entry ``slope`` of its configuration.
+    """The method with this slope λ, and the entry ``slope`` of its configuration.
 
     Examples
     --------
@@ -170,7 +169,7 @@ def configuration(
     dropout: float = 0.0,
     held_out: float = 0.0,
 ) -> Configuration:
-    """Everything about one run."""
+    """The configuration of one run."""
     size, epochs, small = SIZE, EPOCHS, {}
     if request.quick:
         quick = QUICK_CONVOLUTIONAL if model in CONVOLUTIONAL else QUICK_DENSE
@@ -199,7 +198,7 @@ def configuration(
     }
 
 
-# The tables
+# Tables
 
 
 @dataclass(frozen=True)
@@ -213,22 +212,22 @@ class TableRow:
 
     @property
     def model(self) -> str:
-        """The row's model."""
+        """The model of the row."""
         return TABLE_MODELS[self.table][self.dataset]
 
     @property
     def seeds(self) -> range:
-        """One seed a trial."""
+        """One seed per trial."""
         return range(self.request.trials_of(self.model))
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """Every λ that is run: of a convolutional network, whose runs are long, only one beside ReLU and ABS."""
+        """All values of λ that are run; convolutional networks, whose runs are long, have one besides ReLU and ABS."""
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else self.request.slopes), ABS)
 
     @property
     def candidates(self) -> tuple[float, ...]:
-        """The λ among which one is chosen without labels; none where the choice is not made."""
+        """The values of λ to choose from without labels; empty if λ is fixed."""
         return self.request.candidates(self.model)
 
     def run(self, method: str | float, seed: int, held_out: float = 0.0) -> Configuration:
@@ -240,30 +239,26 @@ class TableRow:
         )
 
     def trial(self, seed: int) -> list[Configuration]:
-        """The runs of one trial: of all methods and, for the choice of λ, those with rows held out."""
+        """The runs of one trial: all methods and, to choose λ, runs with held-out rows."""
         methods: list[str | float] = [*BASELINES, *self.slopes]
         full = [self.run(method, seed) for method in methods]
-        return full + [self.run(slope, seed, HELD_OUT) for slope in self.candidates]
+        return full + [self.run(slope, seed, SELECTION_HOLD_OUT) for slope in self.candidates]
 
 
 def table_rows(table: str, request: Request) -> list[TableRow]:
-    """The rows of a table, as the paper orders them."""
+    """The rows of a table in the paper's order."""
     return [TableRow(table, dataset, priors, request) for dataset in request.datasets for priors in SET_PRIORS]
 
 
-def _table(table: str) -> Callable[[Request], list[Configuration]]:
-    def runs(request: Request) -> list[Configuration]:
-        rows = table_rows(table, request)
-        return [run for row in rows for seed in row.seeds for run in row.trial(seed)]
-
-    return runs
+def _table_runs(table: str) -> Callable[[Request], list[Configuration]]:
+    return lambda request: [run for row in table_rows(table, request) for seed in row.seeds for run in row.trial(seed)]
 
 
-# The figures
+# Figures
 
 
 def figure1_panels(request: Request) -> dict[str, Configuration]:
-    """The run of each panel of Figure 1, by the panel's name."""
+    """The run of each panel of Figure 1, by the name of the panel."""
     return {
         f"{dataset}-{model}-{loss}": configuration(
             request, dataset, model, ("unbiased", None), FIGURE_SET_PRIORS, 0, loss=loss, **settings
@@ -274,7 +269,7 @@ def figure1_panels(request: Request) -> dict[str, Configuration]:
 
 
 def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configuration]]:
-    """The runs of Figure 3: those of the left panel, by dropout, and those of the right, by weight decay."""
+    """The runs of Figure 3: the left panel by dropout, the right panel by weight decay."""
 
     def run(dropout: float, l2: float) -> Configuration:
         return configuration(
@@ -288,31 +283,57 @@ def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configur
     )
 
 
-# What the paper leaves unsaid, tried
+# Variants
 
 
-VARIANTS: dict[str, str] = {
-    "as printed": "the settings of Appendix C, with ResNet-32 the learning rate of Appendix B",
-    "decay": "learning rate lr/(1 + k·t) at step t, k = 5e-5 for (0.8, 0.2) and 5e-4 for closer priors, as in the "
-    "authors' earlier public code",
-    "lr / 3": "a third of the learning rate",
-    "lr × 3": "three times the learning rate",
-    "lr 5e-3": "the learning rate that Appendix C gives for CIFAR-10",
-    "shortened": "sets as the authors' earlier public code slices them: a class that runs out shortens the set, and "
-    "the loss is told the prior that was meant",
-    "independent": "every row of a set drawn independently, with replacement",
-    "batch 1500": "batches of 1,500 rows",
-    "batch 500": "batches of 500 rows, as Appendix B has them for the other network on CIFAR-10",
-    "no L2": "no penalty on the kernels",
-    "Glorot": "Glorot-uniform kernels, Keras's default, instead of LeCun-normal ones",
-    "normalisation": "batch normalisation that keeps 0.9 of its statistics each step instead of Keras's 0.99",
+class Variant(NamedTuple):
+    """A reading of the paper: its meaning, and the entries of a configuration that it changes."""
+
+    meaning: str
+    changes: Callable[[Configuration], Configuration]
+
+
+VARIANTS = {
+    "as printed": Variant(
+        "the settings of Appendix C, for ResNet-32 with the learning rate of Appendix B", lambda run: {}
+    ),
+    "decay": Variant(
+        "learning rate lr/(1 + k·t) at step t, k = 5e-5 for (0.8, 0.2) and 5e-4 for closer priors, as in the authors' "
+        "earlier public code",
+        lambda run: {"lr_decay": 5e-5 if run["set_priors"] == [0.8, 0.2] else 5e-4},
+    ),
+    "lr / 3": Variant("a third of the learning rate", lambda run: {"lr": run["lr"] / 3}),
+    "lr × 3": Variant("three times the learning rate", lambda run: {"lr": run["lr"] * 3}),
+    "lr 5e-3": Variant("the learning rate that Appendix C gives for CIFAR-10", lambda run: {"lr": 5e-3}),
+    "shortened": Variant(
+        "sets as in the authors' earlier public code: a class that runs out of rows shortens the set, and the loss "
+        "still uses the intended prior",
+        lambda run: {"sampling": "shortened"},
+    ),
+    "independent": Variant(
+        "every row of a set drawn independently, with replacement", lambda run: {"sampling": "independent"}
+    ),
+    "batch 1500": Variant("batches of 1,500 rows", lambda run: {"batch_size": run["batch_size"] // 2}),
+    "batch 500": Variant(
+        "batches of 500 rows, as in Appendix B for the other network on CIFAR-10",
+        lambda run: {"batch_size": run["batch_size"] // 6},
+    ),
+    "no L2": Variant("no penalty on the kernels", lambda run: {"l2": 0.0}),
+    "Glorot": Variant(
+        "Glorot-uniform kernels, Keras's default, instead of LeCun-normal ones",
+        lambda run: {"initialiser": "glorot_uniform"},
+    ),
+    "normalization": Variant(
+        "batch normalization that keeps 0.9 of its statistics per step instead of Keras's 0.99",
+        lambda run: {"norm_momentum": 0.1},
+    ),
 }
-"""Readings of the paper that the tables might rest on; each changes one thing."""
+"""Readings of the paper that the tables might be based on; each changes one entry."""
 VARIANT_METHODS: tuple[str | float, ...] = ("unbiased", ABS, RELU, -0.01, FIXED_SLOPE)
 SHORT_OF_ROWS = ("kmnist", "cifar10")
-"""Datasets with a class of fewer rows than one set asks for."""
+"""Datasets with a class that has fewer rows than one set needs."""
 VARIANT_TRIALS = 3
-ONLY_RESNET = ("lr 5e-3", "batch 500", "normalisation")
+ONLY_RESNET = ("lr 5e-3", "batch 500", "normalization")
 CLOSE, CLOSER = SET_PRIORS[1:]
 RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] = {
     "as printed": {CLOSE: ("unbiased", ABS), CLOSER: ("unbiased", ABS, FIXED_SLOPE)},
@@ -321,61 +342,42 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
     "lr 5e-3": {CLOSER: ("unbiased", ABS)},
     "batch 500": {CLOSER: ("unbiased",)},
     "no L2": {CLOSE: ("unbiased", ABS), CLOSER: ("unbiased", FIXED_SLOPE)},
-    "normalisation": {CLOSER: (FIXED_SLOPE,)},
+    "normalization": {CLOSER: (FIXED_SLOPE,)},
 }
-"""Of ResNet-32 only what concerns the cells that disagree, one trial each: a run takes over a minute."""
+"""For ResNet-32 only the cells that disagree, one trial each: a run takes more than a minute."""
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
-    """The run of a method under one of the `VARIANTS`; as printed, it is the table's own."""
+    """The run of a method under one of the `VARIANTS`; as printed, it is the run of the table."""
     run = row.run(method, seed)
-    far = abs(row.set_priors[0] - row.set_priors[1]) >= 0.6
-    changes: dict[str, Configuration] = {
-        "as printed": {},
-        "decay": {"lr_decay": 5e-5 if far else 5e-4},
-        "lr / 3": {"lr": run["lr"] / 3},
-        "lr × 3": {"lr": run["lr"] * 3},
-        "lr 5e-3": {"lr": 5e-3},
-        "shortened": {"sampling": "shortened"},
-        "independent": {"sampling": "independent"},
-        "batch 1500": {"batch_size": run["batch_size"] // 2},
-        "batch 500": {"batch_size": run["batch_size"] // 6},
-        "no L2": {"l2": 0.0},
-        "Glorot": {"initialiser": "glorot_uniform"},
-        "normalisation": {"norm_momentum": 0.1},
-    }
-    return run | changes[variant]
+    return run | VARIANTS[variant].changes(run)
 
 
 def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
-    """The methods that a reading is tried with in a row, none where it does not concern the row.
-
-    The rows are those of Table 3, and of Table 2 on CIFAR-10; the others of Table 2 agree with the paper as they are.
-    """
+    """The methods for which a variant is run in a row; empty if it does not apply."""
     if row.model in CONVOLUTIONAL:
         return RESNET_VARIANTS.get(variant, {}).get(row.set_priors, ())
+    applies = variant not in ONLY_RESNET
     if variant == "shortened":
-        concerned = row.dataset in SHORT_OF_ROWS
+        applies = row.dataset in SHORT_OF_ROWS
     elif variant == "Glorot":
-        concerned = row.model == "mlp"
-    else:
-        concerned = variant not in ONLY_RESNET
-    return VARIANT_METHODS if concerned else ()
+        applies = row.model == "mlp"
+    return VARIANT_METHODS if applies else ()
 
 
 def variant_rows(variant: str, request: Request) -> list[TableRow]:
-    """The rows that a reading concerns."""
+    """The rows of Table 3, and of Table 2 on CIFAR-10, to which a variant applies; the other rows agree as printed."""
     rows = table_rows("table3", request) + [row for row in table_rows("table2", request) if row.dataset == "cifar10"]
     return [row for row in rows if variant_methods(variant, row)]
 
 
 def variant_seeds(variant: str, row: TableRow) -> range:
-    """The trials of a reading."""
+    """The seeds of the trials of a variant."""
     once = row.model in CONVOLUTIONAL and variant != "as printed"
     return row.seeds[: 1 if once else VARIANT_TRIALS]
 
 
-def _variants(request: Request) -> list[Configuration]:
+def _variant_runs(request: Request) -> list[Configuration]:
     return [
         variant_run(row, variant, method, seed)
         for variant in VARIANTS
@@ -385,30 +387,30 @@ def _variants(request: Request) -> list[Configuration]:
     ]
 
 
-def _figure1(request: Request) -> list[Configuration]:
+def _figure1_runs(request: Request) -> list[Configuration]:
     return [run for run in figure1_panels(request).values() if run["dataset"] in request.datasets]
 
 
-def _figure3(request: Request) -> list[Configuration]:
+def _figure3_runs(request: Request) -> list[Configuration]:
     return [run for curves in figure3_curves(request) for run in curves if run["dataset"] in request.datasets]
 
 
 EXPERIMENTS: dict[str, Callable[[Request], list[Configuration]]] = {
-    "table2": _table("table2"),
-    "table3": _table("table3"),
-    "figure1": _figure1,
+    "table2": _table_runs("table2"),
+    "table3": _table_runs("table3"),
+    "figure1": _figure1_runs,
     "figure2": lambda request: [],
-    "figure3": _figure3,
-    "variants": _variants,
+    "figure3": _figure3_runs,
+    "variants": _variant_runs,
 }
-"""The runs of each table, figure and study; Figure 2 shows functions and has none."""
+"""The runs of each target; Figure 2 shows functions and needs none."""
 TARGETS = tuple(EXPERIMENTS)
 STUDIES = ("variants",)
-"""Targets that are no table or figure of the paper."""
+"""Targets that are not in the paper."""
 
 
 def runs_of(targets: Sequence[str], request: Request) -> list[Configuration]:
-    """The configurations of some targets, one after the other; what two of them share occurs twice.
+    """The configurations of some targets; a run shared by two targets occurs twice.
 
     Examples
     --------

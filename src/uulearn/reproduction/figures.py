@@ -1,7 +1,6 @@
-"""The paper's figures, drawn from finished runs; each is written as PNG and as SVG.
+"""The paper's figures, drawn from finished runs and written as PNG and SVG.
 
-Figures are made without ``pyplot``: nothing global is touched, no window system is asked for, and the same records
-give the same SVG to the byte.
+Figures are made without ``pyplot``, so no global state changes, and the same records give the same SVG bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from uulearn.storage import write_atomically
 Record = Mapping[str, Any]
 
 RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
-FAR_RISK = 10.0
+MAX_LINEAR_RISK = 10.0
+"""Panels with a larger risk get a symmetric logarithmic axis."""
 LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
 PANELS = {
     "mnist-linear-sigmoid": "MNIST, linear, sigmoid loss",
@@ -36,31 +36,13 @@ PANELS = {
 }
 
 
-def figure1(path: str | Path, panels: Mapping[str, Record | None]) -> list[Path]:
-    """The co-occurrence of a negative training risk and of overfitting: eight runs of the unbiased method.
+def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
+    """Negative training risk and overfitting occur together: eight runs of the unbiased method.
 
-    ``panels`` gives the run for each key of ``PANELS``; a panel without one says that it was not run yet.
+    ``panels`` has the run for each key of ``PANELS``; a panel without a run says so.
     """
     if unknown := panels.keys() - PANELS.keys():
-        raise ValueError(f"figure 1 has the panels {', '.join(PANELS)}, got {', '.join(sorted(unknown))}.")
-    return _write(path, draw_figure1(panels))
-
-
-def figure2(path: str | Path, slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> list[Path]:
-    """Correction functions: the identity, which is none, and members of the family of Definition 1."""
-    return _write(path, draw_figure2(slopes))
-
-
-def figure3(path: str | Path, dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> list[Path]:
-    """General-purpose regularization of the unbiased method: by dropout on the left, by weight decay on the right.
-
-    The setting of a run is its configuration's ``dropout`` on the left and its ``l2`` on the right.
-    """
-    return _write(path, draw_figure3(dropout_records, decay_records))
-
-
-def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """`figure1` as a matplotlib figure, not written."""
+        raise ValueError(f"panels must be among {', '.join(PANELS)}, got {', '.join(sorted(unknown))}.")
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -68,7 +50,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
         axis.set_title(title, fontsize=10)
         record = panels.get(name)
         if record is None:
-            _say_not_run(axis)
+            _mark_not_run(axis)
             continue
         left, right = index % 4 == 0, index % 4 == 3
         for line in _draw_overfitting(axis, record, left, right):
@@ -80,7 +62,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
 
 
 def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
-    """Training risk on the left axis, test error on the right, and a dashed line where each turns bad."""
+    """Training risk on the left axis, test error on the right, and dashed lines where they turn."""
     curves = record["curves"]
     epochs = range(1, len(curves["unbiased"]) + 1)
     lines = axis.plot(epochs, curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
@@ -94,9 +76,9 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
     if (negative := first_negative_epoch(curves["unbiased"])) is not None:
         lines.append(axis.axvline(negative, color=RISK, ls="--", lw=1.3, label=LEGEND[1]))
     if (turn := turning_epoch(curves["test_accuracy"])) is not None:
-        # Dashes of another length: where both lines fall on one epoch, both stay visible.
+        # Dashes of another length keep both lines visible if they are at the same epoch.
         lines.append(other.axvline(turn, color=ERROR, ls=(0, (2, 2)), lw=1.3, label=LEGEND[3]))
-    _bend_far_risks(axis, [curves["unbiased"]])
+    _compress_large_risks(axis, [curves["unbiased"]])
     if left:
         axis.set_ylabel("training risk", color=RISK)
     if right:
@@ -104,8 +86,8 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
     return list(lines)
 
 
-def draw_figure2(slopes: Sequence[float]) -> Figure:
-    """`figure2` as a matplotlib figure, not written."""
+def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
+    """Correction functions: the identity (no correction) and functions of the family of Definition 1."""
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axis = figure.subplots()
     below, above = (torch.linspace(*ends, 201, dtype=torch.float64) for ends in ((-2, 0), (0, 2)))
@@ -114,27 +96,27 @@ def draw_figure2(slopes: Sequence[float]) -> Figure:
         ("absolute value, λ = −1", get_method("abs").corrections[0], {"color": "#e08e0b", "ls": "-"}),
         ("ReLU, λ = 0", get_method("relu").corrections[0], {"color": "#17202a", "ls": "-"}),
     ]
-    colours = matplotlib.colormaps["Purples"]
+    colors = matplotlib.colormaps["Purples"]
     styles = ["--", "-.", (0, (3, 1, 1, 1, 1, 1))]
     for index, slope in enumerate(slopes):
         label = f"leaky ReLU, λ = {slope:g}".replace("-", "−")
-        look = {"color": colours(0.6 + 0.4 * index / max(1, len(slopes) - 1)), "ls": styles[index % len(styles)]}
+        look = {"color": colors(0.6 + 0.4 * index / max(1, len(slopes) - 1)), "ls": styles[index % len(styles)]}
         shown.append((label, get_method("leaky_relu", slope).corrections[0], look))
-    axis.fill_between([-2, 0], 0, 4, color="#d6e4f0", lw=0, label="where Definition 1 leaves a choice")
+    axis.fill_between([-2, 0], 0, 4, color="#d6e4f0", lw=0, label="values allowed by Definition 1")
     axis.axhline(0, color="black", lw=0.6)
     axis.axvline(0, color="black", lw=0.6)
     for label, correction, look in shown:
-        # All agree where x ≥ 0, so that half is drawn once.
+        # All functions agree for x ≥ 0, so that half is drawn once.
         axis.plot(below.numpy(), correction(below).numpy(), lw=2, label=label, **look)
     axis.plot(above.numpy(), identity(above).numpy(), lw=2, color="#17202a", label="_all")
     axis.annotate("all: f(x) = x", (1.1, 0.75), fontsize=9)
-    axis.set(xlabel="x, a bracket of the empirical risk", ylabel="f(x)", xlim=(-2, 2), ylim=(-2.1, 4))
+    axis.set(xlabel="x, a term of the empirical risk", ylabel="f(x)", xlim=(-2, 2), ylim=(-2.1, 4))
     figure.legend(loc="outside right upper", fontsize=9, frameon=False)
     return figure
 
 
 def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> Figure:
-    """`figure3` as a matplotlib figure, not written."""
+    """Regularization of the unbiased method: dropout on the left, weight decay on the right."""
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_settings(left, dropout_records, "dropout", "dropout")
@@ -146,12 +128,12 @@ def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Reco
 def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str) -> None:
     axis.set_title(title.capitalize(), fontsize=11)
     if not records:
-        _say_not_run(axis)
+        _mark_not_run(axis)
         return
     settings = sorted({float(record["configuration"][entry]) for record in records})
-    # The pale end of the colour map cannot be seen on white.
+    # The pale end of the color map is not visible on white.
     shades = matplotlib.colormaps["viridis"]
-    colours = {s: shades(0.85 * index / max(1, len(settings) - 1)) for index, s in enumerate(settings)}
+    colors = {s: shades(0.85 * index / max(1, len(settings) - 1)) for index, s in enumerate(settings)}
     labelled: set[float] = set()
     for record in sorted(records, key=lambda record: float(record["configuration"][entry])):
         setting = float(record["configuration"][entry])
@@ -159,10 +141,10 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
         label = "_again" if setting in labelled else f"{setting:g}"
         labelled.add(setting)
         for curve, style, name in ((curves["test_risk"], "-", label), (curves["unbiased"], "--", "_training")):
-            axis.plot(range(1, len(curve) + 1), curve, color=colours[setting], ls=style, lw=1.6, label=name)
+            axis.plot(range(1, len(curve) + 1), curve, color=colors[setting], ls=style, lw=1.6, label=name)
     axis.axhline(0, color="black", lw=0.6)
     axis.set(xlabel="epoch", ylabel="risk")
-    _bend_far_risks(axis, [record["curves"][name] for record in records for name in ("test_risk", "unbiased")])
+    _compress_large_risks(axis, [record["curves"][name] for record in records for name in ("test_risk", "unbiased")])
     settings_legend = axis.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.6), fontsize=9, frameon=False)
     axis.add_artist(settings_legend)
     meanings = [axis.plot([], [], color=QUIET, ls=style)[0] for style in ("-", "--")]
@@ -171,10 +153,10 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
     )
 
 
-def _bend_far_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
-    """Where a risk leaves [−10, 10], as the unbiased one may without end, an axis that is linear only around zero."""
+def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
+    """Use an axis that is linear only around zero if a risk leaves [−10, 10], as the unbiased risk can."""
     finite = [value for curve in curves for value in curve if math.isfinite(value)]
-    if not finite or max(map(abs, finite)) <= FAR_RISK:
+    if not finite or max(map(abs, finite)) <= MAX_LINEAR_RISK:
         return
     low, high = (
         4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in (min(*finite, -1.0), max(*finite, 1.0))
@@ -187,17 +169,17 @@ def _bend_far_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
     axis.minorticks_off()
 
 
-def _say_not_run(axis: Any) -> None:
+def _mark_not_run(axis: Any) -> None:
     axis.text(0.5, 0.5, "not run yet", ha="center", va="center", color=QUIET, transform=axis.transAxes)
     axis.set(xticks=[], yticks=[])
 
 
-def _write(path: str | Path, figure: Figure) -> list[Path]:
-    """Write ``<path>.png`` and ``<path>.svg``, each complete or not at all."""
+def write_figure(path: str | Path, figure: Figure) -> list[Path]:
+    """Write ``<path>.png`` and ``<path>.svg`` atomically."""
     base = Path(path)
     base = base.with_suffix("") if base.suffix in (".png", ".svg") else base
     written = []
-    # A fixed salt and no date: a figure drawn again is the same file.
+    # With a fixed salt and no date the same figure gives the same bytes.
     with matplotlib.rc_context({"svg.hashsalt": "uulearn", "svg.fonttype": "path"}):
         for kind, metadata in (("png", None), ("svg", {"Date": None})):
             target = base.with_name(f"{base.name}.{kind}")

@@ -1,4 +1,4 @@
-"""Which runs are trained together, and who hears of it."""
+"""Which runs are trained together, and the progress callbacks."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from uulearn.reproduction.experiments import CONVOLUTIONAL, Configuration
 
 Record = dict[str, Any]
 
-TOGETHER = (
+SHARED_ENTRIES = (
     "dataset", "model", "loss", "optimizer", "momentum", "batch_size", "epochs", "sizes", "held_out", "test_rows",
     "sampling", "initialiser", "norm_momentum",
 )  # fmt: skip
-"""What all runs of a stack must have in common."""
+"""Entries of the configuration that all runs of a batched job must share."""
 SAME_SETS = ("set_priors", "seed")
-"""What they have in common beside it on the CPU, where a stack gains little by being large and loses more when cut."""
-MOST_RUNS = 150
-"""Of a stack on CUDA."""
-COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_700.0}
-"""Rough relative times of an epoch, for the time left."""
+"""Entries that runs on the CPU share in addition: large jobs gain little there and lose more if interrupted."""
+MAX_BATCHED_RUNS = 150
+"""Largest number of runs in one job on CUDA."""
+EPOCH_COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_700.0}
+"""Rough relative times of an epoch, used to estimate the remaining time."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is trained in one go: a stack of runs of a dense model, or one run of a convolutional model."""
+class TrainingJob:
+    """Runs that are trained together: many runs of a dense model, or one run of a convolutional model."""
 
     configurations: tuple[Configuration, ...]
 
     @property
     def first(self) -> Configuration:
-        """One of the configurations, for what all have in common."""
+        """One of the configurations, for the entries that all share."""
         return self.configurations[0]
 
     @property
     def cost(self) -> float:
-        """Roughly how long it takes, in no particular unit."""
+        """Rough duration in arbitrary units."""
         first = self.first
-        return float(len(self.configurations) * COSTS[first["model"]] * first["epochs"] * sum(first["sizes"]))
+        return float(len(self.configurations) * EPOCH_COSTS[first["model"]] * first["epochs"] * sum(first["sizes"]))
 
 
 class Reporter:
-    """Hears how the work goes on; this one keeps it to itself."""
+    """Progress callbacks; this base class ignores them."""
 
-    def begin(self, jobs: Sequence[Job], found: int) -> None:
-        """The jobs that are left to do, and the number of runs that the store holds."""
+    def begin(self, jobs: Sequence[TrainingJob], found: int) -> None:
+        """Called first, with the jobs to train and the number of runs already in the store."""
 
     def load(self, dataset: str) -> None:
-        """A dataset is about to be read."""
+        """Called before a dataset is read."""
 
-    def epoch(self, job: Job, epoch: int, accuracies: Sequence[float]) -> None:
-        """An epoch of a job is done; test accuracy of each of its runs."""
+    def epoch(self, job: TrainingJob, epoch: int, accuracies: Sequence[float]) -> None:
+        """Called after each epoch of a job, with the test accuracy of each run."""
 
-    def finish(self, job: Job, records: Sequence[Record], seconds: float) -> None:
-        """The records of a job are in the store; none where another process was faster."""
+    def finish(self, job: TrainingJob, records: Sequence[Record], seconds: float) -> None:
+        """Called after the records of a job are stored; there are none if another process was faster."""
 
 
-def plan_jobs(configurations: Iterable[Configuration], most: int | None) -> list[Job]:
-    """Sort configurations into jobs, those of a dataset one after another.
+def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[TrainingJob]:
+    """Group configurations into jobs, dataset by dataset.
 
-    With ``most``, stacks are as large as they may be; without, only runs on the same sets with the same seed share one.
+    With ``max_runs``, jobs are as large as possible; without, only runs on the same sets with the same seed share one.
 
     Examples
     --------
@@ -74,39 +74,39 @@ def plan_jobs(configurations: Iterable[Configuration], most: int | None) -> list
     """
     alike: dict[Any, list[Configuration]] = {}
     for position, configuration in enumerate(configurations):
-        entries = TOGETHER if most else (*TOGETHER, *SAME_SETS)
-        apart = position if configuration["model"] in CONVOLUTIONAL else None
+        entries = SHARED_ENTRIES if max_runs else (*SHARED_ENTRIES, *SAME_SETS)
+        alone = position if configuration["model"] in CONVOLUTIONAL else None
         if configuration.get("sampling") == "shortened":
-            entries = (*entries, "set_priors")  # on which the sizes depend
-        shared = frozen({name: configuration.get(name) for name in dict.fromkeys(entries)})
-        alike.setdefault((shared, apart), []).append(configuration)
-    jobs = [Job(tuple(part)) for group in alike.values() for part in _parts(group, most or len(group))]
+            entries = (*entries, "set_priors")  # the sizes depend on them
+        shared = hashable({name: configuration.get(name) for name in dict.fromkeys(entries)})
+        alike.setdefault((shared, alone), []).append(configuration)
+    jobs = [TrainingJob(tuple(part)) for group in alike.values() for part in _split(group, max_runs or len(group))]
     order = {name: place for place, name in enumerate(dict.fromkeys(job.first["dataset"] for job in jobs))}
     return sorted(jobs, key=lambda job: order[job.first["dataset"]])
 
 
-def _parts(configurations: Sequence[Configuration], most: int) -> list[list[Configuration]]:
-    """As few parts as possible, of about one size; runs that share their sets stay together where that can be."""
+def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[Configuration]]:
+    """As few parts of similar size as possible; runs on the same sets stay together if they can."""
     groups: dict[Any, list[Configuration]] = {}
     for configuration in configurations:
-        groups.setdefault(frozen({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
+        groups.setdefault(hashable({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
     total = len(configurations)
-    target = math.ceil(total / math.ceil(total / most))
+    target = math.ceil(total / math.ceil(total / max_runs))
     parts: list[list[Configuration]] = [[]]
     for group in groups.values():
-        for piece in (group[start : start + most] for start in range(0, len(group), most)):
-            if parts[-1] and (len(parts[-1]) >= target or len(parts[-1]) + len(piece) > most):
+        for piece in (group[start : start + max_runs] for start in range(0, len(group), max_runs)):
+            if parts[-1] and (len(parts[-1]) >= target or len(parts[-1]) + len(piece) > max_runs):
                 parts.append([])
             parts[-1] += piece
     return parts
 
 
-def halves(job: Job) -> list[Job]:
+def halves(job: TrainingJob) -> list[TrainingJob]:
     """The job as two smaller ones."""
     middle = math.ceil(len(job.configurations) / 2)
-    return [Job(job.configurations[:middle]), Job(job.configurations[middle:])]
+    return [TrainingJob(job.configurations[:middle]), TrainingJob(job.configurations[middle:])]
 
 
-def frozen(configuration: Mapping[str, Any]) -> tuple[Any, ...]:
-    """A configuration, or a part of one, as something that can be a key."""
+def hashable(configuration: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A configuration, or a part of one, as a dictionary key."""
     return tuple(sorted((name, tuple(v) if isinstance(v, list) else v) for name, v in configuration.items()))

@@ -1,4 +1,4 @@
-"""The numbers that the paper printed, as data: Table 2 (simple models) and Table 3 (deep models)."""
+"""The numbers printed in the paper: Table 2 (simple models) and Table 3 (deep models)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ TABLES = ("table2", "table3")
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation over trials, in percent; the deviation of a single trial is not known."""
+    """Mean and standard deviation over trials, in percent; the deviation of a single trial is None."""
 
     mean: float
     std: float | None
 
 
 class PaperCell(NamedTuple):
-    """What the paper printed for one method in one row."""
+    """The paper's numbers for one method in one row."""
 
     accuracy: Spread
     drop: Spread
@@ -29,7 +29,7 @@ PaperTable = dict[tuple[str, tuple[float, float]], dict[str, PaperCell]]
 
 
 def paper_table(name: str) -> PaperTable:
-    """One printed table: by dataset and set priors, then by method.
+    """One printed table, by dataset and set priors, then by method.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def paper_table(name: str) -> PaperTable:
     PaperCell(accuracy=Spread(mean=95.19, std=0.12), drop=Spread(mean=0.86, std=0.13), bold=True)
     """
     if name not in TABLES:
-        raise ValueError(f"the paper's tables are {' and '.join(map(repr, TABLES))}, got {name!r}.")
+        raise ValueError(f"name must be {' or '.join(map(repr, TABLES))}, got {name!r}.")
     return {
         (row["dataset"], (row["set_priors"][0], row["set_priors"][1])): {
             method: PaperCell(Spread(mean, std), Spread(drop, drop_std), bold)

@@ -1,7 +1,7 @@
-"""Runs what a store does not hold yet: dense models in stacks, convolutional ones one after another.
+"""Trains the runs that are missing in a store: dense models batched, convolutional ones one by one.
 
-A finished stack or run is in the store at once, so that whatever ends the process loses only what was being trained.
-Several processes may work on one store; each looks again before it begins a stack.
+A finished job is stored at once, so an interruption loses only the job in progress. Several processes may work on one
+store; each checks again before it starts a job.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from typing import NamedTuple
 import torch
 
 from uulearn.datasets import BinaryTask
-from uulearn.reproduction.bench import Bench
 from uulearn.reproduction.experiments import Configuration
-from uulearn.reproduction.jobs import MOST_RUNS, Job, Record, Reporter, frozen, halves, plan_jobs
+from uulearn.reproduction.job_training import JobTrainer
+from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, Reporter, TrainingJob, halves, hashable, plan_jobs
 from uulearn.reproduction.store import RunStore
-
-__all__ = ["Job", "Outcome", "Record", "Reporter", "choose_device", "halves", "plan_jobs", "reproduce"]
 
 
 class Outcome(NamedTuple):
-    """How many runs were done now, how many were in the store before, and how many of the former ended early."""
+    """Number of runs trained now, found in the store, and trained now but ended early by a non-finite risk."""
 
     done: int
     found: int
@@ -38,46 +36,45 @@ def reproduce(
     *,
     device: str = "auto",
     reporter: Reporter | None = None,
-    most: int = MOST_RUNS,
+    max_runs: int = MAX_BATCHED_RUNS,
 ) -> Outcome:
-    """Train every configuration that the store lacks, and store what comes of it.
+    """Train every configuration that is missing in the store and add the results.
 
     Parameters
     ----------
     configurations : iterable of dict
-        As `uulearn.reproduction.experiments` makes them.
+        As made by `uulearn.reproduction.experiments`.
     store : RunStore
-        Where finished runs are and go.
     tasks : callable
-        Gives the task of a dataset's name, as `uulearn.datasets.load_task`; called once where there are runs to do.
+        Returns the task of a dataset by name, like `uulearn.datasets.load_task`; called once per dataset with runs.
     device : str
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     reporter : Reporter, optional
-    most : int
-        Largest number of runs in a stack on CUDA; a stack that does not fit the memory is halved.
+    max_runs : int
+        Largest number of runs in a job on CUDA; a job that does not fit into memory is split in half.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
     place, reporter = choose_device(device), reporter or Reporter()
-    jobs = plan_jobs(missing, most if place.type == "cuda" else None)
-    found = len({frozen(configuration) for configuration in wanted}) - len(missing)
+    jobs = plan_jobs(missing, max_runs if place.type == "cuda" else None)
+    found = len({hashable(configuration) for configuration in wanted}) - len(missing)
     reporter.begin(jobs, found)
     done = not_finite = 0
     for dataset in dict.fromkeys(job.first["dataset"] for job in jobs):
         reporter.load(dataset)
-        bench = Bench(tasks(dataset), place, reporter)
+        trainer = JobTrainer(tasks(dataset), place, reporter)
         queue = deque(job for job in jobs if job.first["dataset"] == dataset)
         while queue:
             planned = queue.popleft()
-            # Another process may have been here meanwhile.
-            job = Job(tuple(map(dict, store.missing(planned.configurations))))
+            # Another process may have trained some of the runs in the meantime.
+            job = TrainingJob(tuple(map(dict, store.missing(planned.configurations))))
             started, records = time.perf_counter(), None
             try:
-                records = bench.train(job) if job.configurations else []
+                records = trainer.train(job) if job.configurations else []
             except torch.cuda.OutOfMemoryError:
                 if len(job.configurations) == 1:
                     raise
-            if records is None:  # only now, without the error, its memory is free
+            if records is None:  # outside the except block, so that the error no longer holds the memory
                 gc.collect()
                 torch.cuda.empty_cache()
                 queue.extendleft(reversed(halves(job)))
@@ -85,16 +82,16 @@ def reproduce(
             done += sum(store.add_all(records))
             not_finite += sum("not finite" in record["stop_reason"] for record in records)
             reporter.finish(planned, records, time.perf_counter() - started)
-        del bench  # a dataset is freed before the next one is read
+        del trainer  # frees the dataset before the next one is read
     return Outcome(done, found, not_finite)
 
 
 def choose_device(device: str) -> torch.device:
-    """The device of that name; CUDA where there is one with ``"auto"``."""
+    """The torch device of a name; ``"auto"`` is CUDA if available."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.partition(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}.")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} is asked for but torch finds no CUDA device; use 'auto'.")
+        raise ValueError(f"device is {device!r} but torch finds no CUDA device; use 'auto'.")
     return torch.device(device)

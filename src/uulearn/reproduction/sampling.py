@@ -1,4 +1,4 @@
-"""Rows held out of two sets, and sets as the authors' earlier public code draws them."""
+"""Hold-out splits of two sets, and sets as the authors' earlier public code draws them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ from numpy.typing import NDArray
 from uulearn.datasets import UnlabeledSets
 
 Indices = NDArray[np.int64]
-LEAST_SPARE, DEVIATIONS = 0.01, 5.0
-"""Share of each set that may be dropped so that all runs of a table end up with the same sizes: at least the first, and
-this many standard deviations of how many of its rows a random choice hits."""
+MIN_SPARE, SPARE_DEVIATIONS = 0.01, 5.0
+"""Fraction of each set that may be dropped so that all runs of a table have the same sizes: at least the first number,
+and this many standard deviations of the number of rows that a random choice hits."""
 
 
 def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple[tuple[Indices, Indices], ...]:
-    """Split two sets into rows to train on and rows held out, so that no row is on both sides.
+    """Split two sets into training rows and held-out rows without a row on both sides.
 
-    A row may be in a set more than once, and in both sets: it goes to one side with all its copies, or what it was
-    trained to be would come back as the estimate. Rows are chosen at random, and a few are dropped at random so that
-    each set keeps the same number of rows for every seed (of large sets 1 − share − 0.02 of them) and exactly
-    ``share`` of them are held out.
+    A row may occur several times in a set and in both sets; all its copies go to one side. Rows are chosen at random,
+    and a few are dropped at random so that each set has the same number of training rows for every seed (1 − share −
+    0.02 of a large set) and exactly ``share`` of its rows held out.
 
     Examples
     --------
     >>> first, second = np.arange(30_000), np.arange(20_000, 50_000)
-    >>> kept, held_out = hold_out((first, second), 0.09, seed=0)
-    >>> [len(part) for part in (*kept, *held_out)]
+    >>> training, held_out = hold_out((first, second), 0.09, seed=0)
+    >>> [len(part) for part in (*training, *held_out)]
     [26700, 26700, 2700, 2700]
-    >>> np.intersect1d(np.concatenate(kept), np.concatenate(held_out)).size
+    >>> np.intersect1d(np.concatenate(training), np.concatenate(held_out)).size
     0
     """
     rng = np.random.default_rng([seed, 1])
     distinct = np.unique(np.concatenate(indices))
-    spare = max(LEAST_SPARE, DEVIATIONS * math.sqrt(share * (1 - share) / min(map(len, indices))))
+    spare = max(MIN_SPARE, SPARE_DEVIATIONS * math.sqrt(share * (1 - share) / min(map(len, indices))))
     chosen = rng.permutation(distinct)[: round((share + spare) * len(distinct))]
     sides: list[tuple[Indices, Indices]] = []
     for side, portion in ((False, 1 - share - 2 * spare), (True, share)):
@@ -56,10 +55,10 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
 def shortened_sets(
     X: Any, y: Any, set_priors: Sequence[float], sizes: Sequence[int], *, random_state: int
 ) -> UnlabeledSets:
-    """Sets that are short of rows where a class runs out, so that the priors are not those asked for.
+    """Sets that become shorter if a class runs out of rows, so that their priors differ from ``set_priors``.
 
-    No row is twice in a set, and set 1 takes rows of set 0 once the others are used up. `make_sets` of
-    `uulearn.datasets` never falls short.
+    No row occurs twice in a set, and set 1 reuses rows of set 0 after all others. `make_sets` of `uulearn.datasets`
+    never shortens a set.
 
     Examples
     --------
@@ -71,8 +70,8 @@ def shortened_sets(
     drawn: list[list[Indices]] = [[], []]
     rng = np.random.default_rng(random_state)
     wanted = [(round(n * prior), n - round(n * prior)) for n, prior in zip(sizes, set_priors, strict=True)]
-    for place, members in enumerate((np.flatnonzero(y == 1), np.flatnonzero(y != 1))):
-        order = rng.permutation(members)
+    for place, rows in enumerate((np.flatnonzero(y == 1), np.flatnonzero(y != 1))):
+        order = rng.permutation(rows)
         first = order[: wanted[0][place]]
         drawn[0].append(first)
         drawn[1].append(np.concatenate([order[len(first) :], first])[: wanted[1][place]])

@@ -1,4 +1,4 @@
-"""What the tables and figures say about numbers: spread over trials, significance, agreement, where a curve turns."""
+"""Statistics of the tables and figures: spread over trials, significance, agreement, the turning point of a curve."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.05  # of the paired t-test behind the bold numbers
-POINTS = 1.5  # a difference up to this many points is agreement whatever the spread
-SAME = 1e-12  # differences that vary less than this, relative to the values, vary by rounding only
-WINDOW = 5
-RISE = 0.005  # of the error rate
-DEVIATIONS = 4.0  # 200 epochs of pure noise reach three now and then, in one run of 150
+LEVEL = 0.05
+"""Significance level of the paired t-test behind the bold numbers."""
+AGREEMENT_POINTS = 1.5
+"""Differences up to this many points count as agreement, whatever the spread."""
+ROUNDING = 1e-12
+"""Differences that vary less than this, relative to the values, vary by rounding only."""
+SMOOTHING_WINDOW = 5
+"""Epochs in the moving median of the test error."""
+MIN_RISE = 0.005
+"""Smallest rise of the error rate that counts as a turn."""
+NOISE_DEVIATIONS = 4.0
+"""Standard deviations of noise that a rise must exceed: 200 epochs of pure noise reach three in one run of 150."""
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
@@ -21,20 +27,18 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
 
     Examples
     --------
-    >>> mean_std([1.0, 2.0, 3.0])
-    (2.0, 1.0)
-    >>> mean_std([4.0])
-    (4.0, None)
+    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
+    ((2.0, 1.0), (4.0, None))
     """
     if not len(values):
-        raise ValueError("the mean of no values is not defined; give at least one.")
+        raise ValueError("the mean of no values is not defined; pass at least one.")
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p value of the paired t-test, or None with fewer than two pairs, which cannot be tested.
+    """Two-sided p value of the paired t-test, None with fewer than two pairs.
 
-    Where all differences are the same the statistic is not defined: p is 1 if they are zero and 0 otherwise.
+    If all differences are equal the statistic is not defined: p is 1 if they are zero and 0 otherwise.
 
     Examples
     --------
@@ -42,14 +46,14 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     0.0202
     """
     if len(a) != len(b):
-        raise ValueError(f"a paired test needs as many values on both sides, got {len(a)} and {len(b)}.")
+        raise ValueError(f"a paired test needs the same number of values on both sides, got {len(a)} and {len(b)}.")
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise ValueError("a paired test needs finite values.")
+        raise ValueError("a paired test needs finite values; remove NaN and infinities.")
     if len(first) < 2:
         return None
     differences = first - second
-    rounding = SAME * max(np.abs(first).max(), np.abs(second).max())
+    rounding = ROUNDING * max(np.abs(first).max(), np.abs(second).max())
     if np.ptp(differences) <= rounding:
         return 1.0 if np.abs(differences).max() <= rounding else 0.0
     return float(stats.ttest_rel(first, second).pvalue)
@@ -58,9 +62,9 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
 def comparable(
     best: Mapping[int, float], others: Mapping[str, Mapping[int, float]], level: float = LEVEL
 ) -> dict[str, bool | None]:
-    """For each of the others: is it as good as the best, that is, not significantly worse?
+    """For each of the others, whether it is not significantly worse than the best.
 
-    Trials are given by seed, and paired by it. None where fewer than two seeds are shared: it cannot be told.
+    Trials are paired by seed. The value is None if fewer than two seeds are shared.
 
     Examples
     --------
@@ -68,35 +72,35 @@ def comparable(
     >>> comparable(best, {"close": {0: 0.96, 1: 0.94, 2: 0.95}, "far": {0: 0.80, 1: 0.82, 2: 0.81}, "new": {0: 0.9}})
     {'close': True, 'far': False, 'new': None}
     """
-    verdicts: dict[str, bool | None] = {}
+    result: dict[str, bool | None] = {}
     for name, trials in others.items():
         seeds = sorted(best.keys() & trials.keys())
         ours, theirs = [trials[seed] for seed in seeds], [best[seed] for seed in seeds]
         p = paired_t_test(ours, theirs)
-        verdicts[name] = None if p is None else not (p < level and sum(ours) < sum(theirs))
-    return verdicts
+        result[name] = None if p is None else not (p < level and sum(ours) < sum(theirs))
+    return result
 
 
-def bold(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """The paper's bold methods: the best by mean accuracy, and those not significantly worse.
+def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
+    """The methods in bold: the best by mean accuracy, and those not significantly worse.
 
     Examples
     --------
-    >>> sorted(bold({"a": {0: 0.90, 1: 0.92}, "b": {0: 0.91, 1: 0.90}, "c": {0: 0.5, 1: 0.52}}))
+    >>> sorted(best_methods({"a": {0: 0.90, 1: 0.92}, "b": {0: 0.91, 1: 0.90}, "c": {0: 0.5, 1: 0.52}}))
     ['a', 'b']
     """
-    tried = {name: values for name, values in trials.items() if values}
-    if not tried:
+    known = {name: values for name, values in trials.items() if values}
+    if not known:
         return set()
-    best = max(tried, key=lambda name: float(np.mean(list(tried[name].values()))))
-    others = {name: values for name, values in tried.items() if name != best}
-    return {best} | {name for name, verdict in comparable(tried[best], others, level).items() if verdict}
+    best = max(known, key=lambda name: float(np.mean(list(known[name].values()))))
+    others = {name: values for name, values in known.items() if name != best}
+    return {best} | {name for name, similar in comparable(known[best], others, level).items() if similar}
 
 
 def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
-    """Do two means over trials, in percent, agree: within 1.5 points, or two pooled standard deviations?
+    """Whether two means over trials, in percent, agree within 1.5 points or two pooled standard deviations.
 
-    The pooled deviation is √((s₁² + s₂²)/2); one that is not known counts as 0, which is the stricter reading.
+    The pooled deviation is √((s₁² + s₂²)/2); an unknown one counts as 0, which is stricter.
 
     Examples
     --------
@@ -104,12 +108,12 @@ def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float |
     (True, False, True)
     """
     pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
-    # The slack is for rounding: 91.5 − 90.0 is meant to agree, and so is 81.4 − 79.9.
-    return abs(mean - paper_mean) <= max(POINTS, 2 * pooled) + 1e-9
+    # The tolerance is for rounding: 91.5 − 90.0 and 81.4 − 79.9 both agree.
+    return abs(mean - paper_mean) <= max(AGREEMENT_POINTS, 2 * pooled) + 1e-9
 
 
 def first_negative_epoch(unbiased: Sequence[float]) -> int | None:
-    """The first epoch, counted from 1, in which the training risk is below zero; None if there is none.
+    """The first epoch, counted from 1, with a negative training risk; None if there is none.
 
     Examples
     --------
@@ -120,11 +124,10 @@ def first_negative_epoch(unbiased: Sequence[float]) -> int | None:
 
 
 def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
-    """The epoch, counted from 1, at which the test error turns around; None if it does not.
+    """The epoch, counted from 1, after which the test error rises; None if it does not.
 
-    The error is smoothed by a centred moving median over five epochs (fewer at the ends). It turns at the minimum of
-    that if its last value lies above the minimum by more than noise: by half a point, and by four standard deviations
-    of what single epochs vary.
+    The error is smoothed by a centered moving median over five epochs. It turns at the minimum of the smoothed curve
+    if its last value exceeds the minimum by half a point and by four standard deviations of the epoch-to-epoch noise.
 
     Examples
     --------
@@ -136,11 +139,11 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     error = np.where(np.isfinite(error), error, np.inf)
     if not np.isfinite(error).any():
         return None
-    half = WINDOW // 2
+    half = SMOOTHING_WINDOW // 2
     smooth = np.array([_median(error[max(0, index - half) : index + half + 1]) for index in range(len(error))])
     known = np.isfinite(error)
     # Second differences do not see a steady rise or fall; those of normal noise have 6 times its variance, and the
-    # median of their absolute values is 1/1.4826 of their deviation, which single odd epochs do not move.
+    # median of their absolute values is 1/1.4826 of their deviation, which single outliers do not move.
     seconds = np.abs(np.diff(error[known], n=2))
     noise = 1.4826 / math.sqrt(6) * float(np.median(seconds)) if len(seconds) else 0.0
     start = end = int(smooth.argmin())
@@ -148,10 +151,10 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
         end += 1
     rise = smooth[known][-1] - smooth[start]
     # A median is flat around a peak: the middle of its lowest stretch is where the peak was.
-    return (start + end) // 2 + 1 if rise > max(RISE, DEVIATIONS * noise) else None
+    return (start + end) // 2 + 1 if rise > max(MIN_RISE, NOISE_DEVIATIONS * noise) else None
 
 
 def _median(values: np.ndarray) -> float:
-    """The median of the finite values, infinite where there are none."""
+    """The median of the finite values, infinite if there are none."""
     finite = values[np.isfinite(values)]
     return float(np.median(finite)) if len(finite) else math.inf

@@ -1,16 +1,17 @@
-"""Finished training runs on disk, each under a name made from its configuration.
+"""Finished training runs on disk, each stored under a hash of its configuration.
 
-A folder holds ``runs/<key>.json``, one file for each new run, and ``packed/<name>.jsonl.gz``, archives into which
-`RunStore.pack` gathers them. Any number of processes may add, read and pack at the same time:
+A folder holds ``runs/<key>.json``, one file per new run, and ``packed/<name>.jsonl.gz``, archives into which
+`RunStore.pack` moves them. Several processes may add, read and pack at the same time:
 
-- a record appears under its final name complete or not at all, and is never rewritten;
-- a loose record is deleted only after the archive that holds it is safely on disk;
-- readers look at the loose records first and at the archives after, so a record that moves meanwhile is still met;
-- where a record lies in both, the archive's counts, which came first.
+- files are written atomically and never change afterwards, except that archives grow;
+- a loose file is deleted only after the archive that contains it is on disk;
+- readers look at loose files first and at archives second, so they never miss a record that moves in between;
+- if a record is in both, the archive counts.
 """
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -18,33 +19,34 @@ import json
 import math
 import os
 import re
-import time
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from uulearn.storage import file_lock, write_atomically
+from uulearn.storage import file_lock, remove_temporary_files, write_atomically
 
 Configuration = Mapping[str, Any]
 Record = dict[str, Any]
 
 FORMAT = 1
 KEY_LENGTH = 20
-DIGITS = 6  # of a curve's values: far below the noise of a run, and a third of the bytes
-OLD_SECONDS = 3600.0  # a temporary file of this age belongs to a writer that is no more
+CURVE_DIGITS = 6
+"""Significant digits of a curve: far below the noise of a run, and a third of the bytes."""
+LEFTOVER_SECONDS = 3600.0
+"""Age at which a temporary file is deleted: its writer was killed."""
 LOCK_SECONDS = 120.0
+"""Longest wait for another process that packs the same folder."""
 
 
-def normalised(value: Any) -> Any:
-    """Plain JSON data in which equal settings look equal: 1.0 is 1, a tuple is a list, a NumPy number is a number.
+def normalized(value: Any) -> Any:
+    """Plain JSON data in which equal settings are equal: 1.0 becomes 1, tuples lists, NumPy numbers numbers.
 
     Examples
     --------
-    >>> normalised({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
+    >>> normalized({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
     {'epochs': 200, 'set_priors': [0.8, 0.2], 'slope': None}
     """
     if value is None or isinstance(value, bool | str):
@@ -54,31 +56,31 @@ def normalised(value: Any) -> Any:
     if isinstance(value, Real):
         number = float(value)
         if not math.isfinite(number):
-            raise ValueError(f"a configuration holds only finite numbers, got {number}.")
+            raise ValueError(f"a configuration must contain finite numbers, got {number}.")
         return int(number) if number.is_integer() else number
     if isinstance(value, Mapping):
-        return {str(name): normalised(item) for name, item in value.items()}
+        return {str(name): normalized(item) for name, item in value.items()}
     if isinstance(value, Iterable):
-        return [normalised(item) for item in value]
-    raise ValueError(f"a configuration holds numbers, texts, lists and None, got {type(value).__name__}.")
+        return [normalized(item) for item in value]
+    raise ValueError(f"a configuration must contain numbers, strings, lists and None, got {type(value).__name__}.")
 
 
 def key(configuration: Configuration) -> str:
-    """The name of a configuration: a digest that does not depend on the order of its entries.
+    """A hash of a configuration that does not depend on the order of its entries.
 
     Examples
     --------
     >>> key({"lr": 5e-3, "epochs": 200}) == key({"epochs": 200.0, "lr": 0.005})
     True
     """
-    text = json.dumps(normalised(configuration), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(normalized(configuration), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
 class RunStore:
-    """The finished runs of a folder, which is made by the first `add`.
+    """The finished runs in a folder, which the first `add` creates.
 
-    Records are read once and shared afterwards: treat them as read-only.
+    Records are cached and shared: do not modify them.
 
     Examples
     --------
@@ -100,98 +102,81 @@ class RunStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._cache: dict[Path, tuple[tuple[int, int, int], dict[str, Record]]] = {}
-        self._cleaned = False
 
     def add(self, record: Record) -> bool:
-        """Store one finished run and return True, or False when its configuration has a record already.
+        """Store a finished run and return True; return False if its configuration has a record already.
 
-        Curves are kept to six significant digits; a value in them that is not finite comes back as NaN.
+        Curves are rounded to six significant digits; values that are not finite are read back as NaN.
         """
         return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Record]) -> list[bool]:
-        """Store runs that were finished together, and tell for each whether it is new.
+        """Store runs that were trained together; returns for each whether it is new.
 
-        All are on disk before the first appears under its name: a process that is killed leaves all or, but for an
-        instant, none.
+        All are on disk before the first gets its name, so that a killed process leaves all or none of them.
         """
-        if not self._cleaned:
-            self._remove_leftovers()
-            self._cleaned = True
-        waiting: list[tuple[Path, Path] | None] = []
-        try:
-            for data in map(_storable, records):
-                waiting.append(None if data["configuration"] in self else self._write_privately(data))
-            return [pair is not None and _publish(*pair) for pair in waiting]
-        finally:
-            for pair in waiting:
-                if pair is not None:
-                    pair[0].unlink(missing_ok=True)
-
-    def _write_privately(self, data: Record) -> tuple[Path, Path]:
-        path, text = self._loose(key(data["configuration"])), _line(data)
-        private = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.tmp")
-        write_atomically(private, lambda temporary: temporary.write_bytes(text))
-        return private, path
+        added: list[bool] = []
+        waiting: dict[Path, Path] = {}
+        for data in [_storable(record) for record in records]:
+            path = self._loose(key(data["configuration"]))
+            added.append(path not in waiting and data["configuration"] not in self)
+            if added[-1]:
+                waiting[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+                write_atomically(waiting[path], functools.partial(Path.write_bytes, data=_line(data)))
+        for path, temporary in waiting.items():
+            temporary.replace(path)
+        return added
 
     def __contains__(self, configuration: object) -> bool:
-        if not isinstance(configuration, Mapping):
-            return False
-        name = key(configuration)
-        return self._loose(name).exists() or any(name in records for _, records in self._archives())
+        return isinstance(configuration, Mapping) and self.get(configuration) is not None
 
     def get(self, configuration: Configuration) -> Record | None:
-        """The record of a configuration, or None."""
+        """The record of a configuration, None if there is none."""
         name = key(configuration)
-        loose = self._read(self._loose(name))
-        for _, records in self._archives():
-            if name in records:
-                return records[name]
-        return loose.get(name)
+        loose = self._read(self._loose(name))  # before the archives: it may move there now
+        packed = (records[name] for records in self._archives().values() if name in records)
+        return next(packed, loose.get(name))
 
     def missing(self, configurations: Iterable[Configuration]) -> list[Configuration]:
-        """Those configurations that have no record yet, in order and each once."""
-        seen = {path.stem for path in self._loose_files()}
-        for _, records in self._archives():
-            seen.update(records)
-        left: dict[str, Configuration] = {}
+        """The configurations without a record, in order and without repetitions."""
+        known = {path.stem for path in self._loose_files()}
+        known.update(name for records in self._archives().values() for name in records)
+        wanted: dict[str, Configuration] = {}
         for configuration in configurations:
-            left.setdefault(key(configuration), configuration)
-        return [configuration for name, configuration in left.items() if name not in seen]
+            wanted.setdefault(key(configuration), configuration)
+        return [configuration for name, configuration in wanted.items() if name not in known]
 
     def records(self, **filters: Any) -> list[Record]:
-        """All records whose configuration has these values, sorted by key; None also matches an entry not there."""
-        wanted = {name: normalised(value) for name, value in filters.items()}
-        found = self._all()
+        """All records whose configuration has these values, sorted by key; None also matches a missing entry."""
+        wanted, found = normalized(filters), self._all()
         return [found[name] for name in sorted(found) if _matches(found[name], wanted)]
 
     def __len__(self) -> int:
         return len(self._all())
 
     def pack(self, group: str = "runs", **filters: Any) -> list[Path]:
-        """Move the loose records into archives, ``packed/<group>-<dataset>-<model>.jsonl.gz``; return those written.
+        """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz`` and return those written.
 
-        With ``filters`` only the loose records whose configuration has these values are moved. The bytes of an
-        archive depend on its records alone, so that packing again changes nothing.
+        With ``filters``, only records whose configuration has these values move. The bytes of an archive depend on its
+        records only, so packing again changes nothing.
         """
-        wanted = {name: normalised(value) for name, value in filters.items()}
+        wanted = normalized(filters)
         busy = f"{self.folder} is being packed by another process"
         with file_lock(self.folder / ".pack.lock", busy, seconds=LOCK_SECONDS):
-            self._remove_leftovers()
+            remove_temporary_files(self.folder / "runs", "*", older_than=LEFTOVER_SECONDS)
+            remove_temporary_files(self.folder / "packed", "*", older_than=LEFTOVER_SECONDS)
             every = {path: self._read(path) for path in self._loose_files()}
             loose = {path: one for path, one in every.items() if all(_matches(r, wanted) for r in one.values())}
-            packed = dict(self._archives())
+            packed = self._archives()
             known = {name for records in packed.values() for name in records}
             additions: dict[Path, dict[str, Record]] = {}
-            for found in loose.values():
-                for name, record in found.items():
-                    if name not in known:
-                        additions.setdefault(self._archive(group, record["configuration"]), {})[name] = record
+            for name, record in ((name, record) for one in loose.values() for name, record in one.items()):
+                if name not in known:
+                    additions.setdefault(self._archive(group, record["configuration"]), {})[name] = record
             for path, new in additions.items():
                 merged = packed.get(path, {}) | new
                 _write_archive(path, b"".join(_line(merged[name]) for name in sorted(merged)))
-            # Every archive is on disk now, its folder too: what follows may be cut short anywhere.
-            for path in loose:
+            for path in loose:  # every archive is on disk now, so this may be interrupted anywhere
                 path.unlink(missing_ok=True)
                 self._cache.pop(path, None)
         return sorted(additions)
@@ -207,20 +192,20 @@ class RunStore:
         name = "-".join(re.sub(r"[^\w.]+", "-", part).strip(".-") or "any" for part in parts)
         return self.folder / "packed" / f"{name}.jsonl.gz"
 
-    def _archives(self) -> list[tuple[Path, dict[str, Record]]]:
+    def _archives(self) -> dict[Path, dict[str, Record]]:
         """Every archive with its records by key; call it after looking at the loose files, never before."""
-        return [(path, self._read(path)) for path in sorted(self.folder.glob("packed/*.jsonl.gz"))]
+        return {path: self._read(path) for path in sorted(self.folder.glob("packed/*.jsonl.gz"))}
 
     def _all(self) -> dict[str, Record]:
         found: dict[str, Record] = {}
         for path in self._loose_files():
             found |= self._read(path)
-        for _, records in reversed(self._archives()):
+        for records in reversed(self._archives().values()):
             found |= records
         return found
 
     def _read(self, path: Path) -> dict[str, Record]:
-        """The records of one file by key, from memory while the file stays the same; none if it is not there."""
+        """The records of a file by key, cached until the file changes; empty if there is no file."""
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -241,55 +226,34 @@ class RunStore:
             raise ValueError(message) from error
         named = {key(record["configuration"]): record for record in records}
         if path.suffix == ".json" and path.stem not in named:
-            raise ValueError(f"{path} is named after another configuration than it holds: delete it and run again.")
+            raise ValueError(f"{path} has the name of another configuration: delete it and run again.")
         self._cache[path] = (signature, named)
         return named
 
-    def _remove_leftovers(self) -> None:
-        """Delete the temporary files of writers that were killed; younger ones may belong to a writer at work."""
-        oldest = time.time() - OLD_SECONDS
-        for leftover in [*self.folder.glob("runs/.*.tmp"), *self.folder.glob("packed/.*.tmp")]:
-            with suppress(OSError):  # another process may clean at the same time
-                if leftover.stat().st_mtime < oldest:
-                    leftover.unlink()
-
-
-def _publish(private: Path, path: Path) -> bool:
-    """Give a private file its name; unlike a rename, a link fails where another writer was first."""
-    try:
-        os.link(private, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links: two records of one configuration are worth the same
-        private.replace(path)
-    return True
-
 
 def _storable(record: Record) -> Record:
-    """A checked copy of a record, with rounded curves."""
+    """A validated copy of a record, with rounded curves."""
     data = {"format": FORMAT, **record}
     if data["format"] != FORMAT:
         raise ValueError(f"a record of format {data['format']!r} cannot be stored; this uulearn writes {FORMAT}.")
     for part in ("configuration", "curves"):
         if not isinstance(data.get(part), Mapping):
             raise ValueError(f"a record needs a dict {part!r}, got {data.get(part)!r}.")
-    data["configuration"] = normalised(data["configuration"])
+    data["configuration"] = normalized(data["configuration"])
     data["curves"] = {name: [_rounded(value) for value in curve] for name, curve in data["curves"].items()}
     return data
 
 
 def _rounded(value: Any) -> float | None:
-    """Six significant digits; None, which JSON knows, for what it does not: NaN and the infinities."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{value:.{DIGITS}g}")
+    """Six significant digits; None for NaN and infinities, which JSON does not have."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{CURVE_DIGITS}g}")
 
 
 def _line(record: Record) -> bytes:
-    """One line of compact JSON, the same bytes for the same record, whether it was read from a file or is new."""
+    """One line of compact JSON: the same bytes for the same record, new or read from a file."""
     curves = {name: [None if value != value else value for value in curve] for name, curve in record["curves"].items()}
     data = {**record, "curves": curves}
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, default=normalised)
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, default=normalized)
     return text.encode() + b"\n"
 
 
@@ -308,13 +272,12 @@ def _parse(line: bytes, path: Path) -> Record:
 
 
 def _matches(record: Record, wanted: Configuration) -> bool:
-    configuration = record["configuration"]
-    return all(configuration.get(name) == value for name, value in wanted.items())
+    return all(record["configuration"].get(name) == value for name, value in wanted.items())
 
 
 def _write_archive(path: Path, content: bytes) -> None:
     if path.exists() and gzip.decompress(path.read_bytes()) == content:
-        return  # another zlib may compress the same records to other bytes, which is no reason for a new file
+        return  # another zlib may compress the same records to other bytes
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=buffer, mtime=0) as file:
         file.write(content)

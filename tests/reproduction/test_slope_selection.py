@@ -1,4 +1,4 @@
-"""The choice of λ without labels, and what a table shows of it."""
+"""The choice of λ without labels, and how tables show it."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from uulearn.reproduction import pages, selection
 from uulearn.reproduction.experiments import (
     DATASETS,
-    HELD_OUT,
+    SELECTION_HOLD_OUT,
     SET_PRIORS,
     TARGET_PRIORS,
     Request,
@@ -29,7 +29,7 @@ def record_of(run, accuracy=0.9, risk=None, epochs=None):
 
 def fixed_records(row, seed, risks, accuracies):
     """The runs of one trial with given held-out risks and accuracies by λ."""
-    found = [record_of(row.run(slope, seed, HELD_OUT), risk=risk) for slope, risk in risks.items()]
+    found = [record_of(row.run(slope, seed, SELECTION_HOLD_OUT), risk=risk) for slope, risk in risks.items()]
     found += [record_of(row.run(slope, seed), accuracy) for slope, accuracy in accuracies.items()]
     return {key(record["configuration"]): record for record in found}
 
@@ -38,7 +38,7 @@ RISKS = {-0.01: 0.2, -0.03: 0.1, -0.1: 0.15, -0.3: 0.1, -1.0: 0.3}
 ACCURACIES = {0.0: 0.80, -0.01: 0.81, -0.03: 0.82, -0.1: 0.83, -0.3: 0.86, -1.0: 0.7}
 
 
-def test_the_choice_by_hand():
+def test_choice_without_labels():
     records = fixed_records(MNIST_ROW, 0, RISKS, ACCURACIES)
     find = lambda run: records.get(key(run))  # noqa: E731
     assert selection.chosen_slope(MNIST_ROW, 0, find) == -0.03  # as good as −0.3, and closer to 0
@@ -56,14 +56,14 @@ def test_the_choice_by_hand():
     assert "in the paper +0.06" in text
 
 
-def test_a_run_that_did_not_end_well_is_not_chosen():
-    run = MNIST_ROW.run(-0.1, 0, HELD_OUT)
+def test_failed_runs_are_not_chosen():
+    run = MNIST_ROW.run(-0.1, 0, SELECTION_HOLD_OUT)
     assert selection.held_out_risk(record_of(run, risk=0.25)) == 0.25
     assert selection.held_out_risk(record_of(run, risk=0.01, epochs=150)) == math.inf
     assert selection.held_out_risk(record_of(run, risk=math.nan)) == math.inf
 
 
-def test_hindsight_of_a_row_is_one_slope_for_all_its_trials():
+def test_hindsight_of_a_row_uses_one_slope_for_all_trials():
     other = ACCURACIES | {-0.3: 0.5, -0.1: 0.9}
     records = fixed_records(MNIST_ROW, 0, RISKS, ACCURACIES) | fixed_records(MNIST_ROW, 1, RISKS, other)
     trials = selection.trials_of([MNIST_ROW], lambda run: records.get(key(run)))
@@ -73,7 +73,7 @@ def test_hindsight_of_a_row_is_one_slope_for_all_its_trials():
     assert comparison.hindsight_trial == pytest.approx(88)
 
 
-def test_the_table_shows_the_chosen_run():
+def test_table_shows_the_chosen_run():
     request = Request(["mnist"], trials=1)
     row = TableRow("table3", "mnist", (0.8, 0.2), request)
     records = fixed_records(row, 0, RISKS, ACCURACIES)
@@ -83,7 +83,7 @@ def test_the_table_shows_the_chosen_run():
     assert cells["abs"].accuracy == cells["leaky_relu(-1)"].accuracy
     assert cells["relu"].accuracy.mean == pytest.approx(80)
     assert not cells["biased"].complete
-    assert "chosen without labels among −0.01, −0.03, −0.1, −0.3, −1." in table.notes[0]
+    assert "chosen per trial, without labels, among −0.01, −0.03, −0.1, −0.3, −1." in table.notes[0]
     fixed = pages.make_table(
         "table3", table_rows("table3", Request(["mnist"], 1, selection=False)), lambda run: records.get(key(run))
     )
@@ -91,7 +91,7 @@ def test_the_table_shows_the_chosen_run():
     assert shown.accuracy.mean == pytest.approx(83)
 
 
-def test_cells_that_nobody_asked_for_do_not_count_as_missing():
+def test_cells_that_are_not_run_do_not_count_as_missing():
     table = pages.make_table("table3", table_rows("table3", Request()), lambda run: None)
     cifar = [cell for cell in table if cell.row.dataset == "cifar10"]
     idle = {cell.column.name for cell in cifar if cell.complete}
@@ -101,12 +101,12 @@ def test_cells_that_nobody_asked_for_do_not_count_as_missing():
     assert "λ = −0.1 for CIFAR-10" in table.notes[1]
 
 
-def test_datasets_and_priors_are_the_papers():
+def test_datasets_and_priors_match_the_paper():
     assert tuple(TARGET_PRIORS) == DATASETS
     assert len(SET_PRIORS) == 3
 
 
-def test_a_table_tells_of_runs_in_different_precisions():
+def test_table_notes_mixed_precisions():
     rows = table_rows("table3", Request(["mnist"], 2))
     runs = [run for row in rows for seed in row.seeds for run in row.trial(seed)]
 

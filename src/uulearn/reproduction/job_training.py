@@ -1,4 +1,4 @@
-"""How the runs of a job are trained: a stack of dense models together, a convolutional one alone."""
+"""Trains the runs of a job: dense models together in a batch, a convolutional model alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from uulearn.datasets import BinaryTask, UnlabeledSets, make_sets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import build_model
 from uulearn.reproduction.experiments import CONVOLUTIONAL, Configuration
-from uulearn.reproduction.jobs import Job, Record, Reporter
+from uulearn.reproduction.jobs import Record, Reporter, TrainingJob
 from uulearn.reproduction.sampling import Indices, hold_out, shortened_sets
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import DEFAULT_SLOPE
@@ -29,18 +29,19 @@ from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.randomness import isolated_rng
 
 KERAS_MOMENTUM = 0.01
-"""Keras's batch normalisation keeps 0.99 of its statistics each step; torch states the share that is replaced."""
-KERAS_EPSILON = 1e-7  # of Adam
+"""Keras's batch normalization keeps 0.99 of its statistics per step; torch specifies the fraction that is replaced."""
+KERAS_EPSILON = 1e-7
+"""Epsilon of Keras's Adam."""
 PIXEL_SCALE = 1 / 255
-KEPT = (
+RECORDED_CURVES = (
     "positive", "negative", "unbiased", "objective", "zero_one", "positive_below_zero", "negative_below_zero",
     "test_accuracy", "test_risk", "validation_unbiased", "validation_corrected", "validation_zero_one",
 )  # fmt: skip
-"""Curves of a record. ``corrected`` is ``objective``, but for the biased method, where it is ``unbiased``."""
+"""Curves of a record. ``corrected`` is ``objective``, except for the biased method, where it is ``unbiased``."""
 
 
-class Bench:
-    """One dataset with what its runs share: pixels as tensors, and the sets drawn so far."""
+class JobTrainer:
+    """Trains jobs of one dataset; the images and the sets drawn so far are shared by its runs."""
 
     def __init__(self, task: BinaryTask, device: torch.device, reporter: Reporter) -> None:
         self.task, self.device, self.reporter = task, device, reporter
@@ -48,20 +49,22 @@ class Bench:
         self.test_labels = torch.from_numpy(task.y_test)
         self._sets: dict[Any, UnlabeledSets] = {}
 
-    def train(self, job: Job) -> list[Record]:
-        """The records of a job's runs."""
+    def train(self, job: TrainingJob) -> list[Record]:
+        """Train a job and return the records of its runs."""
         for configuration in job.configurations:
             self._check(configuration)
-        stacked = job.first["model"] not in CONVOLUTIONAL
+        batched = job.first["model"] not in CONVOLUTIONAL
         started = time.perf_counter()
-        histories, dtype = self._train_stack(job) if stacked else self._train_alone(job)
+        histories, dtype = self._train_batched(job) if batched else self._train_single(job)
         seconds = (time.perf_counter() - started) / len(histories)
-        engine = f"stack of {len(histories)}" if stacked else "single"
+        engine = f"stack of {len(histories)}" if batched else "single"  # "stack" is the word of the stored records
         environment = self._environment() | {"engine": engine, "precision": str(dtype).removeprefix("torch.")}
         return [
             {
                 "configuration": configuration,
-                "curves": {name: history.column(name) for name in KEPT if not len(history) or name in history[0]},
+                "curves": {
+                    name: history.column(name) for name in RECORDED_CURVES if not len(history) or name in history[0]
+                },
                 "stop_reason": history.stop_reason,
                 "facts": self._facts(configuration),
                 "environment": environment,
@@ -74,20 +77,18 @@ class Bench:
         expected, found = configuration["target_prior"], self.task.prior
         if not math.isclose(expected, found, abs_tol=1e-9):
             raise ValueError(
-                f"{configuration['dataset']} has a share of {found:g} positives in its test part where the experiments "
-                f"have {expected:g}; use the published files."
+                f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found "
+                f"{found:g}; use the published files."
             )
         if configuration["dropout"] and configuration["model"] != "mlp":
             raise ValueError(f"model {configuration['model']!r} has no dropout, got {configuration['dropout']:g}.")
 
-    # One stack, one run
-
-    def _train_stack(self, job: Job) -> tuple[list[History], torch.dtype]:
+    def _train_batched(self, job: TrainingJob) -> tuple[list[History], torch.dtype]:
         first = job.first
         test_images, test_labels = self._test(first)
         trainer = BatchedTrainer(
             self.images.flatten(1),
-            [self._stacked_run(configuration) for configuration in job.configurations],
+            [self._batched_run(configuration) for configuration in job.configurations],
             model=first["model"],
             model_params=model_params(first),
             loss=first["loss"],
@@ -97,7 +98,7 @@ class Bench:
         )
         return trainer.run(), trainer.dtype
 
-    def _stacked_run(self, configuration: Configuration) -> Run:
+    def _batched_run(self, configuration: Configuration) -> Run:
         rows, held_out = self._rows(configuration)
         return Run(
             rows,
@@ -113,7 +114,7 @@ class Bench:
             held_out=held_out,
         )
 
-    def _train_alone(self, job: Job) -> tuple[list[History], torch.dtype]:
+    def _train_single(self, job: TrainingJob) -> tuple[list[History], torch.dtype]:
         first = job.first
         rows, held_out = self._rows(first)
         table = DenseRows(self.images)
@@ -134,14 +135,14 @@ class Bench:
             test=(DenseRows(test_images.to(self.device)), test_labels),
             callback=lambda record, _: self.reporter.epoch(job, record["epoch"], [record["test_accuracy"]]),
         )
-        with contextlib.suppress(NonFiniteRiskError):  # the history says so, and what came before is a result
+        with contextlib.suppress(NonFiniteRiskError):  # the history records it, and the epochs before it count
             trainer.run()
         return [trainer.history], trainer.dtype
 
     def _options(self, configuration: Configuration) -> RunOptions:
-        alone = configuration["model"] in CONVOLUTIONAL
+        single = configuration["model"] in CONVOLUTIONAL
         adam = configuration["optimizer"] == "adam"
-        decay = configuration["lr_decay"] if alone else 0.0  # in a stack each run has its own
+        decay = configuration["lr_decay"] if single else 0.0  # batched runs have one each
         return RunOptions(
             epochs=configuration["epochs"],
             batch_size=configuration["batch_size"],
@@ -152,22 +153,20 @@ class Bench:
             scheduler_interval="batch",
             l2=configuration["l2"],
             ema=None,
-            compile=alone and self.device.type == "cuda",
-            graph=alone and self.device.type == "cuda" and not decay,
+            compile=single and self.device.type == "cuda",
+            graph=single and self.device.type == "cuda" and not decay,
             device=self.device,
             input_scale=PIXEL_SCALE,
             seed=configuration["seed"],
             progress=False,
         )
 
-    # Data and facts
-
     def _drawn(self, configuration: Configuration) -> UnlabeledSets:
-        """The sets of a run: the same for all methods, and for runs with and without rows held out."""
+        """The sets of a run: the same for all methods, with and without held-out rows."""
         priors, sizes, seed = tuple(configuration["set_priors"]), tuple(configuration["sizes"]), configuration["seed"]
         sampling = configuration.get("sampling", "without_replacement")
         if (priors, sizes, seed, sampling) not in self._sets:
-            numbers = np.arange(len(self.task.y_train))[:, None]  # in place of the images, which would be copied
+            numbers = np.arange(len(self.task.y_train))[:, None]  # instead of the images, which would be copied
             draw = shortened_sets if sampling == "shortened" else functools.partial(make_sets, scheme=sampling)
             self._sets[priors, sizes, seed, sampling] = draw(
                 numbers, self.task.y_train, priors, sizes, random_state=seed
@@ -175,15 +174,15 @@ class Bench:
         return self._sets[priors, sizes, seed, sampling]
 
     def _rows(self, configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """Numbers of the rows to train on, and of those held out."""
+        """Indices of the training rows and of the held-out rows."""
         sets = self._drawn(configuration).indices
         if not configuration["held_out"]:
             return _as_tensors(sets), None
-        kept, held_out = hold_out(sets, configuration["held_out"], configuration["seed"])
-        return _as_tensors(kept), _as_tensors(held_out)
+        training, held_out = hold_out(sets, configuration["held_out"], configuration["seed"])
+        return _as_tensors(training), _as_tensors(held_out)
 
     def _test(self, configuration: Configuration) -> tuple[Tensor, Tensor]:
-        """The labelled test rows; in a small version some, evenly spread, since a file may be sorted by class."""
+        """The labeled test rows; the quick version takes some, evenly spread, because files may be sorted by class."""
         n, wanted = len(self.test_labels), configuration.get("test_rows")
         if not wanted or wanted >= n:
             return self.test_images, self.test_labels
@@ -219,7 +218,7 @@ def _as_tensors(indices: tuple[Indices, Indices]) -> tuple[Tensor, Tensor]:
 
 
 def model_params(configuration: Configuration) -> dict[str, Any] | None:
-    """How the model of a run is built."""
+    """Parameters of the model of a run."""
     if configuration["model"] == "linear":
         return None
     initialiser = configuration.get("initialiser")
@@ -232,5 +231,5 @@ def _slope(configuration: Configuration) -> float:
 
 
 def _keras_decay(decay: float) -> Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]:
-    """lr / (1 + decay·t) at step t."""
+    """Learning rate lr / (1 + decay·t) at step t."""
     return lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + decay * step))

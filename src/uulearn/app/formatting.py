@@ -1,0 +1,156 @@
+"""Numbers and lists as text for readers: the last lines of ``fit``, the model card, the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from uulearn.metrics import Estimate
+
+UNKNOWN = "–"
+"""Shown instead of a number that is missing or not finite."""
+
+# Intervals at least this wide are shown without decimals; narrower ones get as many as keep their ends apart.
+WHOLE_PERCENT_WIDTH = 0.02
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    """A fraction in percent.
+
+    Examples
+    --------
+    >>> percent(0.9314), percent(-0.004), percent(-0.0004), percent(None)
+    ('93.1%', '−0.4%', '0.0%', '–')
+    """
+    return UNKNOWN if not _is_known(share) else f"{_fixed(100 * share, decimals)}%"
+
+
+def prior(share: float | None) -> str:
+    """A class prior in percent, with at most four significant digits.
+
+    Examples
+    --------
+    >>> prior(0.8), prior(0.4926), prior(None)
+    ('80%', '49.26%', '–')
+    """
+    return UNKNOWN if not _is_known(share) else f"{100 * share:.4g}%".replace("-", "−")
+
+
+def signed(value: float | None, decimals: int = 3) -> str:
+    """A number with its sign.
+
+    Examples
+    --------
+    >>> signed(0.1234), signed(-0.1234), signed(-0.00001)
+    ('+0.123', '−0.123', '0.000')
+    """
+    if not _is_known(value):
+        return UNKNOWN
+    if abs(value) >= 1e6:
+        return f"{value:+.3g}".replace("-", "−")
+    text = _fixed(value, decimals)
+    return text if text.startswith("−") or float(text.replace(",", "")) == 0 else f"+{text}"
+
+
+def number(value: float | None, decimals: int = 3) -> str:
+    """A number without a plus sign; very large numbers in scientific notation."""
+    if not _is_known(value):
+        return UNKNOWN
+    return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e6 else _fixed(value, decimals)
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separators."""
+    if not _is_known(value):
+        return UNKNOWN
+    return _fixed(value, 0) if abs(value) < 1e15 else f"{value:.3g}"
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """An interval of fractions.
+
+    Examples
+    --------
+    >>> interval((0.881, 0.974))
+    '88.1% to 97.4%'
+    """
+    return UNKNOWN if ends is None or not all(map(_is_known, ends)) else f"{percent(ends[0])} to {percent(ends[1])}"
+
+
+def accuracy_range(accuracy: Estimate) -> str:
+    """The headline of ``fit``, the model card and the report: the interval first, then the best estimate.
+
+    An unbiased estimate can exceed 100%; no classifier does, so the text never claims 100%.
+
+    Examples
+    --------
+    >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
+    'between 90% and 95%, best estimate 93%'
+    >>> accuracy_range(Estimate(0.9661, 0.002, (0.9622, 0.9694)))
+    'between 96.2% and 96.9%, best estimate 96.6%'
+    >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
+    'between 92% and 100%, best estimate above 99%'
+    """
+    low, high = (min(max(end, 0.0), 1.0) for end in accuracy.interval)
+    width = high - low
+    decimals = 0 if width >= WHOLE_PERCENT_WIDTH else 1 if width >= WHOLE_PERCENT_WIDTH / 10 else 2
+    largest = 1 - 10.0 ** -(decimals + 2)  # the largest fraction below 1 that is shown, such as 99%
+    value = min(max(accuracy.value, 0.0), 1.0)
+    above = value > largest + 0.5 * 10.0 ** -(decimals + 2)
+    best = f"above {percent(largest, decimals)}" if above else percent(value, decimals)
+    return f"between {percent(low, decimals)} and {percent(high, decimals)}, best estimate {best}"
+
+
+def duration(seconds: float) -> str:
+    """A duration in the units that suit it.
+
+    Examples
+    --------
+    >>> duration(0.42), duration(12.3), duration(90), duration(7300)
+    ('0.4 seconds', '12 seconds', '1 min 30 s', '2 h 1 min')
+    """
+    if not _is_known(seconds):
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds:.1f} seconds" if seconds < 9.95 else f"{seconds:.0f} seconds"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{count(minutes // 60)} h {minutes % 60} min"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """A count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "epoch"), plural(1200, "epoch")
+    ('1 epoch', '1,200 epochs')
+    """
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def listing(items: Sequence[str], limit: int = 8) -> str:
+    """Items separated by commas, with "and" before the last; at most ``limit`` of them.
+
+    Examples
+    --------
+    >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdef"), limit=3)
+    ('a', 'a, b and c', 'a, b, c and 3 more')
+    """
+    shown = [*items[:limit], *([f"{len(items) - limit} more"] if len(items) > limit else [])]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+
+
+def sentence(text: str) -> str:
+    """The text with a full stop at its end."""
+    text = text.strip()
+    return text if not text or text[-1] in ".!?…" else f"{text}."
+
+
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{value:,.{decimals}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")

@@ -1,0 +1,86 @@
+"""The facts of a fit as text: the last lines of ``uulearn fit``, and the model card (README.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import fill
+
+from uulearn.app.facts import FitFacts
+from uulearn.app.formatting import accuracy_range, interval, prior
+
+WIDTH = 100
+"""Columns at which warnings and notes wrap in a terminal."""
+LABEL_WIDTH = 11
+CARD_COLUMNS = 50
+"""At most this many names of used columns are in a model card; a wide table has thousands."""
+CARD_UNUSED_COLUMNS = 100
+
+
+def format_summary(facts: FitFacts, out: Path) -> str:
+    """The last lines of ``uulearn fit``: where the model is, how accurate it is, warnings, and what to run next."""
+    higher, lower = facts.sets_by_prior
+    lines = [
+        _line("model", str(out)),
+        _line("priors", f"{prior(higher.prior)} positive in {higher.name}, {prior(lower.prior)} in {lower.name}"),
+        _line("accuracy", accuracy_range(facts.evaluation.accuracy)),
+        _line("", _basis(facts)),
+        _line("AUC", f"{min(1.0, facts.evaluation.auc.value):.3f}"),
+    ]
+    if facts.prior_intervals is not None:
+        ends = " and ".join(map(interval, facts.prior_intervals))
+        lines.insert(2, _line("", f"estimated from the rows (95% intervals {ends}); all results depend on them"))
+    lines += [_wrapped("warning", warning.message) for warning in facts.warnings]
+    lines += [_wrapped("note", note) for note in facts.notes]
+    if facts.commands:
+        lines += [_line("next", facts.commands["predict"]), _line("", facts.commands["report"])]
+    return "\n".join(lines)
+
+
+def _basis(facts: FitFacts) -> str:
+    """What the accuracy refers to and which rows it was estimated from."""
+    rows = " + ".join(f"{n:,}" for n in facts.row_use.evaluation)
+    unseen = ", each scored by a model not trained on it" if facts.out_of_fold else " held out of training"
+    confidence = f"{100 * facts.evaluation.accuracy.confidence:g}%"
+    return f"{confidence} interval at target prior {prior(facts.target_prior)}, no label used: {rows} rows{unseen}"
+
+
+def format_model_card(facts: FitFacts) -> str:
+    """The model card in Markdown: data, accuracy, columns, warnings and commands."""
+    used = [column.name for column in facts.columns if column.used]
+    unused = [f"- `{column.name}`: {column.reason}" for column in facts.columns if not column.used]
+    names = ", ".join(f"`{name}`" for name in used[:CARD_COLUMNS]) + (" …" if len(used) > CARD_COLUMNS else "")
+    source = "estimated from the rows" if facts.prior_intervals is not None else "given by the user"
+    parts = [
+        "# Classifier trained from two unlabeled files",
+        f"Created with uulearn {facts.versions['uulearn']} on {facts.created}.",
+        _rows(
+            "| file | rows | class prior (fraction of positives) |",
+            "|---|---|---|",
+            *(f"| `{entry.name}` | {entry.rows:,} | {prior(entry.prior)} |" for entry in facts.sets),
+        ),
+        f"The class priors were {source}. The model is meant for a population in which {prior(facts.target_prior)} of "
+        "the rows are positive (the target prior).",
+        "## Accuracy",
+        f"Accuracy {accuracy_range(facts.evaluation.accuracy)} ({_basis(facts)}). The estimate holds if the class "
+        "priors are correct and the two files differ in nothing else.",
+        "## Columns",
+        f"{len(used)} used: {names}.",
+        *(["Not used:", _rows(*unused[:CARD_UNUSED_COLUMNS])] if unused else []),
+        "## Warnings",
+        _rows(*(f"- {warning.message}" for warning in facts.warnings)) or "No warnings.",
+        "## Use",
+        _rows("```console", *(f"$ {command}" for command in facts.commands.values()), "```"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(*lines: str) -> str:
+    return "\n".join(lines)
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{LABEL_WIDTH}}{text}"
+
+
+def _wrapped(label: str, text: str) -> str:
+    return fill(text, WIDTH, initial_indent=_line(label, ""), subsequent_indent=" " * LABEL_WIDTH)

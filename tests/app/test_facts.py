@@ -1,0 +1,134 @@
+"""Facts of a fit: stored as JSON, read back, and shown as text."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.report_example import facts_and_history
+from uulearn.app.facts import FitFacts, RaisedWarning
+from uulearn.app.formatting import accuracy_range, count, duration, number, percent, signed
+from uulearn.app.summary import format_model_card, format_summary
+from uulearn.metrics import Estimate
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return facts_and_history()[0]
+
+
+@pytest.fixture
+def data(facts):
+    return json.loads(json.dumps(facts.to_dict()))
+
+
+def test_facts_survive_json(facts, data):
+    assert FitFacts.from_dict(data) == facts
+    assert FitFacts.from_dict(data).to_dict() == facts.to_dict()
+
+
+def test_numbers_that_are_not_finite_are_stored_as_null(facts):
+    changed = replace(facts, seconds=math.nan, set_auc=Estimate(np.float64(0.7), math.inf, (0.6, 0.8)))
+    data = json.loads(json.dumps(changed.to_dict(), allow_nan=False))
+    assert data["seconds"] is data["set_auc"]["standard_error"] is None
+    assert math.isnan(FitFacts.from_dict(data).seconds)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (["seconds"], "long", "facts.seconds must be a number, got 'long'"),
+        (["seconds"], True, "facts.seconds must be a number, got True"),
+        (["created"], 5, "facts.created must be a string, got 5"),
+        (["n_features"], 1.5, "facts.n_features must be a whole number, got 1.5"),
+        (["sets"], "a.csv", "facts.sets must be a list of 2, got 'a.csv'"),
+        (["sets"], [1], "facts.sets must be a list of 2, got [1]"),
+        (["sets", 0], "a.csv", "facts.sets[0] must be an object, got 'a.csv'"),
+        (["columns", 3, "used"], "yes", "facts.columns[3].used must be true or false, got 'yes'"),
+        (["evaluation", "accuracy", "value"], "0.9", "facts.evaluation.accuracy.value must be a number, got '0.9'"),
+        (["evaluation", "accuracy", "interval"], [1, 2, 3], "facts.evaluation.accuracy.interval must be a list of 2"),
+        (["histogram", "edges"], [0, 1], "a histogram needs k + 1 edges and k counts per set, got 2 edges"),
+        (["importance"], {"age": 1}, "facts.importance must be a list, got {'age': 1}"),
+        (["warnings"], [["a", "b"]], "facts.warnings[0] must be an object"),
+        (["commands", "predict"], 1, "facts.commands.predict must be a string, got 1"),
+        (["configuration"], "x", "facts.configuration must be an object, got 'x'"),
+        (["files"], [], "facts must be an object of this version of uulearn, got the unknown entry files"),
+    ],
+)
+def test_rejects_other_structures_in_one_sentence(data, path, value, expected):
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(ValueError, match=re.escape(expected)) as caught:
+        FitFacts.from_dict(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_rejects_missing_entries(data):
+    del data["target_prior"]
+    with pytest.raises(ValueError, match="facts must be an object with the entry 'target_prior'"):
+        FitFacts.from_dict(data)
+    with pytest.raises(ValueError, match=re.escape("facts must be an object, got [];")):
+        FitFacts.from_dict([])
+
+
+# -------------------------------------------------------------------------------------------------------------- text
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "expected"),
+    [
+        (0.931, (0.902, 0.949), "between 90% and 95%, best estimate 93%"),
+        (0.9661, (0.9622, 0.9694), "between 96.2% and 96.9%, best estimate 96.6%"),
+        (0.96614, (0.9655, 0.9669), "between 96.55% and 96.69%, best estimate 96.61%"),
+        (1.04, (0.921, 1.0), "between 92% and 100%, best estimate above 99%"),
+        (0.996, (0.97, 1.0), "between 97% and 100%, best estimate above 99%"),
+        (-0.01, (0.0, 0.1), "between 0% and 10%, best estimate 0%"),
+    ],
+)
+def test_headline_never_claims_perfection(value, interval, expected):
+    assert accuracy_range(Estimate(value, 0.01, interval)) == expected
+
+
+def test_summary_and_card_show_the_same_headline(facts):
+    headline = accuracy_range(facts.evaluation.accuracy)
+    summary, card = format_summary(facts, Path("model")), format_model_card(facts)
+    assert f"accuracy   {headline}\n" in summary
+    assert f"Accuracy {headline} (95% interval at target prior 50%, no label used: 80 + 80 rows" in card
+    assert "priors     80% positive in clinic_a.csv, 20% in clinic_b.csv" in summary
+    assert facts.commands["predict"] in summary
+    assert "| `clinic_b.csv` | 260 | 20% |" in card
+    assert "- `patient`: every row has its own value" in card
+    assert "No warnings." in card
+
+
+def test_summary_and_card_show_warnings_and_estimated_priors(facts):
+    raised = RaisedWarning("ClosePriorsWarning", "the priors are close")
+    changed = replace(facts, warnings=(raised,), prior_intervals=((0.7, 0.85), (0.1, 0.3)), out_of_fold=True)
+    summary, card = format_summary(changed, Path("model")), format_model_card(changed)
+    assert "warning    the priors are close" in summary
+    assert "- the priors are close" in card
+    assert "95% intervals 70.0% to 85.0% and 10.0% to 30.0%" in summary
+    assert "The class priors were estimated from the rows." in card
+    assert "each scored by a model not trained on it" in summary
+
+
+@given(st.floats(-1e5, 1e5))
+def test_numbers_keep_their_sign_and_value(value):
+    for written, decimals in ((signed(value), 3), (number(value), 3), (percent(value / 100)[:-1], 1)):
+        back = float(written.replace("−", "-").replace(",", ""))
+        assert abs(back - value) <= 0.5 * 10**-decimals + 1e-6
+        assert "-" not in written
+        assert "−0.0" not in written or back < 0
+
+
+def test_large_and_missing_numbers_stay_short():
+    assert (count(1e20), signed(-1e9), number(2.5e7), duration(3e6)) == ("1e+20", "−1e+09", "2.5e+07", "833 h 20 min")
+    assert percent(None) == percent(math.nan) == signed(None) == count(math.inf) == "–"
