@@ -30,9 +30,7 @@ class Ensemble(nn.Module):
     def __init__(self, members: Sequence[nn.Module], scales: Sequence[float]) -> None:
         super().__init__()
         if not members or len(members) != len(scales):
-            raise ValueError(
-                f"an ensemble needs one scale a member, got {len(members)} members, {len(scales)} scales."
-            )
+            raise ValueError(f"an ensemble needs one scale a member, got {len(members)} members, {len(scales)} scales.")
         self.members = nn.ModuleList(members)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
         self.accepts_bfloat16_rows = all(getattr(member, "accepts_bfloat16_rows", False) for member in members)
@@ -44,14 +42,10 @@ class Ensemble(nn.Module):
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
         """A module for scoring that uses the models' own ``for_inference`` if they have one."""
-        return (
-            Ensemble([_for_inference(m, dtype) for m in self.members], self.scales.tolist())
-            .to(self.scales.device)
-            .eval()
-        )
+        return Ensemble([_folded(m, dtype) for m in self.members], self.scales.tolist()).to(self.scales.device).eval()
 
 
-def _for_inference(member: nn.Module, dtype: torch.dtype) -> nn.Module:
+def _folded(member: nn.Module, dtype: torch.dtype) -> nn.Module:
     fold: Callable[[torch.dtype], nn.Module] | None = getattr(member, "for_inference", None)
     return _Cast(member, dtype) if fold is None else fold(dtype)
 
