@@ -1,4 +1,4 @@
-"""The linear model and the multi-layer perceptron (MLP) of the paper's experiments (Appendix C)."""
+"""The linear model and the MLP of the paper's experiments (Appendix C)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class HiddenLayers(nn.Module):
 
 
 class MLP(HiddenLayers):
-    """Multi-layer perceptron with batch normalization and ReLU; by default the paper's d-300-300-300-300-1.
+    """MLP with batch normalization and ReLU; by default the paper's d-300-300-300-300-1.
 
     Each hidden layer is a linear layer, batch normalization (the linear layer then has no bias), ReLU and optional
     dropout.

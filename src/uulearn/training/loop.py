@@ -169,17 +169,17 @@ class Trainer:
 
     def _resume(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
         """Resume a stored run if there is one; all workers get its state or raise its error."""
-        state, refused = None, None
+        state, failure = None, None
         try:
             state = None if checkpoint is None else checkpoint.resume(identity, self.options.epochs)
             if checkpoint is not None and state is None:
                 checkpoint.write(self._state(identity))  # a folder that is not writable fails now, not after hours
         except CheckpointError as error:
-            refused = error
+            failure = error
         if self.workers is not None:
-            state, refused = self.workers.broadcast((state, refused))
-        if refused is not None:
-            raise refused
+            state, failure = self.workers.broadcast((state, failure))
+        if failure is not None:
+            raise failure
         if state is not None:
             self._restore(state)
             if self.workers is not None and not self.workers.first:

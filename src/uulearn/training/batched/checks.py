@@ -1,4 +1,4 @@
-"""Checks of what batched training supports, and the initial models of its runs."""
+"""Checks of the options and runs of batched training, and the initial models of its runs."""
 
 from __future__ import annotations
 
