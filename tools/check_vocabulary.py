@@ -64,7 +64,7 @@ TERMS = {
 PATTERN = re.compile("|".join(f"(?<![a-z])(?:{term})(?![a-z])" for term in TERMS), re.IGNORECASE)
 
 FOLDERS = ("src", "tests", "docs", "benchmarks", "examples", "tools")
-FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", "mkdocs.yml")
+FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
 SUFFIXES = {".py", ".md", ".toml", ".html", ".j2"}
 EXCLUDED_FOLDERS = {"results", "work", "__pycache__"}
 # These two files list the words. The module docstring of `uulearn.risk` names the paper's picture of the risk terms.
