@@ -50,14 +50,14 @@ TERMS = {
     r"heard": "received",
     r"drawers?": "folder, group",
     r"whence|thence|thereof|whereof|therein|wherein": "a plain sentence",
-    # American spelling
+    # American spelling; "realised_priors" is a key of stored records and stays
     r"colours?": "color",
     r"grey": "gray",
     r"centre[sd]?": "center",
     r"behaviours?": "behavior",
     r"neighbours?(ing|hood)?": "neighbor",
     r"favour(s|ed|ite)?": "favor",
-    r"(un)?(normali|initiali|minimi|maximi|optimi|generali|regulari|reali|summari|recogni|organi|standardi|factori"
+    r"(?!realised_priors)(un)?(normali|initiali|minimi|maximi|optimi|generali|regulari|reali|summari|recogni|organi|standardi|factori"
     r"|vectori|quanti|discreti|binari|seriali|synchroni|utili|penali|parametri|memori|categori|characteri)"
     r"s(e|es|ed|ing|er|ers|ation|ations)": "-ize, -ization",
 }
