@@ -16,8 +16,8 @@ from uulearn import UUClassifier
 from uulearn.models import MLP, Linear, ResNet32
 from uulearn.risk import LOSSES, estimation_cost, get_loss, uu_coefficients
 from uulearn.theory import (
+    IntervalSpread,
     NetworkNorms,
-    Spread,
     alternative_deviation_bound,
     anticipated_spread,
     bias_bound,
@@ -422,7 +422,7 @@ def test_reading_a_network_does_not_change_it():
 
 # ------------------------------------------------------------------------------------------------------------- planning
 
-spreads = st.tuples(st.floats(0, 50), st.floats(0, 50)).map(lambda pair: Spread(*pair))
+spreads = st.tuples(st.floats(0, 50), st.floats(0, 50)).map(lambda pair: IntervalSpread(*pair))
 half_widths = st.floats(1e-3, 0.5)
 
 
@@ -444,7 +444,7 @@ def test_best_fraction_needs_the_fewest_rows(spread, half_width, fraction):
 
 @given(st.floats(0.01, 50), st.floats(0.01, 50))
 def test_best_fraction_equals_numerical_minimum(first, second):
-    spread = Spread(first, second)
+    spread = IntervalSpread(first, second)
     found = minimize_scalar(lambda w: first**2 / w + second**2 / (1 - w), bounds=(1e-6, 1 - 1e-6), method="bounded")
     assert spread.best_fraction == pytest.approx(found.x, abs=1e-3)
     assert spread.relative_cost(spread.best_fraction) == pytest.approx(1.0)
@@ -521,13 +521,16 @@ def test_prior_error_effect_equals_the_derivative_of_the_estimate(set_priors, pi
             lambda: anticipated_spread((0.8, 0.2), 0.5, accuracy=90),
             "accuracy must be a number between 0 and 1, got 90; ",
         ),
-        (lambda: Spread(1, 1).rows(0), "half_width must be a number strictly between 0 and 1, got 0; "),
-        (lambda: Spread(1, 1).rows(0.1, fraction=1), "fraction must be a number strictly between 0 and 1, got 1"),
-        (lambda: Spread(1, 1).relative_cost(0), "fraction must be a number strictly between 0 and 1, got 0"),
-        (lambda: Spread(1, 1).half_width((1, 0)), "sizes must be two whole numbers"),
-        (lambda: Spread(1, 1).rows_needed(half_width=0.1, set0=0), "sizes must be two whole numbers"),
-        (lambda: Spread(1, 1).rows_needed(half_width=0.1), "pass the size of exactly one set"),
-        (lambda: Spread(1, 1).rows_needed(half_width=0.1, set0=1, set1=1), "pass the size of exactly one set"),
+        (lambda: IntervalSpread(1, 1).rows(0), "half_width must be a number strictly between 0 and 1, got 0; "),
+        (
+            lambda: IntervalSpread(1, 1).rows(0.1, fraction=1),
+            "fraction must be a number strictly between 0 and 1, got 1",
+        ),
+        (lambda: IntervalSpread(1, 1).relative_cost(0), "fraction must be a number strictly between 0 and 1, got 0"),
+        (lambda: IntervalSpread(1, 1).half_width((1, 0)), "sizes must be two whole numbers"),
+        (lambda: IntervalSpread(1, 1).rows_needed(half_width=0.1, set0=0), "sizes must be two whole numbers"),
+        (lambda: IntervalSpread(1, 1).rows_needed(half_width=0.1), "pass the size of exactly one set"),
+        (lambda: IntervalSpread(1, 1).rows_needed(half_width=0.1, set0=1, set1=1), "pass the size of exactly one set"),
         (lambda: worst_spread((0.8, 0.2), 0.5, delta=1), "delta must be a number strictly between 0 and 1, got 1"),
     ],
 )

@@ -20,7 +20,7 @@ from uulearn.storage import UMASK, write_atomically
 
 DATA_VARIABLE = "UULEARN_DATA"
 DOWNLOAD_TIMEOUTS = (10, 60)  # seconds to connect, and between two packets
-COPY_BYTES = 1 << 20  # size of one copied block
+DOWNLOAD_BLOCK_BYTES = 1 << 20  # size of one copied block
 
 
 class DatasetNotFoundError(FileNotFoundError):
@@ -129,7 +129,7 @@ def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) ->
 
     # Without "identity" a server may send a .gz file uncompressed, which changes the checksum.
     downloader = pooch.HTTPDownloader(
-        chunk_size=COPY_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers={"Accept-Encoding": "identity"}
+        chunk_size=DOWNLOAD_BLOCK_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers={"Accept-Encoding": "identity"}
     )
     failures = []
     for address in source.addresses:
@@ -164,4 +164,4 @@ def _unpack(archive: Path, wanted: Sequence[str], folder: Path) -> None:
 
 def _copy(content: IO[bytes], path: Path) -> None:
     with path.open("wb") as file:
-        shutil.copyfileobj(content, file, COPY_BYTES)
+        shutil.copyfileobj(content, file, DOWNLOAD_BLOCK_BYTES)

@@ -19,7 +19,7 @@ Bytes = NDArray[np.uint8]
 
 GZIP_MAGIC = b"\x1f\x8b"
 UNSIGNED_BYTE = 8  # IDX code of the element type that all image datasets use
-ADVICE = "delete it to download it again, or replace it with an intact copy"
+REPLACE_FILE = "delete it to download it again, or replace it with an intact copy"
 
 
 class DatasetFileError(ValueError):
@@ -36,13 +36,13 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Byt
     announced = _idx_shape(content, path)
     if announced != shape:
         raise DatasetFileError(
-            f"{path}: the header of {title} should be {_times(shape)} bytes, found {_times(announced)}; {ADVICE}."
+            f"{path}: the header of {title} should be {_times(shape)} bytes, found {_times(announced)}; {REPLACE_FILE}."
         )
     if len(content) != start + size:
         state = f"truncated: found {len(content) - start:,}" if len(content) < start + size else "too long: found more"
-        raise DatasetFileError(f"{path} is {state} bytes, expected {_times(shape)} after its header; {ADVICE}.")
+        raise DatasetFileError(f"{path} is {state} bytes, expected {_times(shape)} after its header; {REPLACE_FILE}.")
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise DatasetFileError(f"{path} has the layout of {title} but other content (SHA-256 differs); {ADVICE}.")
+        raise DatasetFileError(f"{path} has the layout of {title} but other content (SHA-256 differs); {REPLACE_FILE}.")
     # A copy, because arrays over bytes are read-only, and PyTorch warns about those.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
@@ -54,14 +54,14 @@ def _idx_shape(content: bytes, path: Path) -> tuple[int, ...]:
         )
     if len(content) < 4 or content[:2] != b"\0\0":
         begin = content[:4].hex(" ") or "nothing"
-        raise DatasetFileError(f"{path} is not an IDX file: it starts with {begin}, not with 00 00; {ADVICE}.")
+        raise DatasetFileError(f"{path} is not an IDX file: it starts with {begin}, not with 00 00; {REPLACE_FILE}.")
     kind, n_dimensions = content[2], content[3]
     if kind != UNSIGNED_BYTE:
         raise DatasetFileError(
-            f"{path}: expected elements of IDX type 0x08 (unsigned bytes), found 0x{kind:02x}; {ADVICE}."
+            f"{path}: expected elements of IDX type 0x08 (unsigned bytes), found 0x{kind:02x}; {REPLACE_FILE}."
         )
     if len(content) < 4 + 4 * n_dimensions:
-        raise DatasetFileError(f"{path} is truncated: it ends within its header; {ADVICE}.")
+        raise DatasetFileError(f"{path} is truncated: it ends within its header; {REPLACE_FILE}.")
     return tuple(int(size) for size in np.frombuffer(content, ">u4", n_dimensions, 4))
 
 
@@ -72,12 +72,12 @@ def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes
     if size != expected:
         state = "truncated" if size < expected else "too long"
         raise DatasetFileError(
-            f"{path} is {state}: expected {expected:,} bytes ({count:,} × {width:,}), found {size:,}; {ADVICE}."
+            f"{path} is {state}: expected {expected:,} bytes ({count:,} × {width:,}), found {size:,}; {REPLACE_FILE}."
         )
     records = np.fromfile(path, np.uint8).reshape(count, width)
     if (largest := records[:, 0].max()) >= n_classes:
         raise DatasetFileError(
-            f"{path} has no CIFAR-10 records: expected labels up to {n_classes - 1}, found {largest}; {ADVICE}."
+            f"{path} has no CIFAR-10 records: expected labels up to {n_classes - 1}, found {largest}; {REPLACE_FILE}."
         )
     return records
 
@@ -123,11 +123,11 @@ def _read(path: Path, limit: int) -> bytes:
         with gzip.open(path) as file:
             return file.read(limit + 1)
     except EOFError:
-        raise DatasetFileError(f"{path} is truncated: its compressed data end early; {ADVICE}.") from None
+        raise DatasetFileError(f"{path} is truncated: its compressed data end early; {REPLACE_FILE}.") from None
     except gzip.BadGzipFile as error:
-        raise DatasetFileError(f"{path} is not an intact gzip file ({error}); {ADVICE}.") from None
+        raise DatasetFileError(f"{path} is not an intact gzip file ({error}); {REPLACE_FILE}.") from None
     except zlib.error as error:
-        raise DatasetFileError(f"{path} is damaged: it cannot be uncompressed ({error}); {ADVICE}.") from None
+        raise DatasetFileError(f"{path} is damaged: it cannot be uncompressed ({error}); {REPLACE_FILE}.") from None
 
 
 def _times(shape: Sequence[int]) -> str:

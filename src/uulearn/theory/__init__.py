@@ -48,9 +48,9 @@ from uulearn.theory.deviation import (
 from uulearn.theory.estimation import EstimationErrorBound, estimation_error_bound, network_error_bound
 from uulearn.theory.network import NetworkNorms, network_norms
 from uulearn.theory.planning import (
+    IntervalSpread,
     RowPlan,
     SetSizes,
-    Spread,
     anticipated_spread,
     guaranteed_spread,
     plan_rows,
@@ -62,12 +62,12 @@ __all__ = [
     "BiasBound",
     "DeviationBound",
     "EstimationErrorBound",
+    "IntervalSpread",
     "LossConstants",
     "NegativeTermBound",
     "NetworkNorms",
     "RowPlan",
     "SetSizes",
-    "Spread",
     "alternative_deviation_bound",
     "anticipated_spread",
     "bias_bound",

@@ -6,7 +6,7 @@ positive. One minus the unbiased zero-one risk (Eq. 4) is then
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
 so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
-of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); `Spread` contains S₀ and S₁ and answers
+of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); `IntervalSpread` contains S₀ and S₁ and answers
 questions about sizes. There are three, from optimistic to guaranteed:
 
 =====================  =====================================================================================
@@ -48,12 +48,12 @@ class SetSizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spread:
+class IntervalSpread:
     """S₀ and S₁ of the half-width √(S₀²/n + S₁²/n′) of an interval.
 
     Examples
     --------
-    >>> spread = Spread(3.0, 1.0)
+    >>> spread = IntervalSpread(3.0, 1.0)
     >>> spread.half_width((900, 100))
     0.1414213562373095
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
@@ -108,7 +108,7 @@ class Spread:
 
 def anticipated_spread(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9, delta: float = 0.05
-) -> Spread:
+) -> IntervalSpread:
     """Spread of the estimated accuracy for a classifier of the given accuracy.
 
     Parameters
@@ -132,7 +132,7 @@ def anticipated_spread(
     return _spread(set_priors, target_prior, normal_quantile(delta), deviations)
 
 
-def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> Spread:
+def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
     """Largest spread of the estimated accuracy over all classifiers (compare `uulearn.risk.estimation_cost`).
 
     Examples
@@ -143,7 +143,7 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
     return _spread(set_priors, target_prior, normal_quantile(delta), (0.5, 0.5))
 
 
-def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> Spread:
+def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
     """Spread by Hoeffding's inequality, valid for every classifier and every size.
 
     Its half-width equals `hoeffding_half_width` for the zero-one loss.
@@ -214,9 +214,11 @@ def _check_fraction(fraction: float) -> float:
     return check_between("fraction", fraction, 0, 1, "it is the fraction of rows from set 0.", open_ends=True)
 
 
-def _spread(set_priors: Sequence[float], target_prior: float, factor: float, deviations: Sequence[float]) -> Spread:
+def _spread(
+    set_priors: Sequence[float], target_prior: float, factor: float, deviations: Sequence[float]
+) -> IntervalSpread:
     a, b, c, d = magnitudes(set_priors, target_prior)
-    return Spread(factor * (a + b) * deviations[0], factor * (c + d) * deviations[1])
+    return IntervalSpread(factor * (a + b) * deviations[0], factor * (c + d) * deviations[1])
 
 
 def _whole(rows: float) -> int:
@@ -371,7 +373,7 @@ def _precision(
     accuracy: float,
     half_width: float,
     delta: float,
-    spread: Spread,
+    spread: IntervalSpread,
     sizes: SetSizes,
 ) -> PlannedPrecision:
     alpha, beta = pi * (1 - accuracy), (1 - pi) * (1 - accuracy)
