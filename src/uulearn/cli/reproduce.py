@@ -17,7 +17,7 @@ from uulearn.datasets import BinaryTask, load_task
 from uulearn.reproduction.experiments import DATASETS, EXPERIMENTS, STUDIES, TARGETS, Request, runs_of
 from uulearn.reproduction.jobs import Record, Reporter, TrainingJob
 from uulearn.reproduction.pages import Page, check_drawing, render
-from uulearn.reproduction.runner import Outcome, reproduce
+from uulearn.reproduction.runner import ReproductionOutcome, reproduce
 from uulearn.reproduction.store import RunStore
 from uulearn.reproduction.tables import DATASET_NAMES
 
@@ -114,7 +114,9 @@ def choose_targets(target: str, request: Request) -> list[str]:
     return [name for name in names if name not in idle]
 
 
-def summary(outcome: Outcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]) -> list[str]:
+def summary(
+    outcome: ReproductionOutcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]
+) -> list[str]:
     """What was done, what agrees with the paper, and where it is, in a few lines."""
     lines = []
     if outcome is not None:
