@@ -276,11 +276,11 @@ def test_hold_out_keeps_copies_of_a_row_together(sizes, pool, seed):
     rng = np.random.default_rng(seed)
     indices = tuple(rng.integers(0, pool, size) for size in sizes)
     try:
-        kept, held_out = hold_out(indices, 0.09, seed)
+        training, held_out = hold_out(indices, 0.09, seed)
     except ValueError:  # few distinct rows, each many times: an unlucky choice may hold out too few
         assume(False)
-    assert not np.isin(np.concatenate(kept), np.concatenate(held_out)).any()
-    for size, index, mine, its in zip(sizes, indices, kept, held_out, strict=True):
+    assert not np.isin(np.concatenate(training), np.concatenate(held_out)).any()
+    for size, index, mine, its in zip(sizes, indices, training, held_out, strict=True):
         assert len(its) == round(0.09 * size)
         assert 0.6 * size < len(mine) < 0.9 * size
         taken, available = (dict(zip(*np.unique(rows, return_counts=True), strict=True)) for rows in (mine, index))

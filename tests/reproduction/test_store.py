@@ -1,4 +1,4 @@
-"""Runs that were stored are found again, whoever writes, packs or is killed at the same time."""
+"""The run store: adding, reading, packing, damaged files, and concurrent or killed processes."""
 
 import gzip
 import json
