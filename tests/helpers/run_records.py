@@ -1,6 +1,6 @@
 """Records of training runs."""
 
-from uulearn.reproduction.store import FORMAT
+from uulearn.reproduction.store import RECORD_FORMAT
 
 
 def configuration(seed=0, **changes):
@@ -13,7 +13,7 @@ def configuration(seed=0, **changes):
 def record(seed=0, *, accuracy=0.9, epochs=5, **changes):
     curve = [round(accuracy + 0.001 * epoch, 6) for epoch in range(epochs)]
     return {
-        "format": FORMAT,
+        "format": RECORD_FORMAT,
         "configuration": configuration(seed, **changes),
         "facts": {"overlap": 508},
         "environment": {"device": "cpu"},

@@ -31,7 +31,9 @@ def cells(records):
         wanted = {"method": method, "slope": float(slope) if slope else None, "set_priors": list(row.set_priors)}
         return [r for r in records if wanted.items() <= r["configuration"].items()]
 
-    return {"mlp": list(build_table("", rows, [MethodColumn(name, name) for name in conclusions.METHODS], runs))}
+    return {
+        "mlp": list(build_table("", rows, [MethodColumn(name, name) for name in conclusions.COMPARED_METHODS], runs))
+    }
 
 
 def test_contests_are_paired_by_seed_and_decided_by_the_t_test():

@@ -14,9 +14,9 @@ from uulearn.datasets import BinaryTask, make_sets
 from uulearn.reproduction.experiments import (
     CONVOLUTIONAL,
     EXPERIMENTS,
+    PAPER_SLOPES,
     RESNET_LR,
     SELECTION_HOLD_OUT,
-    SLOPES,
     TARGET_PRIORS,
     Request,
     TableRow,
@@ -82,7 +82,7 @@ def test_slopes_and_methods_match():
         assert (run["momentum"] is not None) == (run["optimizer"] == "sgd")
         assert run["target_prior"] == TARGET_PRIORS[run["dataset"]]
     x = torch.tensor([-2.0, 3.0])
-    for slope in (0.0, *SLOPES, -1.0):
+    for slope in (0.0, *PAPER_SLOPES, -1.0):
         method, entry = method_of(slope)
         f = get_method(method, -0.1 if entry is None else entry).corrections[0]
         assert torch.equal(f(x), torch.tensor([-2.0 * slope, 3.0]))
@@ -276,11 +276,11 @@ def test_hold_out_keeps_copies_of_a_row_together(sizes, pool, seed):
     rng = np.random.default_rng(seed)
     indices = tuple(rng.integers(0, pool, size) for size in sizes)
     try:
-        kept, held_out = hold_out(indices, 0.09, seed)
+        training, held_out = hold_out(indices, 0.09, seed)
     except ValueError:  # few distinct rows, each many times: an unlucky choice may hold out too few
         assume(False)
-    assert not np.isin(np.concatenate(kept), np.concatenate(held_out)).any()
-    for size, index, mine, its in zip(sizes, indices, kept, held_out, strict=True):
+    assert not np.isin(np.concatenate(training), np.concatenate(held_out)).any()
+    for size, index, mine, its in zip(sizes, indices, training, held_out, strict=True):
         assert len(its) == round(0.09 * size)
         assert 0.6 * size < len(mine) < 0.9 * size
         taken, available = (dict(zip(*np.unique(rows, return_counts=True), strict=True)) for rows in (mine, index))
@@ -386,7 +386,7 @@ def test_job_that_does_not_fit_into_memory_is_split(monkeypatch, tmp_path, mnist
         return real(self, job)
 
     monkeypatch.setattr(JobTrainer, "train", train)
-    runs = [small(method=("leaky_relu", slope)) for slope in (*SLOPES, -0.5)]
+    runs = [small(method=("leaky_relu", slope)) for slope in (*PAPER_SLOPES, -0.5)]
     assert reproduce(runs, RunStore(tmp_path), lambda name: mnist).done == 5
     assert sizes == [5, 3, 2, 1, 2]
 

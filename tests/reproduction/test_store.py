@@ -1,4 +1,4 @@
-"""Runs that were stored are found again, whoever writes, packs or is killed at the same time."""
+"""The run store: adding, reading, packing, damaged files, and concurrent or killed processes."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ import pytest
 from helpers.run_records import configuration, record
 from uulearn import storage
 from uulearn.reproduction import store as module
-from uulearn.reproduction.store import FORMAT, RunStore, key, normalized
+from uulearn.reproduction.store import RECORD_FORMAT, RunStore, key, normalized
 
 
 @pytest.fixture
@@ -248,11 +248,13 @@ def test_record_under_a_wrong_name_is_reported(store):
 def test_rejects_newer_formats(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
-    path.write_text(json.dumps({"format": FORMAT + 1, "runs": []}))
-    with pytest.raises(ValueError, match=rf"has format {FORMAT + 1}, this version .* reads up to {FORMAT}: upgrade"):
+    path.write_text(json.dumps({"format": RECORD_FORMAT + 1, "runs": []}))
+    with pytest.raises(
+        ValueError, match=rf"has format {RECORD_FORMAT + 1}, this version .* reads up to {RECORD_FORMAT}: upgrade"
+    ):
         store.records()
     with pytest.raises(ValueError, match="cannot be stored"):
-        store.add(record() | {"format": FORMAT + 1})
+        store.add(record() | {"format": RECORD_FORMAT + 1})
 
 
 def test_old_temporary_files_are_deleted(store):

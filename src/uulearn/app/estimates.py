@@ -36,7 +36,7 @@ def evaluation_facts(
 ) -> dict[str, Any]:
     """Accuracy and rates, separation of the sets, other target priors and the score histogram, by field of `FitFacts`.
 
-    ``scores`` are log-odds at ``target_prior`` of rows that were kept for evaluation.
+    ``scores`` are log-odds at ``target_prior`` of the evaluation rows.
     """
     higher = 0 if set_priors[0] > set_priors[1] else 1
     return {

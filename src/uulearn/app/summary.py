@@ -8,7 +8,7 @@ from textwrap import fill
 from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
 
-WIDTH = 100
+TERMINAL_WIDTH = 100
 """Columns at which warnings and notes wrap in a terminal."""
 LABEL_WIDTH = 11
 CARD_COLUMNS = 50
@@ -83,4 +83,4 @@ def _line(label: str, text: str) -> str:
 
 
 def _wrapped(label: str, text: str) -> str:
-    return fill(text, WIDTH, initial_indent=_line(label, ""), subsequent_indent=" " * LABEL_WIDTH)
+    return fill(text, TERMINAL_WIDTH, initial_indent=_line(label, ""), subsequent_indent=" " * LABEL_WIDTH)

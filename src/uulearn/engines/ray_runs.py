@@ -14,7 +14,7 @@ from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
 from uulearn.reproduction.experiments import Configuration
 from uulearn.reproduction.job_training import JobTrainer
 from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, Record, Reporter, TrainingJob, halves, hashable, plan_jobs
-from uulearn.reproduction.runner import Outcome, choose_device
+from uulearn.reproduction.runner import ReproductionOutcome, choose_device
 from uulearn.reproduction.store import RunStore
 
 TASK = "uulearn-train"
@@ -29,7 +29,7 @@ def reproduce_on_ray(
     reporter: Reporter | None = None,
     address: str | None = None,
     workers: int | None = None,
-) -> Outcome:
+) -> ReproductionOutcome:
     """Train every configuration that the store lacks on a Ray cluster, and store the records.
 
     The records equal those of `uulearn.reproduction.runner.reproduce`. Data and records are sent over the network, so
@@ -50,7 +50,7 @@ def reproduce_on_ray(
     reporter = reporter or Reporter()
     if not missing:
         reporter.begin([], found)
-        return Outcome(0, found, 0)
+        return ReproductionOutcome(0, found, 0)
     if device not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}.")
     done = not_finite = 0
@@ -71,7 +71,7 @@ def reproduce_on_ray(
             done += sum(store.add_all(records))
             not_finite += sum("not finite" in record["stop_reason"] for record in records)
             reporter.finish(jobs[number], records, seconds)
-    return Outcome(done, found, not_finite)
+    return ReproductionOutcome(done, found, not_finite)
 
 
 def train_job(job: TrainingJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:

@@ -27,7 +27,7 @@ MAX_TABLE_EPOCHS = 200
 """Longer trainings show every second, third, … epoch in the table, and the epochs that matter."""
 MAX_BARS = 12
 """Columns in the importance chart; its table lists all of them."""
-LABEL_WIDTH = 40
+MAX_LABEL_WIDTH = 40
 """Longest column name in a chart, in characters."""
 ABOVE_ONE = "Unbiased estimates can exceed 100%; intervals cannot."
 
@@ -296,7 +296,7 @@ def _drawing(
 
 def _isolated(text: str) -> str:
     """A name in a drawing, with marks that isolate its writing direction: SVG has no ``bdi``."""
-    return f"\u2068{label(text, LABEL_WIDTH)}\u2069"
+    return f"\u2068{label(text, MAX_LABEL_WIDTH)}\u2069"
 
 
 # --------------------------------------------------------------------------------------------------- curves by epoch

@@ -24,7 +24,13 @@ WIDE_INTERVAL = 0.2
 """Intervals wider than this say little about the accuracy."""
 MAX_UNUSED_COLUMNS = 10
 """Unused columns that are listed in the text; the table has all columns."""
-SETTINGS = {"model": "Model", "method": "Method", "loss": "Loss", "members": "Models in the ensemble", "seed": "Seed"}
+SHOWN_SETTINGS = {
+    "model": "Model",
+    "method": "Method",
+    "loss": "Loss",
+    "members": "Models in the ensemble",
+    "seed": "Seed",
+}
 """Settings shown in the section on training; the table has all settings."""
 COMMANDS = {
     "predict": "Score new rows",
@@ -174,7 +180,7 @@ def _training_facts(
         ("Target prior", f"{prior(facts.target_prior)} of the rows are positive where the model is used"),
         ("Set with the higher prior", name(facts.set_names[facts.set_priors[0] < facts.set_priors[1]])),
         ("Created", _moment(facts.created)),
-        *((title, name(found[key])) for key, title in SETTINGS.items() if key in found),
+        *((title, name(found[key])) for key, title in SHOWN_SETTINGS.items() if key in found),
         ("Epochs", f"{count(len(curves))}{best}"),
         ("Time", f"{duration(facts.seconds)} on {facts.device}"),
         ("Software", ", ".join(f"{library} {version}" for library, version in facts.versions.items())),

@@ -15,7 +15,7 @@ CURVES = (
     "positive", "negative", "unbiased", "objective", "validation_positive", "validation_negative",
     "validation_unbiased", "validation_zero_one", "test_accuracy",
 )  # fmt: skip
-LARGEST = 1e100
+LARGEST_VALUE = 1e100
 """Values beyond this are treated as infinite: an axis could not show them."""
 DAMAGED, FIX = "the training history is damaged", "train the model again with uulearn fit"
 
@@ -42,7 +42,7 @@ class TrainingCurves:
         """The curves of a history; raises ValueError if it does not have the structure that training writes."""
         records = history.epochs if isinstance(history.epochs, list) else [None]
         epochs: tuple[Any, ...] = tuple(r.get("epoch") if isinstance(r, dict) else None for r in records)
-        increasing = all(type(epoch) is int and 0 < epoch < LARGEST for epoch in epochs)
+        increasing = all(type(epoch) is int and 0 < epoch < LARGEST_VALUE for epoch in epochs)
         if not increasing or list(epochs) != sorted(set(epochs)):
             raise ValueError(f"{DAMAGED}: the epochs must be increasing whole numbers; {FIX}.")
         if not isinstance(history.stop_reason, str | None):
@@ -86,7 +86,7 @@ def _finite(value: object, name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{DAMAGED}: {name} must be a number, got {value!r}; {FIX}.")
-    return float(value) if abs(value) < LARGEST else None
+    return float(value) if abs(value) < LARGEST_VALUE else None
 
 
 def best_epoch_sentence(curves: TrainingCurves) -> str:

@@ -27,7 +27,7 @@ from uulearn.reproduction.tables import DATASET_NAMES, MIN_TESTED_TRIALS, Result
 Record = Mapping[str, Any]
 CellsByModel = Mapping[str, Sequence[ResultCell]]
 
-METHODS = {
+COMPARED_METHODS = {
     "biased": "UU-Biased",
     "unbiased": "UU-Unbiased",
     "abs": "UU-ABS",
@@ -35,8 +35,8 @@ METHODS = {
     slope_column(FIXED_SLOPE).name: "UU-LReLU",
 }
 """Columns that are compared, by name; the leaky ReLU with λ = −0.1."""
-PLAIN, CORRECTED = tuple(METHODS)[:2], tuple(METHODS)[2:]
-MODELS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
+PLAIN, CORRECTED = tuple(COMPARED_METHODS)[:2], tuple(COMPARED_METHODS)[2:]
+MODEL_GROUPS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ def drops_by_priors(cells: CellsByModel) -> dict[tuple[str, str, str], list[tupl
     """Mean drop per pair of priors, farthest first, by (model, dataset, method)."""
     found: dict[tuple[str, str, str], list[tuple[tuple[float, float], float]]] = {}
     for model, own in cells.items():
-        for cell in sorted((cell for cell in own if cell.column.name in METHODS), key=_reading_order):
+        for cell in sorted((cell for cell in own if cell.column.name in COMPARED_METHODS), key=_reading_order):
             if cell.drop:
-                place = model, cell.row.dataset_label, METHODS[cell.column.name]
+                place = model, cell.row.dataset_label, COMPARED_METHODS[cell.column.name]
                 found.setdefault(place, []).append((cell.row.set_priors, cell.drop.mean))
     return found
 
 
 def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
     theta, theta_prime = cell.row.set_priors
-    dataset, method = list(DATASET_NAMES).index(cell.row.dataset), list(METHODS).index(cell.column.name)
+    dataset, method = list(DATASET_NAMES).index(cell.row.dataset), list(COMPARED_METHODS).index(cell.column.name)
     return dataset, method, -abs(theta - theta_prime)
 
 
@@ -187,14 +187,14 @@ def to_markdown(
 
 def _contests_grid(found: Sequence[Contest]) -> str:
     lines = [["", "against", "rows", "better", "even", "worse", "not tested", "mean gain", "smallest gain"]]
-    for model, corrected, plain in itertools.product(MODELS, CORRECTED, PLAIN):
+    for model, corrected, plain in itertools.product(MODEL_GROUPS, CORRECTED, PLAIN):
         own = [c for c in found if (c.model, c.corrected, c.plain) == (model, corrected, plain)]
         if own:
             tally, gains = Counter(contest.verdict for contest in own), [contest.difference for contest in own]
             counts = [str(tally[verdict]) for verdict in ("better", "even", "worse", "not tested")]
-            name = f"{METHODS[corrected]}, {MODELS[model]}"
+            name = f"{COMPARED_METHODS[corrected]}, {MODEL_GROUPS[model]}"
             gain = [signed(float(np.mean(gains))), signed(min(gains))]
-            lines.append([name, METHODS[plain], str(len(own)), *counts, *gain])
+            lines.append([name, COMPARED_METHODS[plain], str(len(own)), *counts, *gain])
     return markdown_grid(lines, left=2)
 
 
@@ -215,10 +215,10 @@ def _together_grid(records: Sequence[Record]) -> str:
     # Only one λ of the leaky ReLU, so that each method counts once.
     records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     groups: list[tuple[str, list[Record]]] = [("all methods, all models", records)]
-    for column, name in METHODS.items():
+    for column, name in COMPARED_METHODS.items():
         method = column.partition("(")[0]
         groups.append((name, [r for r in records if r["configuration"]["method"] == method]))
-    for model, label in MODELS.items():
+    for model, label in MODEL_GROUPS.items():
         own = [r for r in records if r["configuration"]["model"] == model]
         groups += [(f"all methods, {label}", own)]
         groups += [(f"UU-Unbiased, {label}", [r for r in own if r["configuration"]["method"] == "unbiased"])]

@@ -21,7 +21,7 @@ SET_PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
 """Slopes λ with a name of their own."""
-SLOPES = (-0.01, -0.03, -0.1, -0.3)
+PAPER_SLOPES = (-0.01, -0.03, -0.1, -0.3)
 """λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" must mean magnitudes: λ > 0 corrects nothing."""
 FIXED_SLOPE = -0.1
 """λ if none is chosen."""
@@ -36,7 +36,7 @@ CONVOLUTIONAL_TRIALS = 2
 
 RESNET_LR = 3e-5
 """Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3, but Appendix B says 3e-5 for this network."""
-SETTINGS = {  # learning rate and L2 of Appendix C
+LR_AND_L2 = {  # learning rate and L2 of Appendix C
     ("linear", "mnist"): (1e-3, 1e-4),
     ("linear", "fashion_mnist"): (5e-3, 1e-4),
     ("linear", "kmnist"): (1e-3, 1e-4),
@@ -133,7 +133,7 @@ class Request:
     @property
     def slopes(self) -> tuple[float, ...]:
         """The values of λ for dense models."""
-        return QUICK_SLOPES if self.quick else SLOPES
+        return QUICK_SLOPES if self.quick else PAPER_SLOPES
 
     def candidates(self, model: str) -> tuple[float, ...]:
         """The values of λ to choose from without labels; empty if λ is fixed."""
@@ -233,7 +233,7 @@ class TableRow:
     def run(self, method: str | float, seed: int, held_out: float = 0.0) -> Configuration:
         """The run of a method, given by its name or its λ."""
         named = (method, None) if isinstance(method, str) else method_of(method)
-        lr, l2 = SETTINGS[self.model, self.dataset]
+        lr, l2 = LR_AND_L2[self.model, self.dataset]
         return configuration(
             self.request, self.dataset, self.model, named, self.set_priors, seed, lr=lr, l2=l2, held_out=held_out
         )
@@ -286,7 +286,7 @@ def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configur
 # Variants
 
 
-class Variant(NamedTuple):
+class PaperVariant(NamedTuple):
     """A reading of the paper: its meaning, and the entries of a configuration that it changes."""
 
     meaning: str
@@ -294,36 +294,36 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {
-    "as printed": Variant(
+    "as printed": PaperVariant(
         "the settings of Appendix C, for ResNet-32 with the learning rate of Appendix B", lambda run: {}
     ),
-    "decay": Variant(
+    "decay": PaperVariant(
         "learning rate lr/(1 + k·t) at step t, k = 5e-5 for (0.8, 0.2) and 5e-4 for closer priors, as in the authors' "
         "earlier public code",
         lambda run: {"lr_decay": 5e-5 if run["set_priors"] == [0.8, 0.2] else 5e-4},
     ),
-    "lr / 3": Variant("a third of the learning rate", lambda run: {"lr": run["lr"] / 3}),
-    "lr × 3": Variant("three times the learning rate", lambda run: {"lr": run["lr"] * 3}),
-    "lr 5e-3": Variant("the learning rate that Appendix C gives for CIFAR-10", lambda run: {"lr": 5e-3}),
-    "shortened": Variant(
+    "lr / 3": PaperVariant("a third of the learning rate", lambda run: {"lr": run["lr"] / 3}),
+    "lr × 3": PaperVariant("three times the learning rate", lambda run: {"lr": run["lr"] * 3}),
+    "lr 5e-3": PaperVariant("the learning rate that Appendix C gives for CIFAR-10", lambda run: {"lr": 5e-3}),
+    "shortened": PaperVariant(
         "sets as in the authors' earlier public code: a class that runs out of rows shortens the set, and the loss "
         "still uses the intended prior",
         lambda run: {"sampling": "shortened"},
     ),
-    "independent": Variant(
+    "independent": PaperVariant(
         "every row of a set drawn independently, with replacement", lambda run: {"sampling": "independent"}
     ),
-    "batch 1500": Variant("batches of 1,500 rows", lambda run: {"batch_size": run["batch_size"] // 2}),
-    "batch 500": Variant(
+    "batch 1500": PaperVariant("batches of 1,500 rows", lambda run: {"batch_size": run["batch_size"] // 2}),
+    "batch 500": PaperVariant(
         "batches of 500 rows, as in Appendix B for the other network on CIFAR-10",
         lambda run: {"batch_size": run["batch_size"] // 6},
     ),
-    "no L2": Variant("no penalty on the kernels", lambda run: {"l2": 0.0}),
-    "Glorot": Variant(
+    "no L2": PaperVariant("no penalty on the kernels", lambda run: {"l2": 0.0}),
+    "Glorot": PaperVariant(
         "Glorot-uniform kernels, Keras's default, instead of LeCun-normal ones",
         lambda run: {"initialiser": "glorot_uniform"},
     ),
-    "normalization": Variant(
+    "normalization": PaperVariant(
         "batch normalization that keeps 0.9 of its statistics per step instead of Keras's 0.99",
         lambda run: {"norm_momentum": 0.1},
     ),

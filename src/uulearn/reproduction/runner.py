@@ -21,7 +21,7 @@ from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, Reporter, TrainingJob, h
 from uulearn.reproduction.store import RunStore
 
 
-class Outcome(NamedTuple):
+class ReproductionOutcome(NamedTuple):
     """Number of runs trained now, found in the store, and trained now but ended early by a non-finite risk."""
 
     done: int
@@ -37,7 +37,7 @@ def reproduce(
     device: str = "auto",
     reporter: Reporter | None = None,
     max_runs: int = MAX_BATCHED_RUNS,
-) -> Outcome:
+) -> ReproductionOutcome:
     """Train every configuration that is missing in the store and add the results.
 
     Parameters
@@ -83,7 +83,7 @@ def reproduce(
             not_finite += sum("not finite" in record["stop_reason"] for record in records)
             reporter.finish(planned, records, time.perf_counter() - started)
         del trainer  # frees the dataset before the next one is read
-    return Outcome(done, found, not_finite)
+    return ReproductionOutcome(done, found, not_finite)
 
 
 def choose_device(device: str) -> torch.device:

@@ -31,7 +31,7 @@ from uulearn.storage import file_lock, remove_temporary_files, write_atomically
 Configuration = Mapping[str, Any]
 Record = dict[str, Any]
 
-FORMAT = 1
+RECORD_FORMAT = 1
 KEY_LENGTH = 20
 CURVE_DIGITS = 6
 """Significant digits of a curve: far below the noise of a run, and a third of the bytes."""
@@ -233,9 +233,11 @@ class RunStore:
 
 def _storable(record: Record) -> Record:
     """A validated copy of a record, with rounded curves."""
-    data = {"format": FORMAT, **record}
-    if data["format"] != FORMAT:
-        raise ValueError(f"a record of format {data['format']!r} cannot be stored; this uulearn writes {FORMAT}.")
+    data = {"format": RECORD_FORMAT, **record}
+    if data["format"] != RECORD_FORMAT:
+        raise ValueError(
+            f"a record of format {data['format']!r} cannot be stored; this uulearn writes {RECORD_FORMAT}."
+        )
     for part in ("configuration", "curves"):
         if not isinstance(data.get(part), Mapping):
             raise ValueError(f"a record needs a dict {part!r}, got {data.get(part)!r}.")
@@ -260,8 +262,10 @@ def _line(record: Record) -> bytes:
 def _parse(line: bytes, path: Path) -> Record:
     record: Record = json.loads(line)
     found = record["format"]
-    if found > FORMAT:
-        raise ValueError(f"{path} has format {found}, this version of uulearn reads up to {FORMAT}: upgrade uulearn.")
+    if found > RECORD_FORMAT:
+        raise ValueError(
+            f"{path} has format {found}, this version of uulearn reads up to {RECORD_FORMAT}: upgrade uulearn."
+        )
     curves = record["curves"]
     if not isinstance(record["configuration"], dict) or not isinstance(curves, dict):
         raise TypeError("its configuration or its curves are missing")
