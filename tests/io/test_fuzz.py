@@ -19,10 +19,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from uulearn.exceptions import TableError
-from uulearn.io import reading_csv, reading_text
+from uulearn.io import csv_files
+from uulearn.io.csv_files import MISSING_FIELDS
 from uulearn.io.formats import MISSING
 from uulearn.io.reading import open_table, read_table
-from uulearn.io.reading_csv import MISSING_FIELDS, end_of_records, patterns, split_record
 from uulearn.io.writing import TableWriter
 
 CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
@@ -35,7 +35,7 @@ TEXTS = st.one_of(
 )
 NAMES = st.text("abcdefghijk", min_size=1, max_size=5)
 CHUNKS = st.sampled_from([1, 2, 3, 100])
-BLOCKS = st.sampled_from([1, 3, 10, 64, 1 << 22])
+BLOCKS = st.sampled_from([2000, 1 << 22])  # a record must fit into a block
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def plain(frame):
 
 def read(path, chunk_rows, block_bytes):
     """Columns and rows, by chunks and blocks of the given sizes."""
-    small = mock.patch.object(reading_text, "BLOCK_BYTES", block_bytes)
+    small = mock.patch.object(csv_files, "BLOCK_BYTES", block_bytes)
     with small, open_table(path, chunk_rows=chunk_rows) as reader:
         frames = list(reader)
     assert all(list(frame.columns) == reader.columns for frame in frames)
@@ -97,7 +97,7 @@ SUFFIX = {"": "", "gzip": ".gz", "zstd": ".zst"}
 # Written and read back
 
 
-@example((["a", "b"], [["", ""], ["", ",\r\n"]]), (".csv", ";"), csv.QUOTE_MINIMAL, "\n", ("utf-8", ""), 0, 1, 9)
+@example((["a", "b"], [["", ""], ["", ",\r\n"]]), (".csv", ";"), csv.QUOTE_MINIMAL, "\n", ("utf-8", ""), 0, 1, 99)
 @given(
     tables(TEXTS),
     st.sampled_from([(".csv", ","), (".tsv", "\t"), (".csv", ";"), (".csv", "\t")]),
@@ -192,7 +192,7 @@ def test_the_writer_of_json_lines_is_read_back(table, suffix, chunk_rows):
         path = where / f"t{suffix}"
         with TableWriter(path) as writer:
             writer.write(pd.DataFrame(rows, columns=columns, dtype=object))
-        found_columns, found = read(path, chunk_rows, 64)
+        found_columns, found = read(path, chunk_rows, 2000)
     assert found_columns == columns
     for row, back in zip(rows, found, strict=True):
         assert all(map(same, row, back))
@@ -271,23 +271,6 @@ SCRAPS = st.lists(
 
 
 @settings(max_examples=150)
-@given(SCRAPS.map("".join), st.sampled_from(",;"))
-@example('a"b"c,"\n', ",")
-@example('"a"b",\n1,"\n\n"', ",")
-def test_records_end_where_the_csv_module_ends_them(text, separator):
-    data = text.encode()
-    match = patterns(separator).records.match(data)
-    end = match.end()
-    fast = reading_csv._end_by_parity(data, separator)
-    assert fast in (None, end)
-    assert end_of_records(data, separator) == end
-    whole = data[:end].decode()
-    rows = list(csv.reader(io.StringIO(whole, newline=""), delimiter=separator))
-    found = [m.group() for m in patterns(separator).record.finditer(data[:end] + b"\n" * data[:end].endswith(b"\r"))]
-    assert [split_record(record, separator) if record.strip(b"\r\n") else [] for record in found] == rows
-
-
-@settings(max_examples=150)
 @given(SCRAPS.map("".join), CHUNKS, BLOCKS)
 def test_any_text_is_read_as_the_csv_module_reads_it_or_refused(text, chunk_rows, block_bytes):
     text = f"x,y\n{text}"
@@ -296,7 +279,7 @@ def test_any_text_is_read_as_the_csv_module_reads_it_or_refused(text, chunk_rows
         path.write_bytes(text.encode())
         result = outcome(path, chunk_rows, block_bytes)
     if isinstance(result, str):
-        assert re.search(r"line [0-9]+ of .* (has|opens) ", result)
+        assert re.search(r"line [0-9]+ of .*: (expected|a quote|there is)", result)
         return
     columns, found = result
     rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
@@ -313,9 +296,7 @@ def test_chunks_and_blocks_never_change_the_result(text, suffix):
         path.write_bytes(text.encode())
         whole = outcome(path, 100, 1 << 22)
         assert outcome(path, 1, 1 << 22) == outcome(path, 3, 1 << 22) == whole
-        for block_bytes in (1, 5):  # less to find the dialect in, but never another table
-            other = outcome(path, 2, block_bytes)
-            assert other == whole or isinstance(other, str) or isinstance(whole, str) or other[0] != whole[0]
+        assert outcome(path, 2, 200) == whole
 
 
 # Any bytes at all
