@@ -34,9 +34,7 @@ from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.leakage import compare_sets_beyond_priors
 from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
-from uulearn.tabular.pipeline import feature_groups
 from uulearn.tabular.schema import Schema
-from uulearn.tabular.storing import check_can_be_saved
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
@@ -98,7 +96,6 @@ def fit_files(
         in a folder below ``checkpoint``, which all must see, and each reads what it trains on. Without a checkpoint
         each reads the files.
     """
-    check_can_be_saved()
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
@@ -119,7 +116,7 @@ def fit_files(
     facts = {"notes": prepared.notes, **finite(facts)}
     full = dataclasses.replace(settings, classifier=_written(model))
     facts["configuration"] = finite(dataclasses.asdict(full))
-    return Fitted(TableModel(prepared.schema, prepared.pipeline, model, facts), full)
+    return Fitted(TableModel(prepared.schema, prepared.encoder, model, facts), full)
 
 
 def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepared:
@@ -190,8 +187,8 @@ def _fit_rows(
         warnings.warn(f"{comparison.reason} {REMEDY}", BeyondPriorsWarning, stacklevel=2)
     facts: dict[str, Any] = evaluation_facts(scores, evaluated.sets, priors, target)
     facts["importance"] = None
-    if isinstance(prepared.schema, Schema):
-        groups = feature_groups(prepared.pipeline, prepared.schema)
+    if prepared.encoder is not None:
+        groups = prepared.encoder.feature_groups()
         facts["importance"] = importance_facts(
             evaluated.score, evaluated.X, evaluated.sets, evaluated.folds, groups, priors, target, settings.seed
         )

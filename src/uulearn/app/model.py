@@ -1,7 +1,7 @@
 """A classifier with the pipeline in front of it: what `uulearn fit` writes and `uulearn predict` reads.
 
 The directory is that of `uulearn.UUClassifier.save` with three files attached: the columns (``schema``), the
-scikit-learn pipeline (``pipeline``, skops, known types only) and what is known about the model (``facts``). Beside them
+arrays of the encoder (``encoder``, safetensors) and what is known about the model (``facts``). Beside them
 lie, for people, ``README.md`` and ``config.toml``.
 """
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from uulearn.estimator import UUClassifier, persistence
 from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.matrices import as_numbers
+from uulearn.tabular.encoder import TableEncoder
+from uulearn.tabular.matrices import encode_rows
 from uulearn.tabular.schema import Schema
-from uulearn.tabular.storing import load_pipeline, save_pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ class TableModel:
     """Columns of a table to classes."""
 
     schema: Schema | ImageSchema
-    pipeline: Any
+    encoder: TableEncoder | None
     """None for images."""
     classifier: UUClassifier
     facts: dict[str, Any]
@@ -61,19 +61,19 @@ class TableModel:
         """
         if not len(frame):
             return Scored(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
-        X = as_numbers(frame, self.schema, self.pipeline, folder, name)
+        X = encode_rows(frame, self.schema, self.encoder, folder, name)
         scores = self.classifier.decision_function(X)
         return Scored(scores, self.classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
 
     def with_target_prior(self, target_prior: float) -> TableModel:
         """The same model where another share is positive."""
-        return TableModel(self.schema, self.pipeline, self.classifier.with_target_prior(target_prior), self.facts)
+        return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the directory, with files for people beside the model's; one that is there is replaced in one step."""
         attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts))}
-        if self.pipeline is not None:
-            attached["pipeline"] = ("skops", save_pipeline(self.pipeline))
+        if self.encoder is not None:
+            attached["encoder"] = ("safetensors", self.encoder.to_bytes())
         persistence.save(self.classifier, folder, attached, beside)
 
     @classmethod
@@ -91,10 +91,10 @@ class TableModel:
             schema = ImageSchema.from_dict(columns) if images else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelFormatError(f"{folder} describes no columns that can be read ({error}); fit again.") from error
-        if not images and "pipeline" not in attached:
-            raise ModelFormatError(f"{folder} lacks the pipeline from its columns to numbers; fit again.")
-        pipeline = None if images else load_pipeline(attached["pipeline"])
-        return cls(schema, pipeline, UUClassifier.load(folder, device="auto"), facts)
+        if isinstance(schema, Schema) and "encoder" not in attached:
+            raise ModelFormatError(f"{folder} lacks the encoder of its columns; train the model again.")
+        encoder = TableEncoder.from_bytes(schema, attached["encoder"]) if isinstance(schema, Schema) else None
+        return cls(schema, encoder, UUClassifier.load(folder, device="auto"), facts)
 
 
 def _json(data: Any) -> bytes:

@@ -21,12 +21,12 @@ def run_export(model: Path, out: Path) -> None:
 
     if read_attached(model):
         from uulearn.app.model import TableModel
-        from uulearn.export.tabular import register_blocks
+        from uulearn.export.tabular import register_encoder
 
-        register_blocks()
+        register_encoder()
         loaded = TableModel.load(model)
         with explained(out):
-            exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=_input_type(loaded))
+            exported = export_onnx(loaded.classifier, out, pipeline=loaded.encoder, input_type=_input_type(loaded))
     else:
         classifier = UUClassifier.load(model, device="cpu")
         with explained(out):
@@ -36,4 +36,4 @@ def run_export(model: Path, out: Path) -> None:
 
 def _input_type(model: TableModel) -> str:
     """Bytes for images; of tables every digit, since a column may hold times in seconds."""
-    return "uint8" if model.pipeline is None else "float64"
+    return "uint8" if model.encoder is None else "float64"

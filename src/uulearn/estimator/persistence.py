@@ -47,9 +47,9 @@ Classifier = TypeVar("Classifier", bound="UUClassifier")
 MANIFEST = "model.json"
 FORMAT = "uulearn-model"
 FORMAT_VERSION = 2
-"""2: other files may be attached, such as the pipeline in front of the model. Without them 1 is written."""
-FILE_NAME = re.compile(r"(weights|history|pipeline|schema|facts)-[0-9a-f]{16}\.(safetensors|json|skops)")
-REMAINS = re.compile(r"\..+\.(json|safetensors|skops|toml|md|html)\..*tmp")
+"""2: other files may be attached, such as the encoder of the columns. Without them 1 is written."""
+FILE_NAME = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
+REMAINS = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
 """Temporary files that a killed process left in a model directory."""
 OWN = ("weights", "history")
 FOR_PEOPLE = ("README.md", "config.toml", "report.html")

@@ -1,57 +1,69 @@
-"""How the blocks of a pipeline that are about numbers become part of an ONNX graph.
+"""Export the encoder of a table as part of an ONNX graph.
 
-Columns of words, dates and text are refused by name: a graph takes numbers.
+A graph takes numbers, so columns of words, dates and text are refused by name.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from uulearn.export.columns import Imputed, constant
+from uulearn.export.columns import Imputed, Picked, SideBySide, constant
 from uulearn.export.quantiles import interpolate
-from uulearn.export.transformers import register_transformer
-from uulearn.tabular.blocks import Booleans, Numbers
+from uulearn.export.transformers import refusal, register_transformer
+from uulearn.tabular.encoder import TableEncoder
+from uulearn.tabular.schema import TableColumn, join_names
 
 NAN = float("nan")
 
 
 class _Scores(nn.Module):
-    """`Numbers`: values interpolated between knots, fills for what is missing, then indicators."""
+    """Number columns: values interpolated between knots, fills for missing values, then marks of missing values."""
 
     knots: Tensor
     heights: Tensor
     fills: Tensor
-    indicated: Tensor
+    marked: Tensor
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, arrays: dict[str, Any], columns: list[TableColumn]) -> None:
         super().__init__()
-        self.register_buffer("knots", constant(block.knots_.T))
-        self.register_buffer("heights", constant(block.heights_.T))
-        self.register_buffer("fills", constant(block.fills_.reshape(-1)))
-        self.register_buffer("indicated", _indicated(block))
+        self.register_buffer("knots", constant(arrays["number.knots"].T))
+        self.register_buffer("heights", constant(arrays["number.heights"].T))
+        self.register_buffer("fills", constant(arrays["number.fills"]))
+        self.register_buffer("marked", torch.from_numpy(_with_missing(columns)))
 
     def forward(self, x: Tensor) -> Tensor:
         missing = torch.isnan(x)
         scores = torch.where(missing, self.fills, interpolate(torch.where(missing, 0.0, x), self.knots, self.heights))
-        return torch.cat([scores, missing[:, self.indicated].double()], 1) if len(self.indicated) else scores
+        return torch.cat([scores, missing[:, self.marked].double()], 1) if len(self.marked) else scores
 
 
-def register_blocks() -> None:
-    """Make the blocks known to `uulearn.export`."""
-    register_transformer(Numbers, checks_rows=False)(_numbers)
-    register_transformer(Booleans, checks_rows=False)(_booleans)
+def register_encoder() -> None:
+    """Make `TableEncoder` known to `uulearn.export`."""
+    register_transformer(TableEncoder, checks_rows=False)(_fold_encoder)
 
 
-def _numbers(block: Any, name: str) -> nn.Module:
-    return _Scores(block)
+def _fold_encoder(encoder: Any, name: str) -> nn.Module:
+    numbers, booleans = encoder.of_kind("number"), encoder.of_kind("boolean")
+    others = [column.name for column in encoder.schema.columns if column not in (*numbers, *booleans)]
+    if others:
+        raise refusal(encoder, name or "encoder", f"encodes the columns {join_names(others)}, which are not numbers")
+    branches: list[nn.Module] = []
+    if numbers:
+        branches.append(nn.Sequential(_picked(encoder, numbers), _Scores(encoder.arrays_, numbers)))
+    if booleans:
+        fills = encoder.arrays_["boolean.fills"]
+        imputed = Imputed(fills, NAN, list(range(len(booleans))), _with_missing(booleans))
+        branches.append(nn.Sequential(_picked(encoder, booleans), imputed))
+    return SideBySide(branches)
 
 
-def _booleans(block: Any, name: str) -> nn.Module:
-    return Imputed(block.fills_, NAN, list(range(len(block.missing))), _indicated(block))
+def _picked(encoder: TableEncoder, columns: list[TableColumn]) -> Picked:
+    return Picked([encoder.schema.names.index(column.name) for column in columns])
 
 
-def _indicated(block: Any) -> Tensor:
-    return torch.tensor([place for place, missing in enumerate(block.missing) if missing], dtype=torch.int64)
+def _with_missing(columns: list[TableColumn]) -> Any:
+    return np.array([place for place, column in enumerate(columns) if column.missing], dtype=np.int64)

@@ -13,7 +13,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from uulearn.io.sources import TextSource
 
 BLOCK_BYTES = 1 << 22  # bytes parsed at once, which is also the limit for one record
 SAMPLED_RECORDS = 100  # records at the start of a file that decide about separator and columns
-SAMPLED_CHARACTERS = 1 << 18  # fewer records if they are long
+SAMPLED_BYTES = 1 << 18  # fewer records if they are long
 SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # A blank after each separator, as some tools write, is part of the mark and not a value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
@@ -114,18 +114,25 @@ def _parses_as_float(field: str) -> bool:
     return True
 
 
-def _sample(source: TextSource, separator: str) -> tuple[list[list[str]], int]:
-    """Return the fields of the first records that are not blank, and the bytes up to the end of the first."""
+def _sample(source: TextSource, separator: str, *, strict: bool = False) -> tuple[list[list[str]], int]:
+    """Return the fields of the first records that are not blank, and the bytes up to the end of the first.
+
+    An error after the first record ends the sample, unless ``strict``: with another separator there may be none.
+    """
     sample: list[list[str]] = []
     header_bytes = 0
     with _records(source, separator) as records:
-        for record in records:
-            if not record.fields:
-                continue
-            sample.append(record.fields)
-            header_bytes = header_bytes or record.end
-            if len(sample) == SAMPLED_RECORDS or (record.end > SAMPLED_CHARACTERS and len(sample) > 1):
-                break
+        try:
+            for record in records:
+                if not record.fields:
+                    continue
+                sample.append(record.fields)
+                header_bytes = header_bytes or record.end
+                if len(sample) == SAMPLED_RECORDS or (record.end > SAMPLED_BYTES and len(sample) > 1):
+                    break
+        except TableError:
+            if strict or not sample:
+                raise
     return sample, header_bytes
 
 
@@ -138,8 +145,8 @@ class Record(NamedTuple):
 
 
 @contextmanager
-def _records(source: TextSource, separator: str, end: str = "") -> Iterator[Iterator[Record]]:
-    """Yield the records of a file as the ``csv`` module reads them; ``end`` is a line after the last one."""
+def _records(source: TextSource, separator: str) -> Iterator[Iterator[Record]]:
+    """Yield the records of a file as the ``csv`` module reads them."""
     limit = csv.field_size_limit(BLOCK_BYTES)
     text = source.open_text()
     read = 0
@@ -151,7 +158,7 @@ def _records(source: TextSource, separator: str, end: str = "") -> Iterator[Iter
             yield line
 
     def records() -> Iterator[Record]:
-        reader = csv.reader(chain(lines(), [end] if end else []), delimiter=separator)
+        reader = csv.reader(chain(lines(), ["\n", END]), delimiter=separator)
         while True:
             line = reader.line_num + 1
             try:
@@ -163,8 +170,13 @@ def _records(source: TextSource, separator: str, end: str = "") -> Iterator[Iter
                     f"line {line:,} of {source.name}: a record is longer than {BLOCK_BYTES:,} bytes; close the quote "
                     "that is open there."
                 ) from error
-            if fields is None:
+            if fields is None or fields == [END]:
                 return
+            if fields and fields[-1].endswith(END):
+                raise TableError(
+                    f"line {line:,} of {source.name}: a quote is opened and never closed; close it, or replace the "
+                    "file with an intact copy."
+                )
             yield Record(fields, line, read)
 
     try:
@@ -179,7 +191,7 @@ def _find_separator(source: TextSource, expected: str) -> str:
     for separator in SEPARATOR_NAMES:
         if separator != expected:
             try:
-                sample, _ = _sample(source, separator)
+                sample, _ = _sample(source, separator, strict=True)
             except TableError:  # with this separator a quote stays open
                 continue
             if len(sample[0]) > 1:
@@ -265,19 +277,12 @@ def _without_blank(table: Any, dialect: Dialect, blank: list[str], source: TextS
 def _explain(source: TextSource, dialect: Dialect, reason: object) -> TableError:
     """Return the error for the first record that does not fit, found by reading the file again."""
     n_columns, width = len(dialect.columns), dialect.width
-    end = dialect.separator.join(dialect.end)
-    record = Record([], 1, 0)
     try:
-        with _records(source, dialect.separator, f"\n{end}\n") as records:
-            for record in islice(records, None):
+        with _records(source, dialect.separator) as records:
+            for record in records:
                 fields = record.fields
-                if record.end <= dialect.header_bytes or not fields or fields == dialect.end:
+                if record.end <= dialect.header_bytes or not fields:
                     continue
-                if fields[-1].endswith(f"{end}\n"):
-                    return TableError(
-                        f"line {record.line:,} of {source.name}: a quote is opened and never closed; close it, or "
-                        "replace the file with an intact copy."
-                    )
                 if len(fields) != width:
                     return TableError(
                         f"line {record.line:,} of {source.name}: expected {width:,} field{'s' * (width > 1)}, found "

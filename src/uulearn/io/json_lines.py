@@ -94,7 +94,7 @@ def _rows(source: TextSource) -> Iterator[JsonRow]:
                 place = f"line {number:,} of {source.name}"
                 if len(content) == LINE_CHARACTERS:
                     raise TableError(f"{place} is longer than {LINE_CHARACTERS:,} characters; write one object per line.")
-                yield JsonRow(_parse(content, place), number, len(content))
+                yield JsonRow(_parse(content.rstrip("\r\n"), place), number, len(content))
     except UnicodeDecodeError as error:
         raise source.not_utf8() from error
 

@@ -21,6 +21,7 @@ from uulearn.io.formats import STANDARD, in_one_line
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # first bytes of compressed files
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 COPY_BYTES = 1 << 22  # bytes copied at once
+BUFFER_BYTES = 1 << 18  # bytes read ahead
 
 
 def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
@@ -55,7 +56,7 @@ def open_unpacked(source: str | Path, name: str, compression: str | None, stack:
     if compression is None:
         return file
     _check_compression(file, name, compression)
-    return _unpack(_decompressed(file, compression), name, f"is damaged {compression} data", stack)
+    return _unpack(_decompressed(file, name, compression), name, f"is damaged {compression} data", stack)
 
 
 def _unpack(stream: Any, name: str, failure: str, stack: ExitStack) -> BinaryIO:
@@ -102,20 +103,20 @@ class TextSource:
 
     def open(self) -> io.BufferedReader:
         """Return the content from its start, as UTF-8 without byte-order mark."""
-        stream = self._open()
-        stream.read(self._skipped)
+        stream: Any = self._open()
         if self._utf16:
-            stream = codecs.EncodedFile(stream, "utf-8", "utf-16")
-        width = 4 if self._utf16 else 1  # the recoder reads characters, of up to four bytes each
-        return io.BufferedReader(_TextStream(stream, self.name, self._skipped, width), COPY_BYTES)
+            stream = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
+        else:
+            stream.read(self._skipped)
+        return io.BufferedReader(_TextStream(stream, self.name, self._skipped), BUFFER_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
         """Return the content from its start as text, with its line ends."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
-    def _open(self) -> Any:
+    def _open(self) -> _Explained:
         self._file.seek(0)
-        stream = self._file if self._compression is None else _decompressed(self._file, self._compression)
+        stream = self._file if self._compression is None else _decompressed(self._file, self.name, self._compression)
         failure = "cannot be read" if self._compression is None else f"is damaged {self._compression} data"
         return _Explained(stream, self.name, failure)
 
@@ -135,33 +136,38 @@ class TextSource:
         return TableError(f"{self.name} is not UTF-8; save it as UTF-8.")
 
 
-class _Explained:
-    """A stream whose errors are `TableError`."""
+class _Explained(io.RawIOBase):
+    """A stream whose errors are `TableError`, and which is not closed with its readers."""
 
     def __init__(self, stream: Any, name: str, failure: str) -> None:
         self._stream, self._name, self._failure = stream, name, failure
 
-    def read(self, size: int = -1) -> bytes:
-        return _read(self._stream, size, self._name, self._failure)
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = _read(self._stream, len(buffer), self._name, self._failure)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _TextStream(io.RawIOBase):
-    """Bytes that are checked to be text."""
+    """UTF-8 that contains no nul byte, from a stream of bytes or of characters."""
 
-    def __init__(self, stream: Any, name: str, position: int, width: int) -> None:
-        self._stream, self._name, self._position, self._width = stream, name, position, width
-        self._lines = 1
+    def __init__(self, stream: Any, name: str, position: int) -> None:
+        self._stream, self._name, self._position, self._lines = stream, name, position, 1
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         try:
-            data = self._stream.read(max(1, len(buffer) // self._width))
+            data = self._stream.read(max(1, len(buffer) // 4))  # a character has up to four bytes
         except UnicodeError as error:
             raise TableError(
                 f"{self._name} is not the UTF-16 that its byte-order mark announces ({error}); save it as UTF-8."
             ) from error
+        data = data.encode() if isinstance(data, str) else data
         place = data.find(b"\0")
         if place >= 0:
             line = self._lines + count_lines(data[:place])
@@ -202,9 +208,9 @@ def _check_compression(file: BinaryIO, name: str, expected: str | None) -> str |
     return found
 
 
-def _decompressed(file: BinaryIO, compression: str) -> Any:
+def _decompressed(file: BinaryIO, name: str, compression: str) -> Any:
     file.seek(0)
-    return pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
+    return pa.CompressedInputStream(pa.PythonFile(_Explained(file, name, "cannot be read"), "r"), compression)
 
 
 def _read(stream: Any, size: int, name: str, failure: str) -> bytes:

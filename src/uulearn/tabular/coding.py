@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.naive_bayes import MultinomialNB
 
-from uulearn.tabular.blocks import count_groups
-from uulearn.tabular.cells import write
-from uulearn.tabular.schema import OTHER, Column, shown
-
-if TYPE_CHECKING:
-    import pandas as pd
+from uulearn.tabular.cells import format_value
+from uulearn.tabular.encoder import count_groups
+from uulearn.tabular.schema import OTHER, TableColumn, quote_value
 
 BINS = 32
 """Numbers are compared by so many ranges with equally many rows."""
@@ -36,7 +34,7 @@ class ColumnCells(NamedTuple):
         return ColumnCells(self.values[rows], self.known[rows])
 
 
-def column_cells(frame: pd.DataFrame, column: Column) -> ColumnCells:
+def column_cells(frame: pd.DataFrame, column: TableColumn) -> ColumnCells:
     """The cells of a column of typed rows."""
     series = frame[column.name]
     known = series.notna().to_numpy()
@@ -50,7 +48,7 @@ def column_cells(frame: pd.DataFrame, column: Column) -> ColumnCells:
 class Coding(NamedTuple):
     """Cells to whole numbers, learned from some of them: 0 for missing, then ranges or values, the last for others."""
 
-    column: Column
+    column: TableColumn
     values: NDArray[Any]
     """Values in order, or inner ends of ranges."""
     ranges: bool
@@ -62,7 +60,7 @@ class Coding(NamedTuple):
         """Number of codes."""
         return len(self.values) + 2
 
-    def __call__(self, cells: ColumnCells) -> Codes:
+    def __call__(self, cells: TableColumnCells) -> Codes:
         """The code of each cell."""
         codes = np.zeros(len(cells.known), dtype=np.int64)
         known = cells.values[cells.known]
@@ -107,12 +105,12 @@ class Coding(NamedTuple):
         return f"values from {ends[0]} on stand" if ends[1] is None else f"values from {ends[0]} up to {ends[1]} stand"
 
 
-def count_codes(coding: Coding, cells: ColumnCells) -> Codes:
+def count_codes(coding: Coding, cells: TableColumnCells) -> Codes:
     """Number of rows of each code."""
     return np.bincount(coding(cells), minlength=coding.size)
 
 
-def codings(column: Column, cells: Sequence[ColumnCells]) -> list[Coding]:
+def codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Coding]:
     """How to compare a column: by values, by ranges, or both."""
     known = np.concatenate([own.values[own.known] for own in cells])
     if column.kind == "category":
@@ -130,27 +128,32 @@ def codings(column: Column, cells: Sequence[ColumnCells]) -> list[Coding]:
     return [by_range, by_value] if len(known) >= ROWS_A_VALUE * len(values) else [by_range]
 
 
-def _text_coding(column: Column, cells: Sequence[ColumnCells]) -> Coding:
+def _text_coding(column: TableColumn, cells: Sequence[ColumnCells]) -> Coding:
     """By how much a cell reads like one set: naive Bayes on half of the rows, ranges of its scores on the other."""
     texts = np.concatenate([own.values[own.known] for own in cells])
     sets = np.repeat([0, 1], [int(own.known.sum()) for own in cells])
     fitted = np.arange(len(texts)) % 2 == 0
     if min(np.bincount(sets[fitted], minlength=2)) == 0 or fitted.all():
         return Coding(column, np.empty(0), ranges=True, score=lambda some: np.zeros(len(some)))
-    model = MultinomialNB().fit(count_groups(texts[fitted], long=column.long), sets[fitted])
+
+    def count(some: NDArray[Any]) -> Any:
+        codes, distinct = pd.factorize(some)  # cells may repeat
+        return count_groups(distinct, long=column.long)[codes]
+
+    model = MultinomialNB().fit(count(texts[fitted]), sets[fitted])
 
     def score(some: NDArray[Any]) -> Floats:
-        return np.asarray(model.predict_joint_log_proba(count_groups(some, long=column.long)) @ [-1.0, 1.0])
+        return np.asarray(model.predict_joint_log_proba(count(some)) @ [-1.0, 1.0])
 
     return Coding(column, np.unique(np.quantile(score(texts[~fitted]), np.linspace(0, 1, BINS + 1)[1:-1])), True, score)
 
 
-def show_value(value: Any, column: Column) -> str:
+def show_value(value: Any, column: TableColumn) -> str:
     """A value as a person would write it."""
     if column.kind == "boolean":
         return "true" if value else "false"
     if column.kind == "date":
         return str(np.datetime64(int(value), "us"))[: 19 if column.clock else 10].replace("T", " ")
     if column.kind == "number":
-        return write(value) if value == round(value) else f"{value:.6g}"
-    return "a rare value" if value == OTHER else shown(value)
+        return format_value(value) if value == round(value) else f"{value:.6g}"
+    return "a rare value" if value == OTHER else quote_value(value)

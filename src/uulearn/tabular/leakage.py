@@ -24,19 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
 
 from uulearn.metrics.estimates import read_scores, sum_of_shares
 from uulearn.risk.coefficients import check_set_priors
 from uulearn.tabular.coding import Codes, ColumnCells, codings, column_cells, count_codes, show_value
-from uulearn.tabular.schema import Column, Schema
-
-if TYPE_CHECKING:
-    import pandas as pd
+from uulearn.tabular.schema import Schema, TableColumn
 
 CONFIDENCE = 0.999
 """Of all statements about a pair of sets together."""
@@ -79,7 +77,7 @@ def find_leaking_columns(
     Parameters
     ----------
     frame0, frame1 : DataFrames of n and n′ rows
-        Rows of each set, drawn at random from all of them, as `uulearn.tabular.schema.typed` gives them.
+        Rows of each set, drawn at random from all of them, as `uulearn.tabular.schema.apply_schema` returns them.
     schema : Schema
     set_priors : (θ, θ′)
         Shares of positives. With (1, 0) any difference is allowed, and only columns are found that have one value in
@@ -91,9 +89,8 @@ def find_leaking_columns(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> rng = np.random.default_rng(0)
-    >>> schema = Schema((Column("age", "number"), Column("ward", "category", values=("a", "b", "c"))))
+    >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
     >>> in_a = pd.DataFrame({"age": rng.normal(50, 9, 500), "ward": rng.choice(["a", "b"], 500)})
     >>> in_b = pd.DataFrame({"age": rng.normal(50, 9, 500), "ward": rng.choice(["b", "c"], 500)})
     >>> [found] = find_leaking_columns(in_a, in_b, schema, (0.7, 0.3))
@@ -119,7 +116,7 @@ def find_leaking_columns(
 # --------------------------------------------------------------------------------------- one value in each of the files
 
 
-def _one_value_each(column: Column, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
+def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
     """No statistics: such a column holds the name of the file and nothing else."""
     if min(len(own.known) for own in cells) < FEWEST_ROWS:
         return None
@@ -170,7 +167,7 @@ def _sides(priors: Pair) -> tuple[Side, Side]:
 
 
 def _beyond_bounds(
-    column: Column,
+    column: TableColumn,
     cells: Sequence[ColumnCells],
     halves: Sequence[Codes],
     priors: Pair,
@@ -230,7 +227,7 @@ def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
     return float(first @ (np.cumsum(second) - second / 2))
 
 
-def _reason(column: Column, event: Event, priors: Pair, files: Sequence[str]) -> str:
+def _reason(column: TableColumn, event: Event, priors: Pair, files: Sequence[str]) -> str:
     name, (own, many, few) = column.name, event.side
     other = 1 - own
     q = [f"{100 * share:.{0 if share >= 0.0995 or share == 0 else 1}f}%" for share in event.shares]
