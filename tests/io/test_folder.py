@@ -65,7 +65,9 @@ def test_a_folder_of_hidden_files_alone_is_no_table(frame, tmp_path):
 def test_a_delta_table_is_refused(frame, tmp_path, deeper):
     write(tmp_path / "rows" / deeper, frame)
     (tmp_path / "rows" / deeper / "_delta_log").mkdir()
-    said = rf"{tmp_path / 'rows' / deeper} is a Delta table, and its folder also contains files of earlier versions; write"
+    said = (
+        rf"{tmp_path / 'rows' / deeper} is a Delta table, and its folder also contains files of earlier versions; write"
+    )
     for opened in (read_table, ParquetSet):
         with pytest.raises(ValueError, match=said):
             opened(tmp_path / "rows")

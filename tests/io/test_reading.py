@@ -200,7 +200,10 @@ def test_compressed_text(tmp_path, compression):
     two = save(tmp_path, data + data.replace(b"nothing", b""), f"two.csv{suffix}")
     assert len(read_table(two)) == 100_001, "a second member goes on where the first ends"
     damaged = save(tmp_path, data[:-5], f"cut.csv{suffix}")
-    assert f"FILE is damaged {compression} data (Truncated compressed stream); replace it with an intact copy" in refusal(damaged)
+    assert (
+        f"FILE is damaged {compression} data (Truncated compressed stream); replace it with an intact copy"
+        in refusal(damaged)
+    )
     plain = save(tmp_path, text, f"plain.csv{suffix}")
     assert f"FILE is not compressed with {compression}, as its name says: it starts with the bytes 61 2c" in refusal(
         plain
@@ -221,9 +224,7 @@ def test_other_encodings_are_refused_with_the_place(tmp_path):
 @pytest.mark.parametrize("tail", [b"\x00\xd8", b"x"])
 def test_broken_utf16_is_refused_with_the_place(tmp_path, tail):
     data = "a,b\n1,2\n".encode("utf-16") + tail
-    assert "not the UTF-16 that its byte-order mark announces" in refusal(
-        save(tmp_path, data)
-    )
+    assert "not the UTF-16 that its byte-order mark announces" in refusal(save(tmp_path, data))
 
 
 def test_nul_bytes_are_refused_with_the_place(tmp_path):

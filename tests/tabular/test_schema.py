@@ -205,9 +205,9 @@ def test_numbers_without_end_are_cut_and_tiny_ones_are_zero():
     frame = pd.DataFrame({"x": ["inf", "-1e400", "1e-320", "-0"]})
     cut = apply_schema(frame, Schema((TableColumn("x", "number"),)), name="it")["x"]
     assert cut.tolist() == [LARGEST, -LARGEST, 0.0, 0.0]
-    assert apply_schema(pd.DataFrame({"x": [SMALLEST]}), Schema((TableColumn("x", "number"),)), name="it")["x"].tolist() == [
-        SMALLEST
-    ]
+    assert apply_schema(pd.DataFrame({"x": [SMALLEST]}), Schema((TableColumn("x", "number"),)), name="it")[
+        "x"
+    ].tolist() == [SMALLEST]
     huge = pd.DataFrame({"x": pd.Series([10**400, -(10**400)], dtype=object)})
     assert apply_schema(huge, Schema((TableColumn("x", "number"),)), name="it")["x"].tolist() == [LARGEST, -LARGEST]
 
@@ -672,7 +672,9 @@ def test_rows_are_named_by_place_where_the_index_is_no_number():
 
 def test_half_a_surrogate_pair_is_replaced():
     schema = Schema((TableColumn("t", "text"),))
-    assert apply_schema(pd.DataFrame({"t": pd.Series(["a\ud800"], dtype=object)}), schema, name="it")["t"].tolist() == ["a?"]
+    assert apply_schema(pd.DataFrame({"t": pd.Series(["a\ud800"], dtype=object)}), schema, name="it")["t"].tolist() == [
+        "a?"
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------------ schema

@@ -36,6 +36,8 @@ class FitSettings:
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    sheet: str | None = None
+    """Name of the sheet of .xlsx files."""
     images: str | None = None
     """The column of image paths, where the files are tables of such."""
     image_size: int | None = None
@@ -84,7 +86,7 @@ def read_settings(path: Path) -> dict[str, Any]:
             raise ValueError(f"{path} sets {name!r}, which fit does not know; remove it or put it under [{OWN_TABLE}].")
         if name in ("drop", "ids", "only") and not _all(value, str):
             raise ValueError(f"{path}: {name} must be a list of column names, got {value!r}.")
-        if name in ("first", "second", "images") and not isinstance(value, str):
+        if name in ("first", "second", "images", "sheet") and not isinstance(value, str):
             raise ValueError(f"{path}: {name} must be a name in quotes, got {value!r}.")
         if name == "set_priors" and not (isinstance(value, str) or (_all(value, int | float) and len(value) == 2)):
             raise ValueError(f"{path}: set_priors must be two shares or 'auto', got {value!r}.")

@@ -21,6 +21,7 @@ Address = Annotated[
     str | None,
     typer.Option(metavar="HOST", help="With --engine ray: auto, or the cluster's head. Default: this machine alone."),
 ]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of .xlsx files. Default: the first sheet.")]
 RayWorkers = Annotated[
     int | None, typer.Option("--workers", min=1, help="With --engine ray: how many processes work at once.")
 ]
@@ -126,7 +127,9 @@ def demo(
 def fit(
     first: Annotated[
         str | None,
-        typer.Argument(metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, NumPy; or a folder."),
+        typer.Argument(
+            metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, Excel, NumPy; or a folder."
+        ),
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="B", help="Rows of set 1, the same columns.")] = None,
     set_priors: Annotated[
@@ -149,6 +152,7 @@ def fit(
     only: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Use these columns only; may be repeated.")
     ] = None,
+    sheet: Sheet = None,
     images: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Where A and B are tables of images: the column of their paths."),
@@ -199,6 +203,7 @@ def fit(
         "drop": tuple(drop or ()),
         "ids": tuple(id_ or ()),
         "only": tuple(only or ()),
+        "sheet": sheet,
         "images": images,
         "image_size": image_size,
         "hold_out": hold_out,
@@ -227,6 +232,7 @@ def predict(
     format_: Annotated[
         str | None, typer.Option("--format", help="Of the rows, where the name does not tell: csv, tsv, jsonl, …")
     ] = None,
+    sheet: Sheet = None,
     target_prior: Annotated[
         float | None, typer.Option(help="Share of positives among these rows, if not that of the fit.")
     ] = None,
@@ -245,6 +251,7 @@ def predict(
         rows,
         out,
         format=format_,
+        sheet=sheet,
         target_prior=target_prior,
         keep_columns=keep_columns,
         engine=engine,
@@ -268,6 +275,7 @@ def evaluate(
         str | None, typer.Option(metavar="θ θ′", help="Share of positives in A and in B, if not those of the fit.")
     ] = None,
     target_prior: Annotated[float | None, typer.Option(help="Share of positives where the model is used.")] = None,
+    sheet: Sheet = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """How good a model is: by labels, or without any from two more files of unlabeled rows."""
@@ -282,6 +290,7 @@ def evaluate(
         set_priors=_read_priors(set_priors),
         target_prior=target_prior,
         as_json=as_json,
+        sheet=sheet,
     )
 
 
@@ -344,12 +353,13 @@ def priors(
     ] = None,
     richer: Annotated[int, typer.Option(min=0, max=1, help="The set that holds more positives: 0 for A, 1 for B.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds, forest and resamples.")] = 0,
+    sheet: Sheet = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Estimate the shares of positives in two unlabeled sets, with intervals, and say when they cannot be known."""
     from uulearn.cli.priors import run_priors
 
-    run_priors(set0, set1, drop=tuple(drop or ()), richer=richer, seed=seed, as_json=as_json)
+    run_priors(set0, set1, drop=tuple(drop or ()), richer=richer, seed=seed, as_json=as_json, sheet=sheet)
 
 
 @app.command("reproduce")

@@ -19,6 +19,7 @@ def run_evaluate(
     set_priors: tuple[float, float] | str | None,
     target_prior: float | None,
     as_json: bool,
+    sheet: str | None = None,
 ) -> None:
     """Evaluate a model by labels, or without any by two unlabeled files."""
     from uulearn.cli.score_table import evaluate_labels, evaluate_sets, remark_on, show_judgement, show_labelled
@@ -33,10 +34,10 @@ def run_evaluate(
     loaded = TableModel.load(model)
     if labels is not None:
         chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
-        show_labelled(evaluate_labels(chosen, first, labels, positive), as_json)
+        show_labelled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
         return
     assert second is not None
-    evaluated = evaluate_sets(loaded, first, second, set_priors, target_prior)
+    evaluated = evaluate_sets(loaded, first, second, set_priors, target_prior, sheet)
     show_judgement(evaluated, as_json)
     remark_on(evaluated)
 

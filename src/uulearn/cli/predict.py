@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import copy
-import csv
 import functools
 import hashlib
-import io
-import math
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +18,12 @@ from uulearn.cli.several import asks_for_ray
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.persistence import MANIFEST, read_attached
 from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD, check_installed, check_not_read_again, settle_format
+from uulearn.io.formats import STANDARD, check_not_read_again, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
-from uulearn.io.writing import TableWriter, explained
-from uulearn.storage import write_atomically
-from uulearn.tabular.cells import BOOLEAN, NUMBER, read_cells, write
+from uulearn.io.writing import TableWriter
+from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.schema import check_there, shown
+from uulearn.tabular.schema import check_has_columns, quote_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +39,7 @@ def run_predict(
     out: str = "-",
     *,
     format: str | None = None,
+    sheet: str | None = None,
     target_prior: float | None = None,
     keep_columns: bool = False,
     engine: str = "local",
@@ -67,7 +63,10 @@ def run_predict(
     if Path(rows).is_dir():
         check_not_read_again(Path(out), rows, out)
     loaded = _load(model, keep_columns)
-    say_scored(_predict(loaded, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns), out)
+    count = _predict(
+        loaded, rows, out, format=format, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
+    )
+    say_scored(count, out)
 
 
 def _load(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
@@ -84,12 +83,15 @@ def _predict(
     out: str,
     *,
     format: str | None = None,
+    sheet: str | None = None,
     target_prior: float | None = None,
     keep_columns: bool = False,
 ) -> int:
     if isinstance(model, TableModel):
-        return predict_table(model, rows, out, format=format, target_prior=target_prior, keep_columns=keep_columns)
-    return predict_numbers(model, rows, out, format=format, target_prior=target_prior)
+        return predict_table(
+            model, rows, out, format=format, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
+        )
+    return predict_numbers(model, rows, out, format=format, sheet=sheet, target_prior=target_prior)
 
 
 def _predict_on_ray(
@@ -132,16 +134,21 @@ def _digest(model: Path) -> str:
 
 
 def predict_numbers(
-    classifier: UUClassifier, rows: str, out: str, *, format: str | None = None, target_prior: float | None = None
+    classifier: UUClassifier,
+    rows: str,
+    out: str,
+    *,
+    format: str | None = None,
+    sheet: str | None = None,
+    target_prior: float | None = None,
 ) -> int:
     """Score a file of numbers chunk by chunk, in the order of its rows; returns their number.
 
     Columns are found by name where the classifier knows names and the file has some; others in the file are ignored.
-    Of a folder the Parquet files are read. The rows of a .npy file may have any shape. The core install does CSV and
-    .npy to CSV, a CSV as a whole.
+    Of a folder the Parquet files are read. The rows of a .npy file may have any shape.
     """
     classifier = classifier if target_prior is None else classifier.with_target_prior(target_prior)
-    kind, compression = ("parquet", None) if _is_folder(rows) else settle_format(rows, format)
+    kind, compression = ("parquet", None) if _is_folder(rows) else resolve_format(rows, format)
     file = compression is None and rows != STANDARD
     array = file and kind == "npy"
     shape = classifier.row_shape_
@@ -151,16 +158,9 @@ def predict_numbers(
     if names:
         classifier = copy.copy(classifier)
         del classifier.feature_names_in_  # the columns are put in order before it sees them
-    try:
-        check_installed()
-    except ImportError:
-        if not (file and kind in ("csv", "npy") and settle_format(out, None) == ("csv", None)):
-            raise
-        blocks = _array_blocks(Path(rows), shape) if array else iter([read_numbers(Path(rows), names or None)])
-        return _write_plainly((_score(classifier, block) for block in blocks), out)
     count = 0
     with TableWriter(out, float_format="%.6g") as writer:
-        for block in _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, names, shape[0]):
+        for block in _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, sheet, names, shape[0]):
             writer.write(as_frame(_score(classifier, block)))
             count += len(block)
     return count
@@ -180,29 +180,15 @@ def _score(classifier: UUClassifier, X: NDArray[Any]) -> Scored:
     return Scored(scores, classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
 
 
-def _write_plainly(parts: Iterable[Scored], out: str) -> int:
-    """Without pandas: CSV, to a file in one step; returns the number of rows."""
-    text, count = io.StringIO(), 0
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["score", "probability", "class"])
-    for part in parts:
-        writer.writerows([f"{s:.6g}", f"{p:.6g}", c] for s, p, c in zip(*(own.tolist() for own in part), strict=True))
-        count += len(part.score)
-    if out == STANDARD:
-        sys.stdout.write(text.getvalue())
-    else:
-        with explained(out):
-            write_atomically(Path(out), lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
-    return count
-
-
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def _table_blocks(rows: str, format: str | None, names: list[str], width: int) -> Iterator[NDArray[np.float64]]:
+def _table_blocks(
+    rows: str, format: str | None, sheet: str | None, names: list[str], width: int
+) -> Iterator[NDArray[np.float64]]:
     """The columns that a model takes, as numbers, chunk by chunk."""
     count = 0
-    with open_table(rows, format=format) as reader:
+    with open_table(rows, format=format, sheet=sheet) as reader:
         columns = _columns(reader, names, width)
         for frame in reader:
             count += len(frame)
@@ -215,7 +201,7 @@ def _columns(reader: TableReader, names: list[str], width: int) -> list[str]:
     """The columns by name; where the model, or the file, has no names, all in their order."""
     nameless = reader.columns == [str(position) for position in range(len(reader.columns))]
     if names and (not nameless or set(names) <= set(reader.columns)):
-        check_there(names, reader.columns, reader.name)
+        check_has_columns(names, reader.columns, reader.name)
         return names
     if len(reader.columns) != width:
         raise TableError(
@@ -227,17 +213,17 @@ def _columns(reader: TableReader, names: list[str], width: int) -> list[str]:
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
     """A column of numbers, or of true and false, which are 1 and 0, with nothing missing."""
-    cells = read_cells(column)
+    cells = parse_cells(column)
     known = cells.kinds == NUMBER
     known[cells.kinds == BOOLEAN] = [
-        write(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
+        format_value(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
     ]  # yes and no may stand for any numbers
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
     odd = ~(np.abs(numbers) <= LARGEST)
     if odd.any():
         position = int(odd.argmax())
         code = cells.codes[position]
-        value = "nothing" if code < 0 else shown(write(cells.raw[code]))
+        value = "nothing" if code < 0 else quote_value(format_value(cells.raw[code]))
         raise TableError(
             f"{name} holds {value} in row {column.index[position] + 1:,}, column {str(column.name)!r}, which is not a "
             "finite number; replace it, or leave the row out."
@@ -274,56 +260,3 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
                 "is not a finite number; replace it, or leave the row out."
             )
         yield block
-
-
-def read_numbers(path: Path, names: Any = None) -> NDArray[Any]:
-    """A table of numbers from ``.npy`` or CSV; with ``names``, the columns of a CSV with a header in that order."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file; pass a CSV of numbers or a .npy array.")
-    if path.suffix == ".npy":
-        try:
-            array: NDArray[Any] = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise ValueError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
-        return array
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [line for line in csv.reader(file) if line]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is not a CSV in UTF-8 ({error}); save it as such, or as .npy.") from error
-    header = lines.pop(0) if lines and _is_header(lines[0]) else None
-    if not lines:
-        raise ValueError(f"{path} holds no rows; pass at least one row of numbers.")
-    width = len(header or lines[0])
-    table = np.empty((len(lines), width))
-    for number, line in enumerate(lines):
-        if len(line) != width:
-            raise ValueError(
-                f"{path}: row {number + 1} has {len(line)} fields and the first line {width}; fix that row."
-            )
-        for column, field in enumerate(line):
-            if not (_is_number(field) and math.isfinite(float(field))):
-                where = f"row {number + 1}, column {header[column] if header else column + 1}"[:80]
-                hint = "; is the separator a comma?" if width == 1 else "; replace or remove it."
-                raise ValueError(f"{path}: {field[:40]!r} in {where} is not a finite number{hint}")
-            table[number, column] = float(field)
-    if names is not None and header is not None:
-        missing = [name for name in names if name not in header]
-        if missing:
-            raise ValueError(f"{path} lacks the column {missing[0]!r} that the model was trained on; add it.")
-        table = table[:, [header.index(name) for name in names]]
-    return table
-
-
-def _is_header(line: list[str]) -> bool:
-    """Names of columns; also the plain numbers, from 0 or 1, that tools write for columns without names."""
-    counted = [[str(start + column) for column in range(len(line))] for start in (0, 1)]
-    return not all(map(_is_number, line)) or (len(line) > 1 and line in counted)
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shlex
@@ -12,64 +11,54 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
-from uulearn.cli.predict import _is_header, read_numbers
+import numpy as np
+
 from uulearn.exceptions import UnidentifiedPriorsWarning
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.priors.mixture import Floats
 from uulearn.priors.scoring import FOLDS, read_rows
 from uulearn.priors.two_sets import REPLICATES
+from uulearn.tabular.matrices import prepare
+from uulearn.tabular.schema import Schema, apply_schema
 
 WIDTH = 100
 
 
 def run_priors(
-    set0: Path, set1: Path, *, drop: Sequence[str] = (), richer: int = 0, seed: int = 0, as_json: bool = False
+    set0: Path,
+    set1: Path,
+    *,
+    drop: Sequence[str] = (),
+    richer: int = 0,
+    seed: int = 0,
+    as_json: bool = False,
+    sheet: str | None = None,
 ) -> None:
-    """Print both shares with intervals, what holds without assumptions, warnings, how it was done, what is next."""
-    X0, X1 = read_tables(set0, set1, drop, seed) if drop or not _hold_numbers(set0, set1) else read_sets(set0, set1)
+    """Print both priors with intervals, what holds without assumptions, warnings, how it was done, what is next."""
+    X0, X1 = read_both(set0, set1, drop=drop, seed=seed, sheet=sheet)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # printed with the rest, from the estimate
         estimate = estimate_set_priors(X0, X1, richer=richer, random_state=seed)
     print(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
 
 
-def _hold_numbers(*paths: Path) -> bool:
-    """Are these plain tables of numbers, for which the core install suffices?"""
-    if any(path.suffix not in (".csv", ".npy") for path in paths):
-        return False
-    try:
-        for path in paths:
-            read_numbers(path)
-    except ValueError:
-        return not all(path.suffix == ".csv" and path.is_file() for path in paths)  # which then says what is wrong
-    return True
-
-
-def read_tables(set0: Path, set1: Path, drop: Sequence[str], seed: int) -> tuple[Floats, Floats]:
-    """The rows of two files of any format and any columns, as numbers."""
-    from uulearn.tabular.matrices import prepare
-
-    prepared = prepare(set0, set1, None, drop=drop, seed=seed)
+def read_both(
+    set0: Path, set1: Path, *, drop: Sequence[str] = (), seed: int = 0, sheet: str | None = None
+) -> tuple[Floats, Floats]:
+    """Return the rows of two files as numbers: encoded, unless all columns are numbers without missing values."""
+    prepared = prepare(set0, set1, None, drop=drop, seed=seed, sheet=sheet)
     if prepared.leaking_columns:
-        raise ValueError(f"{prepared.leaking_columns[0].reason} Leave it out with --drop.")
-    first, second = prepared.matrices(Path(tempfile.gettempdir()))
+        raise ValueError(f"{prepared.leaking_columns[0].reason} Drop it with --drop.")
+    schema = prepared.schema
+    assert isinstance(schema, Schema)
+    if all(column.kind == "number" and not column.missing for column in schema.columns):
+        first, second = (
+            np.concatenate([apply_schema(frame, schema, name=source.name).to_numpy() for frame in source.frames()])
+            for source in prepared.sources
+        )
+    else:
+        first, second = prepared.matrices(Path(tempfile.gettempdir()))
     return read_rows(first, str(set0)), read_rows(second, str(set1))
-
-
-def read_sets(set0: Path, set1: Path) -> tuple[Floats, Floats]:
-    """The rows of two files, columns of the second in the order of the first where both name them."""
-    names0, names1 = _column_names(set0), _column_names(set1)
-    if names0 is not None and names1 is not None:
-        missing = [(name, set1) for name in names0 if name not in names1]
-        missing += [(name, set0) for name in names1 if name not in names0]
-        if missing:
-            name, path = missing[0]
-            raise ValueError(f"{path} lacks the column {name!r} that the other file has; both need the same columns.")
-    X0 = read_rows(read_numbers(set0), str(set0))
-    X1 = read_rows(read_numbers(set1, names0 if names1 is not None else None), str(set1))
-    if X0.shape[1] != X1.shape[1]:
-        raise ValueError(f"{set0} has {X0.shape[1]} columns and {set1} has {X1.shape[1]}; both need the same columns.")
-    return X0, X1
 
 
 def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int) -> str:
@@ -147,18 +136,6 @@ def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
         "identified": estimate.identified,
         "concern": estimate.concern,
     }
-
-
-def _column_names(path: Path) -> list[str] | None:
-    """The header of a CSV, None where there is none; what is wrong with a file is left to the reader of its rows."""
-    if path.suffix == ".npy" or not path.is_file():
-        return None
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = next((line for line in csv.reader(file) if line), [])
-    except (UnicodeDecodeError, csv.Error):
-        return None
-    return first if first and _is_header(first) else None
 
 
 def _percent(share: float) -> str:

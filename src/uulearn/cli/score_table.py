@@ -34,6 +34,7 @@ def predict_table(
     out: str,
     *,
     format: str | None = None,
+    sheet: str | None = None,
     target_prior: float | None = None,
     keep_columns: bool = False,
 ) -> int:
@@ -45,7 +46,7 @@ def predict_table(
     schema, count = model.schema, 0
     names = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
     with TableWriter(out, float_format="%.6g") as writer:
-        for frame, scored in score_chunks(model, rows, format=format):
+        for frame, scored in score_chunks(model, rows, format=format, sheet=sheet):
             kept = list(frame) if keep_columns else [name for name in names if name in frame]
             taken = [name for name in kept if name in Scored._fields or name == "class"]
             if taken:
@@ -65,12 +66,20 @@ def as_frame(scored: Scored, ids: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 def evaluate_sets(
-    model: TableModel, first: str, second: str, set_priors: tuple[float, float] | None, target_prior: float | None
+    model: TableModel,
+    first: str,
+    second: str,
+    set_priors: tuple[float, float] | None,
+    target_prior: float | None,
+    sheet: str | None = None,
 ) -> Evaluation:
     """Evaluate a model on more rows of the two kinds it was trained on, without labels."""
     model = model if target_prior is None else model.with_target_prior(target_prior)
     classifier = model.classifier
-    scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
+    scores = [
+        np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet)])
+        for path in (first, second)
+    ]
     priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a fit always has some
     sets = np.repeat([0, 1], [len(own) for own in scores])
     return evaluate(np.concatenate(scores), sets, priors, classifier.target_prior)
@@ -98,12 +107,14 @@ class LabelledResult:
     brier: float
 
 
-def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | None) -> LabelledResult:
+def evaluate_labels(
+    model: TableModel, rows: str, column: str, positive: str | None, sheet: str | None = None
+) -> LabelledResult:
     """Evaluate a model on rows that have a label each."""
     found: list[Scored] = []
     labels: list[Labels] = []
     missing = 0
-    for frame, scored in score_chunks(model, rows, also=column):
+    for frame, scored in score_chunks(model, rows, also=column, sheet=sheet):
         there = has_label(frame[column])
         missing += int((~there).sum())
         found.append(scored)
@@ -131,11 +142,11 @@ def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | N
 
 
 def score_chunks(
-    model: TableModel, path: str, *, also: str | None = None, format: str | None = None
+    model: TableModel, path: str, *, also: str | None = None, format: str | None = None, sheet: str | None = None
 ) -> Iterator[tuple[pd.DataFrame, Scored]]:
     """The chunks of a file with their scores; ``also`` is a column that must be there."""
     rows = 0
-    with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format) as reader:
+    with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format, sheet=sheet) as reader:
         if also is not None and also not in reader.columns:
             raise TableError(f"{reader.name} has no column {also!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:

@@ -226,7 +226,11 @@ class _WithEnd(io.RawIOBase):
     def __init__(self, source: TextSource, dialect: Dialect) -> None:
         self._content = source.open()
         self._content.read(dialect.header_bytes)
-        self._parts = [io.BytesIO(b"\n"), self._content, io.BytesIO(f"\n{dialect.separator.join(dialect.end)}\n".encode())]
+        self._parts = [
+            io.BytesIO(b"\n"),
+            self._content,
+            io.BytesIO(f"\n{dialect.separator.join(dialect.end)}\n".encode()),
+        ]
 
     def readable(self) -> bool:
         return True

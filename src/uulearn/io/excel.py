@@ -43,7 +43,9 @@ def open_excel(file: BinaryIO, name: str, sheet: str | None, chunk_rows: int) ->
     first = ["" if cell == "" else _text(cell) for cell in rows[0]]
     columns, notes = clean_names(first, name)
     if not is_header(first):
-        raise TableError(f"{name} has no header: the first row of sheet {chosen!r} contains only numbers; name the columns.")
+        raise TableError(
+            f"{name} has no header: the first row of sheet {chosen!r} contains only numbers; name the columns."
+        )
     if len(sheets) > 1 and sheet is None:
         notes.append(f"{name} has {len(sheets)} sheets; the first, {chosen!r}, is read (choose with --sheet).")
     del rows[0]

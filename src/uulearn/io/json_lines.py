@@ -93,7 +93,9 @@ def _rows(source: TextSource) -> Iterator[JsonRow]:
             if content.strip():
                 place = f"line {number:,} of {source.name}"
                 if len(content) == LINE_CHARACTERS:
-                    raise TableError(f"{place} is longer than {LINE_CHARACTERS:,} characters; write one object per line.")
+                    raise TableError(
+                        f"{place} is longer than {LINE_CHARACTERS:,} characters; write one object per line."
+                    )
                 yield JsonRow(_parse(content.rstrip("\r\n"), place), number, len(content))
     except UnicodeDecodeError as error:
         raise source.not_utf8() from error

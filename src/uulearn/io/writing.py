@@ -73,7 +73,9 @@ class TableWriter:
         self.name = "standard output" if str(out) == STANDARD else str(out)
         self._format, self._compression = resolve_format(out, format)
         if self._format in {"npy", "npz", "xlsx"}:
-            raise TableError(f"{self.name} cannot be written: .{self._format} is for input only; write .csv or .parquet.")
+            raise TableError(
+                f"{self.name} cannot be written: .{self._format} is for input only; write .csv or .parquet."
+            )
         _check_float_format(float_format)
         self._float_format = float_format
         self._out = None if str(out) == STANDARD else Path(out)

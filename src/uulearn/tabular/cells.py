@@ -122,6 +122,7 @@ def compact(frame: pd.DataFrame) -> pd.DataFrame:
 def parse_all_numbers(texts: Any) -> Floats | None:
     """Return an Arrow array of strings as numbers, NaN for missing ones; None unless all others are numbers."""
     try:
+        pc.cast(pc.utf8_trim_whitespace(texts[:100]), pa.float64())  # a failing cast of many cells is slow
         numbers = pc.cast(pc.utf8_trim_whitespace(texts), pa.float64())
     except pa.ArrowInvalid:
         return None

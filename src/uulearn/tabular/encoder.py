@@ -248,7 +248,9 @@ def _repeated(columns: list[TableColumn], times: Callable[[TableColumn], int] = 
 
 
 def _damaged(why: str) -> ModelFormatError:
-    return ModelFormatError(f"the encoder does not fit its schema or is damaged ({why}); copy or train the model again.")
+    return ModelFormatError(
+        f"the encoder does not fit its schema or is damaged ({why}); copy or train the model again."
+    )
 
 
 # ------------------------------------------------------------------------------------------------ numbers and dates

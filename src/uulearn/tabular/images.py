@@ -88,9 +88,7 @@ class ImageFolder:
             yield pd.DataFrame({PATH: part}, index=range(start, start + len(part)))
 
 
-def open_rows(
-    source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None
-) -> Any:
+def open_rows(source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None) -> Any:
     """Return a reader of a file of rows, or of a folder of images; ``images`` makes chunks whose pixels fit in memory."""
     if source != "-" and Path(source).is_dir() and not is_table_folder(source):
         return ImageFolder(Path(source))

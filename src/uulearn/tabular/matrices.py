@@ -113,7 +113,8 @@ class Source:
             self.notes = list(reader.notes)
             for chunk in reader:
                 frame = compact(chunk) if first and not reader.typed else chunk
-                self._as_numbers |= {name for name in frame if frame[name].dtype != chunk[name].dtype == "str"}
+                if frame is not chunk:
+                    self._as_numbers |= {name for name in frame if frame[name].dtype == np.float64}
                 self.rows += len(frame)
                 cells += frame.size
                 if kept is not None:
