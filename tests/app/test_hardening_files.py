@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, draw, run, weights_of, write_files
 from uulearn.app.model import TableModel
@@ -102,13 +103,13 @@ def first_half(data):
 
 REFUSED = {
     "nothing": (".csv", lambda text: b"", "is empty"),
-    "names alone": (".csv", lambda text: b"age,dose\n", "holds 0 rows; each file needs two"),
-    "one row": (".csv", lambda text: b"age,dose\n1,2\n", "holds 1 rows; each file needs two"),
+    "names alone": (".csv", lambda text: b"age,dose\n", "has 0 rows; each file needs at least two"),
+    "one row": (".csv", lambda text: b"age,dose\n1,2\n", "has 1 rows; each file needs at least two"),
     "two columns of one name": (".csv", lambda text: text.replace("age", "dose").encode(), "more than one column"),
     "blanks for commas": (".csv", lambda text: text.replace(",", " ").encode(), "only ", "both files need the same"),
-    "a line cut short": (".csv", lambda text: f"{text}7\n".encode(), "line 62 of", "has 1 field where 2 are"),
+    "a line cut short": (".csv", lambda text: f"{text}7\n".encode(), "line 62 of", "expected 2 fields, found 1"),
     "Latin-1": (".csv", lambda text: text.replace("age", "âge").encode("latin-1"), "is not UTF-8", "0xe2"),
-    "nul bytes": (".csv", lambda text: f"{text}\0,1\n".encode(), "holds a nul byte"),
+    "nul bytes": (".csv", lambda text: f"{text}\0,1\n".encode(), "contains a nul byte"),
     "a quote that never ends": (".csv", lambda text: f'{text}"1,2\n'.encode(), "quote"),
     "half a gzip": (".csv.gz", lambda text: first_half(gzip.compress(text.encode())), "is damaged gzip data"),
     "no gzip": (".csv.gz", str.encode, "is not compressed with gzip"),
@@ -117,7 +118,8 @@ REFUSED = {
     "words for numbers": (".csv", lambda text: text.replace("1.", "one").encode(), "column 'age' is a number in a.csv"),
     "another column": (".csv", lambda text: text.replace("age", "edge").encode(), "only ", "both files need the same"),
     "an array": (".npy", lambda text: b"\x93NUMPY", "is not a readable"),
-    "a sheet": (".xlsx", str.encode, "does not end in a suffix of a known format"),
+    "no sheet": (".xlsx", str.encode, "is not a readable .xlsx file"),
+    "an unknown format": (".xls", str.encode, "has no suffix of a supported format"),
 }
 
 
@@ -287,11 +289,13 @@ def link(folder):
 
 
 ATTACKS = {
-    "a function in the pipeline": (
-        lambda folder: replace_file(
-            folder, "pipeline", lambda data: data.replace(b'"sklearn.pipeline"', b'"posix.somewhere1"')
-        ),
-        "the pipeline ",
+    "an encoder for other columns": (
+        lambda folder: replace_file(folder, "encoder", lambda data: save({"evil": np.zeros(3)})),
+        "the encoder does not fit its schema",
+    ),
+    "a pickle for an encoder": (
+        lambda folder: replace_file(folder, "encoder", lambda data: b"\x80\x04\x95."),
+        "the encoder does not fit its schema or is damaged",
     ),
     "a path for a name": (lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"), "no file that"),
     "a path from the root": (lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"), "no file that"),
@@ -306,7 +310,7 @@ ATTACKS = {
         "not a model that can be loaded",
     ),
     "a file that grew": (
-        lambda folder: os.truncate(next(folder.glob("pipeline-*")), 10**6),
+        lambda folder: os.truncate(next(folder.glob("encoder-*")), 10**6),
         "truncated or was replaced",
     ),
     "facts that never end": (

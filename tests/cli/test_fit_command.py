@@ -143,14 +143,6 @@ def test_the_poorer_file_may_come_first(files, uulearn, tmp_path):
     assert "BeyondPriorsWarning" not in [warning["category"] for warning in facts["warnings"]]
 
 
-def test_what_cannot_be_saved_is_not_fitted(files, uulearn, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "m")
-    assert code == 2
-    assert "pip install 'uulearn[files]'" in error
-    assert "reading" not in error
-
-
 def test_the_estimate_without_labels_agrees_with_the_truth(fitted, files, uulearn):
     evaluated = TableModel.load(fitted[0]).facts["evaluation"]["accuracy"]
     code, said, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from uulearn.cli import main
-from uulearn.cli.priors import read_sets, run_priors
+from uulearn.cli.priors import read_both, run_priors
 from uulearn.priors import estimate_set_priors
 
 
@@ -107,7 +107,7 @@ def test_shares_that_are_unknown_are_said_to_be(files, capsys):
 
 
 def test_columns_are_matched_by_name(files):
-    X0, X1 = read_sets(files / "A.csv", files / "B.csv")
+    X0, X1 = read_both(files / "A.csv", files / "B.csv")
     np.testing.assert_allclose(X1, np.load(files / "B.npy"))
     np.testing.assert_allclose(X0, np.load(files / "A.npy"))
 
@@ -115,12 +115,12 @@ def test_columns_are_matched_by_name(files):
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        (("A.csv", "none.csv"), "none.csv is not a file"),
-        (("A.csv", "other.csv"), r"other.csv lacks the column 'c' that the other file has"),
-        (("other.csv", "A.csv"), r"A.csv lacks the column 'd'"),
-        (("A.csv", "text.csv"), r"text.csv holds 1 rows; each file needs two at least"),
-        (("A.npy", "narrow.npy"), r"A.npy has 3 columns and .*narrow.npy has 2"),
-        (("A.npy", "flat.npy"), r"flat.npy must be rows of columns, got an array of shape \(600,\)"),
+        (("A.csv", "none.csv"), "none.csv does not exist"),
+        (("A.csv", "other.csv"), r"only other.csv has the column 'd'; both files need the same columns"),
+        (("other.csv", "A.csv"), r"other.csv has 1 rows; each file needs at least two"),
+        (("A.csv", "text.csv"), r"text.csv has 1 rows; each file needs at least two"),
+        (("A.npy", "narrow.npy"), r"only A.npy has the column '2'; both files need the same"),
+        (("A.npy", "flat.npy"), r"flat.npy contains an array of shape \(600,\), but a table needs two dimensions"),
         (("A.npy", "few.npy"), r"set 1 has 50 rows.*at least 100"),
     ],
 )

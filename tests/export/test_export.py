@@ -605,7 +605,7 @@ def test_other_transformers_can_be_registered(monkeypatch):
 CORE = """
 import os, sys
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-blocked = set("pandas pyarrow skops matplotlib PIL pooch onnx onnxruntime onnxscript skorch pytest typer".split())
+blocked = set("pandas pyarrow matplotlib PIL pooch onnx onnxruntime onnxscript skorch pytest typer".split())
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -846,3 +847,53 @@ def test_failures_while_reading_are_one_sentence(monkeypatch):
     monkeypatch.setattr(sys, "stdin", type("", (), {"buffer": Failing()}))
     with pytest.raises(TableError, match=r"standard input cannot be read \(Input/output error\)"):
         read_table("-")
+
+
+# Excel
+
+
+def write_sheets(path, **sheets):
+    """Write an .xlsx file; each sheet is a list of rows."""
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+DAY_AND_TIME = datetime.datetime(2024, 2, 29, 12, 30)
+
+
+def test_cells_of_a_sheet_keep_their_types(tmp_path):
+    rows = [["n", " word ", "when", "flag"], [1, "a", DAY_AND_TIME, True], [2.5, "NA", None, False], [None] * 4]
+    path = write_sheets(tmp_path / "t.xlsx", rows=rows)
+    with open_table(path) as reader:
+        assert (reader.columns, reader.typed, reader.notes) == (["n", "word", "when", "flag"], True, [])
+        assert cells(pd.concat(reader)) == [[1, "a", DAY_AND_TIME, True], [2.5, None, None, False]]
+    assert cells(read_table(path, sheet="rows")) == cells(read_table(path))
+    with open_table(path, chunk_rows=1) as reader:
+        assert [frame.index.tolist() for frame in reader] == [[0], [1]]
+
+
+def test_sheet_is_chosen_by_name(tmp_path):
+    path = write_sheets(tmp_path / "t.xlsx", one=[["a"], [1]], two=[["b"], [2]])
+    assert list(read_table(path, sheet="two").columns) == ["b"]
+    with open_table(path) as reader:
+        assert reader.columns == ["a"]
+        assert reader.notes == [f"{path} has 2 sheets; the first, 'one', is read (choose with --sheet)."]
+    with pytest.raises(TableError, match=r"has no sheet 'three'; its sheets are 'one', 'two'\."):
+        read_table(path, sheet="three")
+    with pytest.raises(TableError, match="has no sheets; leave out --sheet one"):
+        read_table(save(tmp_path, "a\n1\n"), sheet="one")
+
+
+def test_bad_sheets_are_refused(tmp_path):
+    assert "is empty: sheet 'rows' has no cells" in refusal(write_sheets(tmp_path / "e.xlsx", rows=[]))
+    assert "more than one column named 'a'" in refusal(write_sheets(tmp_path / "r.xlsx", rows=[["a", "a"], [1, 2]]))
+    assert "has no header" in refusal(write_sheets(tmp_path / "h.xlsx", rows=[[5, 7], [1, 2]]))
+    whole = (tmp_path / "h.xlsx").read_bytes()
+    for number, content in enumerate((b"", b"a,b\n1,2\n", whole[:500], whole[:-200])):
+        assert "is not a readable .xlsx file" in refusal(save(tmp_path, content, f"{number}.xlsx"))

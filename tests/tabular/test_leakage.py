@@ -12,17 +12,17 @@ from sklearn.linear_model import LogisticRegression
 from uulearn.priors import cross_fitted_scores
 from uulearn.tabular import leakage as leaking_columns
 from uulearn.tabular.leakage import compare_sets_beyond_priors, find_leaking_columns
-from uulearn.tabular.schema import OTHER, Column, Schema
+from uulearn.tabular.schema import OTHER, Schema, TableColumn
 
 LETTERS = tuple("abcdef")
 MIXED = Schema(
     (
-        Column("x", "number", missing=True),
-        Column("count", "number"),
-        Column("flag", "boolean"),
-        Column("letter", "category", values=LETTERS, missing=True),
-        Column("class", "category", values=("neg", "pos")),
-        Column("day", "date"),
+        TableColumn("x", "number", missing=True),
+        TableColumn("count", "number"),
+        TableColumn("flag", "boolean"),
+        TableColumn("letter", "category", values=LETTERS, missing=True),
+        TableColumn("class", "category", values=("neg", "pos")),
+        TableColumn("day", "date"),
     )
 )
 
@@ -60,17 +60,17 @@ def two(column, first, second, priors=(0.8, 0.2), **options):
 # ----------------------------------------------------------------------------------------------- perfect predictors
 
 SITES = {
-    "category": (Column("site", "category", values=("A", "B")), "A", "B", "'A'", "'B'"),
-    "number": (Column("site", "number"), 1.0, 2.0, "1", "2"),
-    "boolean": (Column("site", "boolean"), 1.0, 0.0, "true", "false"),
+    "category": (TableColumn("site", "category", values=("A", "B")), "A", "B", "'A'", "'B'"),
+    "number": (TableColumn("site", "number"), 1.0, 2.0, "1", "2"),
+    "boolean": (TableColumn("site", "boolean"), 1.0, 0.0, "true", "false"),
     "date": (
-        Column("site", "date"),
+        TableColumn("site", "date"),
         np.datetime64("2024-01-01", "us"),
         np.datetime64("2024-02-01", "us"),
         "2024-01-01",
         "2024-02-01",
     ),
-    "text": (Column("site", "text"), "clinic A", "clinic B", "'clinic A'", "'clinic B'"),
+    "text": (TableColumn("site", "text"), "clinic A", "clinic B", "'clinic A'", "'clinic B'"),
 }
 
 
@@ -89,10 +89,10 @@ def test_one_value_in_each_file(kind, priors):
 
 
 def test_a_column_that_is_empty_in_one_file():
-    found = two(Column("x", "number", missing=True), [5.0] * 20, [np.nan] * 20)
+    found = two(TableColumn("x", "number", missing=True), [5.0] * 20, [np.nan] * 20)
     assert "5 in every row of the first file, no value in any row of the second file" in found.reason
     rng = np.random.default_rng(0)
-    found = two(Column("x", "number", missing=True), rng.normal(size=300), [np.nan] * 300)
+    found = two(TableColumn("x", "number", missing=True), rng.normal(size=300), [np.nan] * 300)
     assert found.auc > 0.99
     assert "tells exactly which file a row is from" in found.reason
 
@@ -101,15 +101,15 @@ def test_a_column_that_is_empty_in_one_file():
 def test_values_that_never_meet(priors):
     rng = np.random.default_rng(1)
     batches = two(
-        Column("batch", "number"), 2.0 * rng.integers(0, 40, 1500), 2.0 * rng.integers(0, 40, 1500) + 1, priors
+        TableColumn("batch", "number"), 2.0 * rng.integers(0, 40, 1500), 2.0 * rng.integers(0, 40, 1500) + 1, priors
     )
     assert batches.auc > 0.99
     assert "tells exactly which file a row is from" in batches.reason
-    ranges = two(Column("x", "number"), rng.normal(0, 1, 600), rng.normal(20, 1, 600), priors)
+    ranges = two(TableColumn("x", "number"), rng.normal(0, 1, 600), rng.normal(20, 1, 600), priors)
     assert ranges.auc > 0.99
     assert ("values below" if priors[0] > priors[1] else "values") in ranges.reason
     texts = [[f"{clinic} ward {n}" for n in rng.integers(0, 900, 800)] for clinic in ("north", "south")]
-    found = two(Column("t", "text"), *(pd.Series(own, dtype=object) for own in texts), priors)
+    found = two(TableColumn("t", "text"), *(pd.Series(own, dtype=object) for own in texts), priors)
     assert found.auc > 0.99
 
 
@@ -117,13 +117,13 @@ def test_what_tells_all_rows_apart_needs_no_margin():
     """At shares of 0.99 and 0.01 even a perfect predictor implies a rate of just −0.01."""
     rng = np.random.default_rng(17)
     values = [categories(rng.choice(list(own), 5000), "abcd") for own in ("ab", "cd")]
-    found = two(Column("ward", "category", values=tuple("abcd")), *values, (0.99, 0.01))
+    found = two(TableColumn("ward", "category", values=tuple("abcd")), *values, (0.99, 0.01))
     assert re.search(r"tells exactly which file a row is from \('[a-d]' and '[a-d]' stand in 100% of", found.reason)
 
 
 def test_the_clearest_comes_first():
     rng = np.random.default_rng(2)
-    schema = Schema((Column("some", "category", values=("a", "b")), Column("x", "number"), Column("all", "boolean")))
+    schema = Schema((TableColumn("some", "category", values=("a", "b")), TableColumn("x", "number"), TableColumn("all", "boolean")))
     frames = [
         pd.DataFrame(
             {"some": categories(rng.choice(["a", "b"], 900, p=p), ("a", "b")), "x": rng.normal(size=900), "all": which}
@@ -154,14 +154,14 @@ def test_the_clearest_comes_first():
 def test_how_much_more_frequent_a_value_may_be(priors, shares, found):
     rng = np.random.default_rng(3)
     values = [categories(np.where(rng.random(5000) < share, "a", "b"), ("a", "b")) for share in shares]
-    result = two(Column("x", "category", values=("a", "b")), *values, priors)
+    result = two(TableColumn("x", "category", values=("a", "b")), *values, priors)
     assert (result is not None) == found
 
 
 def test_the_reason_tells_what_and_how_much():
     rng = np.random.default_rng(4)
     values = [categories(rng.choice(list("abc"), 4000, p=p), "abc") for p in ([0.5, 0.3, 0.2], [0.5, 0.5, 0])]
-    found = two(Column("ward", "category", values=tuple("abc")), *values, files=("a.csv", "b.csv"))
+    found = two(TableColumn("ward", "category", values=tuple("abc")), *values, files=("a.csv", "b.csv"))
     assert re.fullmatch(
         "Column 'ward' differs between the files in more than their shares of positives: 'c' stands in (19|20|21)% of "
         "the rows of a.csv and 0% of those of b.csv, and at shares of 0.8 and 0.2 nothing can be more than 4 times as "
@@ -187,7 +187,7 @@ def test_the_reason_tells_what_and_how_much():
 )
 def test_numbers_in_words(first, second, words):
     rng = np.random.default_rng(5)
-    found = two(Column("x", "number", missing=True), first(rng), second(rng))
+    found = two(TableColumn("x", "number", missing=True), first(rng), second(rng))
     assert words in found.reason
 
 
@@ -195,7 +195,7 @@ def test_missing_cells_in_words():
     rng = np.random.default_rng(6)
     x = [rng.normal(size=3000) for _ in range(2)]
     x[1][rng.random(3000) < 0.4] = np.nan
-    found = two(Column("x", "number", missing=True), *x)
+    found = two(TableColumn("x", "number", missing=True), *x)
     assert re.search("missing cells stand in (39|40|41)% of the rows of the second file and 0% of those", found.reason)
 
 
@@ -206,7 +206,7 @@ def test_dates_and_texts_in_words():
         for low in (0, 200)
     ]
     assert re.search(
-        "values (below|from) 202[45]-[0-9]{2}-[0-9]{2} ", two(Column("d", "date"), *days, (0.7, 0.3)).reason
+        "values (below|from) 202[45]-[0-9]{2}-[0-9]{2} ", two(TableColumn("d", "date"), *days, (0.7, 0.3)).reason
     )
     words = [
         pd.Series(
@@ -215,7 +215,7 @@ def test_dates_and_texts_in_words():
         )
         for own in (["same", "ward"], ["same", "station"])
     ]
-    assert "certain words or letters stand" in two(Column("t", "text"), *words, (0.7, 0.3)).reason
+    assert "certain words or letters stand" in two(TableColumn("t", "text"), *words, (0.7, 0.3)).reason
 
 
 # ------------------------------------------------------------------------------------------------------- simulations
@@ -267,7 +267,7 @@ def test_an_event_on_a_bound_is_called_beyond_it_as_rarely_as_stated(priors, rat
 def test_a_site_among_other_columns_is_found(priors, n):
     """The site is told rightly in 97% of the rows."""
     rng = np.random.default_rng(10)
-    schema = Schema((*MIXED.columns, Column("site", "category", values=("A", "B"))))
+    schema = Schema((*MIXED.columns, TableColumn("site", "category", values=("A", "B"))))
     for seed in range(8):
         tables = [mixture(rng, n, prior) for prior in priors]
         for table, share in zip(tables, (0.97, 0.03), strict=True):
@@ -293,7 +293,7 @@ def test_small_and_odd_tables_are_survived(first, second, priors):
         )
         for own in (first, second)
     ]
-    schema = Schema((Column("n", "number", missing=True), Column("t", "text", missing=True)))
+    schema = Schema((TableColumn("n", "number", missing=True), TableColumn("t", "text", missing=True)))
     for found in find_leaking_columns(*frames, schema, priors):
         assert 0 <= found.auc <= 1
         assert found.reason.endswith(".")
@@ -301,11 +301,11 @@ def test_small_and_odd_tables_are_survived(first, second, priors):
 
 def test_many_columns_and_rows_are_looked_at_in_bounded_time():
     rng = np.random.default_rng(11)
-    schema = Schema(tuple(Column(f"x{number}", "number") for number in range(200)))
+    schema = Schema(tuple(TableColumn(f"x{number}", "number") for number in range(200)))
     frames = [pd.DataFrame(rng.normal(size=(300, 200)), columns=schema.names) for _ in range(2)]
     assert find_leaking_columns(*frames, schema, (0.6, 0.4)) == []
     long = [pd.DataFrame({"x0": rng.normal(shift, 1, 3 * leaking_columns.MOST_ROWS)}) for shift in (0, 3)]
-    assert len(find_leaking_columns(*long, Schema((Column("x0", "number"),)), (0.6, 0.4))) == 1
+    assert len(find_leaking_columns(*long, Schema((TableColumn("x0", "number"),)), (0.6, 0.4))) == 1
 
 
 # ------------------------------------------------------------------------------------------------------- joint check
@@ -355,7 +355,7 @@ def test_the_joint_check_sees_what_no_column_shows():
         a = rng.normal(np.where(rng.random(1500) < prior, 0.5, -0.5))
         rows.append(np.column_stack([a, (1 - 2 * which) * a + rng.normal(0, 0.3, 1500), a * ((1 - 2 * which) * a)]))
     frames = [pd.DataFrame(own[:, :2], columns=["a", "b"]) for own in rows]
-    schema = Schema((Column("a", "number"), Column("b", "number")))
+    schema = Schema((TableColumn("a", "number"), TableColumn("b", "number")))
     assert find_leaking_columns(*frames, schema, (0.7, 0.3)) == []
     scores = np.concatenate(cross_fitted_scores(rows[0], rows[1], scorer=LogisticRegression(), random_state=0))
     found = compare_sets_beyond_priors(scores, np.repeat([0, 1], 1500), (0.7, 0.3))
@@ -394,4 +394,4 @@ def test_bad_arguments(scores, sets, priors, message):
 
 def test_bad_priors():
     with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
-        two(Column("x", "number"), [1.0], [2.0], (80, 20))
+        two(TableColumn("x", "number"), [1.0], [2.0], (80, 20))

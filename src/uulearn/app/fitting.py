@@ -127,8 +127,15 @@ def _prepare(settings: FitSettings, known: tuple[float, float] | None) -> Prepar
     if all(folders) or settings.images is not None:
         flat = (FOR_IMAGES | dict(settings.classifier))["model"] not in IMAGE_MODELS
         return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
-    columns = {"drop": settings.drop, "ids": settings.ids, "only": settings.only}
-    return prepare(*paths, known, **columns, sheet=settings.sheet, seed=settings.seed)
+    return prepare(
+        *paths,
+        known,
+        drop=settings.drop,
+        ids=settings.ids,
+        only=settings.only,
+        sheet=settings.sheet,
+        seed=settings.seed,
+    )
 
 
 def _read(

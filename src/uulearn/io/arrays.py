@@ -65,8 +65,8 @@ def _map_array(file: BinaryIO, name: str) -> NDArray[Any]:
         raise TableError(f"{name} contains an array of {dtype}, not of numbers; save it as an array of floats.")
     if len(shape) != 2 or shape[1] == 0:
         raise TableError(
-            f"{name} contains an array of shape {shape}, but a table needs two dimensions and at least one column; save "
-            "it as rows.reshape(len(rows), -1)."
+            f"{name} contains an array of shape {shape}, but a table needs two dimensions and one column or more; "
+            "save it as rows.reshape(len(rows), -1)."
         )
     offset = file.tell()
     size, due = os.fstat(file.fileno()).st_size - offset, math.prod(shape) * dtype.itemsize

@@ -1,9 +1,9 @@
 """Read CSV and TSV files: pyarrow parses them, every column as text.
 
-Quotes follow Python's ``csv`` module: a quote opens a field only at its start, and a doubled quote inside stands for one.
-Blank lines are skipped. Fields that mean "no value", such as NA, become missing; all others stay as they are. The ``csv``
-module reads the first records, to find the separator and the header, and reads the file again after an error, to name
-the line.
+Quotes follow Python's ``csv`` module: a quote opens a field only at its start, and a doubled quote inside stands for
+one. Blank lines are skipped. Fields that mean "no value", such as NA, become missing; other fields are unchanged. The
+``csv`` module reads the first records, to find the separator and the header, and reads the file again after an error,
+to name the line.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ def _find_separator(source: TextSource, expected: str) -> str:
         return agreeing[0]
     found = " and ".join(SEPARATOR_NAMES[separator] for separator in dividing)
     raise TableError(
-        f"the first line of {source.name} has no {SEPARATOR_NAMES[expected]} but {found}, which do not divide all lines "
-        f"into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between fields, and quotes around "
+        f"the first line of {source.name} has no {SEPARATOR_NAMES[expected]} but {found}, which do not divide all "
+        f"lines into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between fields, and quotes around "
         "fields that contain them."
     )
 

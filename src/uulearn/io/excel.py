@@ -1,8 +1,7 @@
 """Read one sheet of an ``.xlsx`` file.
 
-calamine (Rust) parses the file: on a sheet of 200,000 × 10 cells it is several times faster than openpyxl's read-only
-mode (``benchmarks/csv_engines.py``), and pandas uses it as well. It holds one sheet in memory, of at most 1,048,576 rows
-by the format.
+calamine (written in Rust, also an engine of pandas) parses the file, many times faster than openpyxl's read-only mode
+(``benchmarks/csv_engines.py``). It holds one sheet in memory, which has at most 1,048,576 rows.
 """
 
 from __future__ import annotations

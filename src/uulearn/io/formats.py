@@ -53,8 +53,8 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     known = SUFFIXES.get(inner.suffix.lower())
     if known is None:
         raise TableError(
-            f"{path} has no suffix of a supported format; rename or save it as one of {' '.join(SUFFIXES)} (.gz or .zst "
-            "may follow), or pass --format."
+            f"{path} has no suffix of a supported format; rename or save it as one of {' '.join(SUFFIXES)} (.gz or "
+            ".zst may follow), or pass --format."
         )
     return known, compression
 

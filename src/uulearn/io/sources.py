@@ -70,13 +70,13 @@ def _unpack(stream: Any, name: str, failure: str, stack: ExitStack) -> BinaryIO:
 def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
     """Yield a temporary file to write to; it is at its start afterwards and is deleted with ``stack``."""
     try:
-        unpacked = stack.enter_context(tempfile.TemporaryFile())
+        unpacked = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  (the stack closes it)
         yield unpacked
         unpacked.seek(0)
     except OSError as error:
         raise TableError(
-            f"{name} cannot be copied to {tempfile.gettempdir()} ({_reason(error)}); free space there, or set TMPDIR to "
-            "a folder with more space."
+            f"{name} cannot be copied to {tempfile.gettempdir()} ({_reason(error)}); free space there, or set TMPDIR "
+            "to a folder with more space."
         ) from error
 
 

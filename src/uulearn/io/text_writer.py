@@ -42,7 +42,7 @@ def csv_lines(frame: pd.DataFrame, separator: str, float_format: str | None, nam
     # Before Python 3.13 the csv module does not quote a CR that is not part of the line end.
     quoting = csv.QUOTE_NONNUMERIC if _has_carriage_return(plain_frame) else csv.QUOTE_MINIMAL
     try:
-        text = plain_frame.to_csv(
+        text: bytes = plain_frame.to_csv(
             sep=separator,
             index=False,
             header=header,

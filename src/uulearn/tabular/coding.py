@@ -60,7 +60,7 @@ class Coding(NamedTuple):
         """Number of codes."""
         return len(self.values) + 2
 
-    def __call__(self, cells: TableColumnCells) -> Codes:
+    def __call__(self, cells: ColumnCells) -> Codes:
         """The code of each cell."""
         codes = np.zeros(len(cells.known), dtype=np.int64)
         known = cells.values[cells.known]
@@ -105,7 +105,7 @@ class Coding(NamedTuple):
         return f"values from {ends[0]} on stand" if ends[1] is None else f"values from {ends[0]} up to {ends[1]} stand"
 
 
-def count_codes(coding: Coding, cells: TableColumnCells) -> Codes:
+def count_codes(coding: Coding, cells: ColumnCells) -> Codes:
     """Number of rows of each code."""
     return np.bincount(coding(cells), minlength=coding.size)
 

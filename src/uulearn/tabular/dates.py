@@ -1,7 +1,7 @@
 """Parse dates in text without guessing.
 
-A date is ``2024-12-31`` (also with / or .), ``31.12.2024``, ``31 Dec 2024`` or ``Dec 31, 2024``, with or without a time and
-a time zone. In ``03/04/2024`` the order of day and month is open: each cell says which orders it allows, and the column
+A date is ``2024-12-31`` (also with / or .), ``31.12.2024``, ``31 Dec 2024`` or ``Dec 31, 2024``, with or without a time
+and a time zone. In ``03/04/2024`` the order of day and month is open: each cell says which orders it allows, and the column
 as a whole decides. Years have four digits. Each cell is parsed on its own, with the same formats at fit and predict
 time, which is why `pandas.to_datetime` may not infer a format from the other cells.
 """
@@ -25,7 +25,7 @@ SHAPE = (
     r"(?:[T ,] ?(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<f>\d{1,6})\d*)?)? ?(?P<p>[AaPp][Mm])?"
     r" ?(?P<z>Z|z|UTC|[+-]\d{2}:?\d{2})?)?$"
 )
-FORMATS = ("%Y %m %d", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y")
+FORMATS = ("%Y %m %d", "%d %m %Y", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y")
 OPEN_ORDER = r"^\d{1,2}[/-]\d{1,2}[/-]"
 
 Moments = NDArray[np.datetime64]
@@ -65,10 +65,11 @@ def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int
     is_open = pc.match_substring_regex(dates, OPEN_ORDER).to_numpy(zero_copy_only=False).astype(bool)
     words = pc.replace_substring_regex(pc.replace_substring_regex(dates, r"[ ,./-]+", " "), r"(?i)\bsept\b", "Sep")
     plain = pd.Series(words.to_pylist(), dtype=object)
-    days = _parse(plain, "%d %m %Y")
+    days = np.full(len(plain), np.datetime64("NaT"), dtype="datetime64[us]")
     for each in FORMATS:
-        days = np.where(np.isnat(days) & ~is_open, _parse(plain.where(np.isnat(days)), each), days)
-    months = np.where(is_open, _parse(plain.where(is_open), "%m %d %Y"), days)
+        _parse_rest(plain, each, np.isnat(days), days)
+    months = days.copy()
+    _parse_rest(plain, "%m %d %Y", is_open, months)
     time = _time_of_day(parts)
     no_day, no_month = np.isnat(days + time), np.isnat(months + time)
     moments[matched] = np.where(is_open & (not day_first), months, days) + time
@@ -78,9 +79,10 @@ def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int
     return moments, orders
 
 
-def _parse(texts: pd.Series, format: str) -> Moments:
-    parsed = pd.to_datetime(texts, format=format, errors="coerce")
-    return np.asarray(parsed.to_numpy().astype("datetime64[us]"))
+def _parse_rest(texts: pd.Series, format: str, rest: NDArray[np.bool_], out: Moments) -> None:
+    """Parse some of the texts, which become NaT if they have another format."""
+    if rest.any():
+        out[rest] = pd.to_datetime(texts[rest], format=format, errors="coerce").to_numpy().astype("datetime64[us]")
 
 
 def _time_of_day(parts: Any) -> NDArray[np.timedelta64]:

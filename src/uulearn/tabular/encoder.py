@@ -151,7 +151,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, kind: str, position: int, values: Floats) -> Floats:
         knots, heights, fills = (self.arrays_[f"{kind}.{name}"][position] for name in ("knots", "heights", "fills"))
-        return np.where(np.isnan(values), fills, np.interp(values, knots, heights))
+        return np.asarray(np.where(np.isnan(values), fills, np.interp(values, knots, heights)))
 
     def of_kind(self, kind: str) -> list[TableColumn]:
         """Return the columns of one kind, in the order of the schema."""
@@ -308,7 +308,8 @@ def _circles(moments: NDArray[np.datetime64], days: Floats, *, clock: bool) -> F
     into_year = (moments - moments.astype("datetime64[Y]")) / np.timedelta64(1, "D")
     turns = [into_year / 365.2425, np.floor(days) / 7] + ([days] if clock else [])
     angles = [2 * np.pi * (turn % 1) for turn in turns]
-    return np.nan_to_num(np.column_stack([part for angle in angles for part in (np.sin(angle), np.cos(angle))]))
+    parts = [part for angle in angles for part in (np.sin(angle), np.cos(angle))]
+    return np.asarray(np.nan_to_num(np.column_stack(parts)))
 
 
 # ------------------------------------------------------------------------------------------------------- categories
@@ -369,4 +370,4 @@ def _weighted(counts: Any, weights: Floats) -> Any:
 
 def _encode_text(cells: Iterable[Any], fitted: Arrays, *, long: bool) -> Matrix:
     projected = _weighted(count_groups(cells, long=long), fitted["weights"]) @ fitted["directions"]
-    return np.clip((projected - fitted["centers"]) / fitted["spreads"], -CUT, CUT).astype(np.float32)
+    return np.asarray(np.clip((projected - fitted["centers"]) / fitted["spreads"], -CUT, CUT), dtype=np.float32)

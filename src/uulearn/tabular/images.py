@@ -89,7 +89,7 @@ class ImageFolder:
 
 
 def open_rows(source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None) -> Any:
-    """Return a reader of a file of rows, or of a folder of images; ``images`` makes chunks whose pixels fit in memory."""
+    """Return a reader of a file of rows or a folder of images; ``images`` makes chunks whose pixels fit in memory."""
     if source != "-" and Path(source).is_dir() and not is_table_folder(source):
         return ImageFolder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)

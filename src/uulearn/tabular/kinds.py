@@ -93,7 +93,7 @@ def find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str,
     for name, reason in why.items():
         reasons.setdefault(reason, []).append(name)
     notes = [
-        f"Column{'s' if len(names) > 1 else ''} {join_names(names)} {'are' if len(names) > 1 else 'is'} dropped: {reason}."
+        f"{'Columns' if names[1:] else 'Column'} {join_names(names)} {'are' if names[1:] else 'is'} dropped: {reason}."
         for reason, names in reasons.items()
     ]
     return why, notes
@@ -148,14 +148,15 @@ def column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
             if words and not n_separated and summary.kinds[:, kind].sum() >= rows / 2:
                 notes.append(
                     f"Column {name!r} is used as {column.kind}, because not every cell is a {what} "
-                    f"({quote_value(words[0].value)} in row {words[0].row}); leave such cells empty to use it as a {what}."
+                    f"({quote_value(words[0].value)} in row {words[0].row}); leave such cells empty to use it as a "
+                    f"{what}."
                 )
     orders = summary.orders
     if column.kind == "date" and orders[:, EITHER].any() and not orders[:, [DAY_FIRST, MONTH_FIRST]].any():
         example = next(examples[EITHER] for examples in summary.order_examples if EITHER in examples)
         notes.append(
-            f"Column {name!r} has dates such as {example.value!r}, and no date shows whether the day or the month comes "
-            "first; the day is assumed to come first (write dates like 2024-12-31 otherwise)."
+            f"Column {name!r} has dates such as {example.value!r}, and no date shows whether the day or the month "
+            "comes first; the day is assumed to come first (write dates like 2024-12-31 otherwise)."
         )
     if _looks_like_id(column, summary):
         notes.append(

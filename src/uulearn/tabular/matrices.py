@@ -1,7 +1,7 @@
 """Turn two files, or two folders of images, into two matrices, in memory that does not grow with them.
 
-A file is parsed once. Its rows are kept in memory if there are few; those of a larger CSV file go to a temporary file in
-Arrow format, already parsed (`RowStore`). Files of other formats are read again: to sample rows, and to encode them.
+A file is parsed once. Its rows are kept in memory if there are few; those of a larger CSV file go to a temporary file
+in Arrow format, already parsed (`RowStore`). Files of other formats are read again: to sample rows, and to encode them.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Prepared:
     """Fraction of missing values of each column, in each file."""
 
     def matrices(self, folder: Path) -> tuple[Matrix, Matrix]:
-        """Return the rows of both files as numbers; large matrices are in temporary files without name in ``folder``."""
+        """Return the rows of both files as numbers; large matrices are in temporary files in ``folder``."""
         first, second = (self._matrix(which, folder) for which in (0, 1))
         return first, second
 

@@ -176,8 +176,8 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
     lacking = [wanted for wanted in names if wanted not in set(there)]
     if lacking:
         raise TableError(
-            f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}{suggest(lacking[0], there)}; "
-            "the file needs the columns that the model was trained on, with the same names."
+            f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
+            f"{suggest(lacking[0], there)}; the file needs the columns that the model was trained on, with the same names."
         )
 
 
