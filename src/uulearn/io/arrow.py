@@ -212,8 +212,8 @@ class _ArrowColumns:
         plain = _plain_type(kind)
         if plain is None:
             raise TableError(
-                f"column {column!r} of {self._name} holds {in_one_line(kind)}, which cannot become a feature; drop it, or "
-                "split it into columns of numbers, text or dates."
+                f"column {column!r} of {self._name} holds {in_one_line(kind)}, which cannot become a feature; drop it, "
+                "or split it into columns of numbers, text or dates."
             )
         return plain
 

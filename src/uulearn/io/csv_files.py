@@ -204,8 +204,8 @@ def _find_separator(source: TextSource, expected: str) -> str:
     found = " and ".join(SEPARATOR_NAMES[separator] for separator in dividing)
     raise TableError(
         f"the first line of {source.name} has no {SEPARATOR_NAMES[expected]} but {found}, which do not divide all "
-        f"lines into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between fields, and quotes around "
-        "fields that contain them."
+        f"lines into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between fields, and quotes "
+        "around fields that contain them."
     )
 
 

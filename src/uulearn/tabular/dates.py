@@ -1,9 +1,9 @@
 """Parse dates in text without guessing.
 
 A date is ``2024-12-31`` (also with / or .), ``31.12.2024``, ``31 Dec 2024`` or ``Dec 31, 2024``, with or without a time
-and a time zone. In ``03/04/2024`` the order of day and month is open: each cell says which orders it allows, and the column
-as a whole decides. Years have four digits. Each cell is parsed on its own, with the same formats at fit and predict
-time, which is why `pandas.to_datetime` may not infer a format from the other cells.
+and a time zone. In ``03/04/2024`` the order of day and month is open: each cell says which orders it allows, and the
+column as a whole decides. Years have four digits. Each cell is parsed on its own, with the same formats at fit and
+predict time, which is why `pandas.to_datetime` may not infer a format from the other cells.
 """
 
 from __future__ import annotations
