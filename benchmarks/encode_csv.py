@@ -12,6 +12,7 @@ booleans, dates and text. They are written to ``--folder`` (a temporary folder b
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +61,8 @@ def write_set(path: Path, n_rows: int, prior: float, seed: int) -> None:
 
 def encode(folder: Path) -> dict[str, Any]:
     """Encode both files in this process, with the uulearn that is on the path."""
-    try:
-        from uulearn.tabular.matrices import prepare
-    except ImportError:  # before the packages were split
-        from uulearn.tables.matrices import prepare
+    name = "uulearn.tabular.matrices" if find_spec("uulearn.tabular") else "uulearn.tables.matrices"  # its former name
+    prepare = importlib.import_module(name).prepare
     peak = {"resident": 0, "private": 0}
     stop = threading.Event()
 

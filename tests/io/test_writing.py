@@ -1,4 +1,4 @@
-"""Frames out: what is written, that files appear whole or not at all, and what is refused."""
+"""Writing files: text and types, atomic files, and the messages for bad input."""
 
 import csv
 import datetime
@@ -98,7 +98,7 @@ def test_json_text(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "object"])
-def test_floats_are_written_so_that_they_are_read_back(tmp_path, dtype):
+def test_float_round_trip(tmp_path, dtype):
     rng = np.random.default_rng(0)
     values = rng.integers(0, 2**64, 2000, dtype=np.uint64).view(np.float64)
     values = values[np.isfinite(values) & (np.abs(values) < 1e38) & ((np.abs(values) > 1e-37) | (values == 0))]
@@ -111,7 +111,7 @@ def test_floats_are_written_so_that_they_are_read_back(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "Float64", "object"])
-def test_a_float_format_is_for_floats_only(tmp_path, dtype):
+def test_float_format_applies_only_to_floats(tmp_path, dtype):
     frame = pd.DataFrame(
         {"f": pd.Series([1 / 3, 2e10, None]).astype(dtype), "i": [1234567, 2, 3], "s": ["0.123456789"] * 3}
     )
@@ -120,7 +120,7 @@ def test_a_float_format_is_for_floats_only(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("float_format", ["", "%", "%s %s", "x", "{:.3g}", 6, "%.3q", "%d%%"])
-def test_bad_float_formats_are_refused(tmp_path, float_format):
+def test_rejects_bad_float_formats(tmp_path, float_format):
     with pytest.raises(ValueError, match="float_format must format a number, as '%.6g' does, got "):
         TableWriter(tmp_path / "t.csv", float_format=float_format)
 
@@ -254,7 +254,7 @@ def test_columns_are_fixed_by_the_first_frame(tmp_path):
             refused(tmp_path / name, FRAME, second, match=r"but the first had 'id', 'score'; write the same columns")
 
 
-def test_frames_without_distinct_columns_are_refused(tmp_path):
+def test_rejects_frames_with_repeated_columns(tmp_path):
     for name in TEXT_FORMATS + ARROW_FORMATS:
         twins = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"])
         refused(tmp_path / name, twins, match="has more than one column named 'a'; give each column a unique name")
@@ -268,7 +268,7 @@ def test_arrays_are_not_written(tmp_path, name):
         TableWriter(tmp_path / name)
 
 
-def test_formats_are_told_as_for_reading(tmp_path):
+def test_suffix_decides_the_written_format(tmp_path):
     with pytest.raises(TableError, match="is for input only"):
         TableWriter(tmp_path / "a.xlsx")
     with pytest.raises(ValueError, match="format must be one of"):
@@ -279,12 +279,12 @@ def test_formats_are_told_as_for_reading(tmp_path):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
 @pytest.mark.parametrize("value", [[1], {"a": 1}, b"bytes", 1j])
-def test_values_that_are_no_field_are_refused(tmp_path, name, value):
+def test_rejects_values_that_text_cannot_hold(tmp_path, name, value):
     frame = pd.DataFrame({"odd": pd.Series([None, value], dtype=object)})
     refused(tmp_path / name, frame, match=f"column 'odd' of .* contains {type(value).__name__}, which")
 
 
-def test_text_that_utf8_cannot_hold_is_refused(tmp_path):
+def test_rejects_text_that_utf8_cannot_hold(tmp_path):
     frame = pd.DataFrame({"a": pd.Series(["\ud83d"], dtype=object)})
     for name in ("t.csv", "t.jsonl"):
         refused(tmp_path / name, frame, match="half of a surrogate pair")
@@ -292,14 +292,14 @@ def test_text_that_utf8_cannot_hold_is_refused(tmp_path):
     refused(tmp_path / "t.csv", pd.DataFrame({"a": ["x\0y"]}), match="contains a nul character")
 
 
-def test_infinity_is_no_json(tmp_path):
+def test_rejects_infinity_in_json(tmp_path):
     frame = pd.DataFrame({"x": [1.0, math.inf]})
     refused(tmp_path / "t.jsonl", frame, match="column 'x' of .* contains an infinite number")
     assert read_table(write(tmp_path / "t.csv", frame))["x"].tolist() == ["1.0", "inf"]
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
-def test_columns_of_mixed_types_are_refused_where_types_matter(tmp_path, name):
+def test_typed_formats_reject_columns_of_mixed_types(tmp_path, name):
     refused(
         tmp_path / name, pd.DataFrame({"m": pd.Series([1, "x"], dtype=object)}), match="column 'm' cannot be written"
     )
@@ -354,7 +354,7 @@ def test_nothing_is_left_when_the_last_step_fails(tmp_path, step, monkeypatch):
     assert (tmp_path / "t.csv").read_text() == "id,score\na,0.1\nb,-2.0\n"
 
 
-def test_the_file_is_flushed_to_disk_and_has_a_usual_mode(tmp_path, monkeypatch):
+def test_file_is_flushed_to_disk_with_the_default_mode(tmp_path, monkeypatch):
     synced = []
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_size), fsync(handle)))
@@ -379,7 +379,7 @@ def test_links_stay_links(tmp_path):
     assert left_behind(tmp_path / "real") == ["t.csv"]
 
 
-def test_folders_in_the_way_are_refused(tmp_path):
+def test_rejects_folders_as_output(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(TableError, match=r"folder.csv is a folder; pass the name of the file to write\."):
         TableWriter(tmp_path / "folder.csv")
@@ -392,7 +392,7 @@ def test_folders_in_the_way_are_refused(tmp_path):
         write(tmp_path / f"{'x' * 300}.csv", FRAME)
 
 
-def test_a_forbidden_folder_is_one_sentence(tmp_path, monkeypatch):
+def test_forbidden_folder_gives_one_sentence(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
@@ -405,7 +405,7 @@ def test_a_forbidden_folder_is_one_sentence(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("format", ["csv", "parquet", "feather", "jsonl"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_device_is_one_sentence(format):
+def test_full_device_gives_one_sentence(format):
     with pytest.raises(TableError, match=r"^/dev/full cannot be written \(No space left on device\); free some space"):
         write("/dev/full", FRAME, format=format)
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode), "a device is written to, not replaced"
@@ -437,7 +437,7 @@ def test_standard_output_is_csv_unless_said_otherwise(capsysbinary):
     assert not sys.stdout.buffer.closed
 
 
-def test_standard_output_that_takes_text_only(monkeypatch):
+def test_standard_output_that_accepts_only_text(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     print("before")
     write("-", pd.DataFrame({"city": ["Zürich"]}))
@@ -486,7 +486,7 @@ def test_an_interrupted_table_on_standard_output_does_not_look_complete(capsysbi
     assert not written.endswith(b"PAR1")
 
 
-def test_a_reader_that_goes_away_sees_no_complaint():
+def test_no_error_if_the_reader_of_the_pipe_stops():
     program = (
         "import pandas as pd\n"
         "from uulearn.io.reading import open_table\n"

@@ -307,7 +307,7 @@ def test_all_accepted_cells_become_finite(fit, later):
         assert np.isfinite(X).all()
 
 
-def test_unfitted_encoder_is_refused(table):
+def test_rejects_unfitted_encoder(table):
     with pytest.raises(NotFittedError):
         TableEncoder(SCHEMA).transform(table)
     with pytest.raises(NotFittedError):
@@ -347,12 +347,12 @@ def refused(data, schema=SCHEMA):
 
 
 @pytest.mark.parametrize("fraction", [0, 0.001, 0.3, 0.999])
-def test_truncated_data_are_refused(saved, fraction):
+def test_rejects_truncated_data(saved, fraction):
     assert "damaged" in refused(saved[: int(fraction * len(saved))])
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\x80\x04\x95.", b"PK\x03\x04" * 9, b"\xff" * 100])
-def test_other_data_are_refused(data):
+def test_rejects_other_data(data):
     assert "damaged" in refused(data)
 
 
@@ -371,19 +371,19 @@ def changed(saved, **arrays):
         ("text.0.weights", lambda array: array[:7], "text.0.weights"),
     ],
 )
-def test_arrays_that_do_not_fit_the_schema_are_refused(saved, name, change, part):
+def test_rejects_arrays_that_do_not_fit_the_schema(saved, name, change, part):
     array = np.ascontiguousarray(change(load_arrays(saved)[name]))
     assert part in refused(changed(saved, **{name: array}))
 
 
-def test_missing_and_extra_arrays_are_refused(saved, fitted):
+def test_rejects_missing_and_extra_arrays(saved, fitted):
     arrays = load_arrays(saved)
     assert "boolean.fills is None" in refused(save_arrays({k: v for k, v in arrays.items() if k != "boolean.fills"}))
     assert "evil is" in refused(changed(saved, evil=np.zeros(3)))
     assert "text.1" in refused(saved, Schema(tuple(c for c in SCHEMA.columns if c.name != "code")))
 
 
-def test_changed_text_hashing_is_refused(saved):
+def test_rejects_changed_text_hashing(saved):
     directions = load_arrays(saved)["text.0.directions"]
     message = refused(changed(saved, **{"text.0.directions": np.ascontiguousarray(directions[::-1])}))
     assert message.startswith("column 'remark' does not give the features it had when the model was saved")

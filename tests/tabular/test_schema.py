@@ -1,4 +1,4 @@
-"""What columns are, over all rows of two files, and how rows are converted by that."""
+"""The kinds of columns over all rows of two files, and the conversion of rows."""
 
 import datetime
 import decimal
@@ -20,7 +20,7 @@ from uulearn.tabular.survey import Survey, check_columns
 
 
 def survey(first, second, *, chunk=None, **options):
-    """Survey two tables given as dicts or frames, in chunks."""
+    """Survey two tables, dicts or frames, in chunks."""
     seen = Survey(**options)
     for which, table in enumerate((first, second)):
         frame = table if isinstance(table, pd.DataFrame) else pd.DataFrame(table)
@@ -30,7 +30,7 @@ def survey(first, second, *, chunk=None, **options):
 
 
 def column_of(values, more=None):
-    """The column that values of the first file, and of the second, make; beside one that is never left out."""
+    """Return the column of these values in both files, next to a column that is never dropped, and the notes."""
     more = values if more is None else more
     schema, notes = survey(
         {"it": pd.Series(values), "beside": np.arange(len(values)) % 7 + 0.5},
@@ -73,7 +73,7 @@ def test_numbers_as_text(text, number):
 @pytest.mark.parametrize(
     "text", ["1,234", "3,5", "1_000", "0x1f", "12%", "$5", "1.2.3", "e5", "--1", "1e", "١٢", "nan", "2020-13-01", "a"]
 )
-def test_what_is_a_word(text):
+def test_words(text):
     assert parse_cells(pd.Series([text])).kinds.tolist() == [WORD]
 
 
@@ -121,7 +121,7 @@ def test_every_iso_date_is_read(moment, between):
 
 
 @given(st.dates(min_value=datetime.date(1000, 1, 1), max_value=datetime.date(2999, 12, 31)), st.booleans())
-def test_dates_with_slashes_are_read_in_the_order_asked_for(day, day_first):
+def test_day_first_decides_dates_with_slashes(day, day_first):
     text = f"{day.day}/{day.month}/{day.year}" if day_first else f"{day.month}/{day.day}/{day.year}"
     moments, _ = parse_dates(pa.array([text]), day_first=day_first)
     assert moments[0].item().date() == day
@@ -201,7 +201,7 @@ def test_a_day_without_time_in_arrow():
     assert frame["x"].tolist() == [pd.Timestamp("2024-05-06"), pd.NaT]
 
 
-def test_numbers_without_end_are_cut_and_tiny_ones_are_zero():
+def test_huge_numbers_are_cut_and_tiny_ones_are_zero():
     frame = pd.DataFrame({"x": ["inf", "-1e400", "1e-320", "-0"]})
     cut = apply_schema(frame, Schema((TableColumn("x", "number"),)), name="it")["x"]
     assert cut.tolist() == [LARGEST, -LARGEST, 0.0, 0.0]
@@ -262,7 +262,7 @@ def test_a_kind_is_decided_over_all_rows_of_both_files():
         (["1/1/2024", "13/1/2024", "1/13/2024"], ["1/2/2024"], ("row 2 of a.csv", "row 3 of a.csv")),
     ],
 )
-def test_columns_that_differ_between_the_files_are_refused(first, second, parts):
+def test_rejects_columns_that_differ_between_the_files(first, second, parts):
     message = refusal({"my x": first}, {"my x": second}, files=("a.csv", "b.csv"))
     assert "--drop 'my x'" in message
     for part in parts:
@@ -280,7 +280,7 @@ def test_words_that_are_only_yes_and_no_in_one_file_are_words():
     assert (column.kind, set(column.values)) == ("category", {"yes", "no", "unknown"})
 
 
-def test_a_column_that_is_empty_in_one_file_is_what_it_is_in_the_other():
+def test_column_that_is_empty_in_one_file_has_the_kind_of_the_other():
     column, _, _ = column_of(["1", "2"], [None, None])
     assert (column.kind, column.missing) == ("number", True)
 
@@ -294,7 +294,7 @@ def test_the_whole_column_decides_the_order_of_day_and_month(order):
     assert frame["it"][0] == pd.Timestamp(2024, 4, 3) if order else pd.Timestamp(2024, 3, 4)
 
 
-def test_an_open_order_is_noted():
+def test_notes_open_order_of_day_and_month():
     column, notes, _ = column_of(["03/04/2024", "05/06/2024"])
     assert column.day_first
     assert len(notes) == 1
@@ -314,7 +314,7 @@ def test_numbers_with_separators_are_words_and_noted():
 
 
 @pytest.mark.parametrize(("mostly", "what"), [("12.5", "number"), ("2024-01-01", "date")])
-def test_a_few_words_among_numbers_or_dates_are_noted(mostly, what):
+def test_notes_a_few_words_among_numbers_or_dates(mostly, what):
     column, notes, _ = column_of([mostly] * 30 + ["unknown"] + [mostly] * 30)
     assert column.kind == "category"
     assert notes == [
@@ -377,19 +377,19 @@ def test_long_and_short_text(text, long):
         (["yes", "y", "TRUE", "t"], "every row has the same value"),
     ],
 )
-def test_columns_that_say_nothing_are_left_out(values, why):
+def test_columns_without_information_are_dropped(values, why):
     column, notes, left_out = column_of(values)
     assert column is None
     assert left_out == why
     assert notes == [f"Column 'it' is dropped: {why}."]
 
 
-def test_one_value_and_missing_ones_are_no_constant():
+def test_one_value_with_missing_cells_is_kept():
     column, _, _ = column_of(["x", None, "x", "x"])
     assert (column.kind, column.values, column.missing) == ("category", ("x",), True)
 
 
-def test_copies_are_left_out_and_near_copies_are_not():
+def test_copies_are_dropped_and_near_copies_are_kept():
     rng = np.random.default_rng(0)
     x = rng.normal(size=300)
     near = x.copy()
@@ -423,7 +423,7 @@ def test_many_notes_of_one_kind_are_one():
         (range(5), range(5, 10), False),
     ],
 )
-def test_identifiers_are_noted(first, second, found):
+def test_notes_identifiers(first, second, found):
     _, notes, _ = column_of(list(first), list(second))
     assert any("--id it" in note for note in notes) == found
 
@@ -462,7 +462,7 @@ def test_a_dropped_column_may_be_anything():
         ("ab", ["a", ""], {}, ("the second file has a column named ''",)),
     ],
 )
-def test_columns_that_do_not_go_together_are_refused(first, second, options, parts):
+def test_rejects_columns_that_do_not_match(first, second, options, parts):
     with pytest.raises(TableError) as caught:
         check_columns((list(first), list(second)), **options)
     for part in parts:
@@ -476,26 +476,26 @@ def test_columns_are_checked_as_soon_as_both_files_are_open():
         seen.add(pd.DataFrame({"a": [1], "b": [2]}), 1)
 
 
-def test_columns_that_change_are_refused():
+def test_rejects_columns_that_change():
     seen = Survey()
     seen.add(pd.DataFrame({"a": [1]}), 0)
     with pytest.raises(TableError, match="the columns of the first file change"):
         seen.add(pd.DataFrame({"b": [1]}), 0)
 
 
-def test_files_without_rows_are_refused():
+def test_rejects_files_without_rows():
     assert "the second file has no rows" in refusal({"a": [1]}, {"a": []})
     seen = Survey()
     with pytest.raises(TableError, match="the first file has no rows"):
         seen.finish()
 
 
-def test_a_table_that_says_nothing_is_refused():
+def test_rejects_table_without_information():
     assert refusal({"a": [1, 1]}, {"a": [1]}).startswith("no column is left to learn from: Column 'a' is dropped")
 
 
 @pytest.mark.parametrize(("cell", "name"), [([1], "a list"), ({"a": 1}, "an object"), (datetime.time(1), "a time")])
-def test_cells_that_are_no_cells_are_refused(cell, name):
+def test_rejects_lists_and_objects_as_cells(cell, name):
     values = pd.Series([1, cell], dtype=object)
     assert parse_cells(values).kinds.tolist()[-1] == UNREADABLE
     message = refusal({"x": values}, {"x": [1]})
@@ -507,7 +507,7 @@ def test_files_of_one_row():
     assert [column.kind for column in schema.columns] == ["number", "category", "boolean"]
 
 
-def test_two_thousand_columns_with_names_of_all_sorts():
+def test_two_thousand_columns_with_unusual_names():
     rng = np.random.default_rng(0)
     names = [
         f"{letter} {number}"
@@ -533,7 +533,7 @@ cells = st.one_of(
 
 @settings(max_examples=25)
 @given(st.lists(cells, min_size=1, max_size=30), st.lists(cells, min_size=1, max_size=30), st.integers(1, 7))
-def test_chunks_change_nothing(first, second, chunk):
+def test_chunks_do_not_change_the_result(first, second, chunk):
     tables = [
         pd.DataFrame({"x": pd.Series(v, dtype=object), "beside": np.arange(len(v)) + 0.5}) for v in (first, second)
     ]
@@ -555,7 +555,7 @@ def test_chunks_change_nothing(first, second, chunk):
 
 
 @given(st.lists(cells, min_size=1, max_size=60))
-def test_the_counts_are_those_of_pandas(values):
+def test_counts_agree_with_pandas(values):
     summary = ColumnSummary()
     column = pd.Series(values, dtype=object)
     summary.add(parse_cells(column), 0)
@@ -569,7 +569,7 @@ def test_the_counts_are_those_of_pandas(values):
 
 
 def _is_float(cell):
-    """By Python, less what only Python reads."""
+    """Return whether Python reads a number, except for spellings that only Python knows."""
     try:
         number = float(cell)
     except ValueError:
@@ -638,7 +638,7 @@ ROW = {"n": "1", "b": "yes", "c": "red", "d": "2024-01-01", "t": "hello"}
         ("n", "x" * 500, ("xxx…' in row 12",)),
     ],
 )
-def test_cells_that_cannot_be_read_are_refused(column, cell, parts):
+def test_rejects_cells_of_another_kind(column, cell, parts):
     frame = pd.DataFrame(
         {name: pd.Series([value] * 3, dtype=object) for name, value in ROW.items()}, index=[10, 11, 12]
     )
@@ -650,7 +650,7 @@ def test_cells_that_cannot_be_read_are_refused(column, cell, parts):
         assert part in str(caught.value)
 
 
-def test_missing_columns_are_refused_and_others_ignored():
+def test_rejects_missing_columns_and_ignores_extra_ones():
     frame = pd.DataFrame([ROW | {"more": "x"}])
     result = apply_schema(frame, SCHEMA, name="new.csv")
     assert result.columns.tolist() == SCHEMA.names
@@ -665,7 +665,7 @@ def test_no_rows_are_converted_too():
     assert frame.dtypes.astype(str).tolist() == ["float64", "float64", "category", "datetime64[us]", "object"]
 
 
-def test_rows_are_named_by_place_where_the_index_is_no_number():
+def test_row_is_its_position_if_the_index_is_not_a_number():
     with pytest.raises(TableError, match="in row 2, column 'n'"):
         apply_schema(pd.DataFrame([ROW, ROW | {"n": "x"}], index=["a", "b"]), SCHEMA, name="it")
 
@@ -680,7 +680,7 @@ def test_half_a_surrogate_pair_is_replaced():
 # ------------------------------------------------------------------------------------------------------------ schema
 
 
-def test_a_schema_survives_json():
+def test_schema_round_trip():
     schema = Schema((*SCHEMA.columns, TableColumn("größe", "number", missing=True)), ("id",), {"x": "a copy of 'n'"})
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict(), ensure_ascii=False))) == schema
 
@@ -715,6 +715,6 @@ GOOD = SCHEMA.to_dict()
         (lambda data: data | {"left_out": {"x": 1}}, "left_out must map"),
     ],
 )
-def test_a_schema_that_is_none_is_refused(change, message):
+def test_rejects_invalid_schema(change, message):
     with pytest.raises(ValueError, match=message):
         Schema.from_dict(change(GOOD))

@@ -71,7 +71,7 @@ class Coding(NamedTuple):
             codes[cells.known] = [number.get(value, self.size - 1) for value in known.tolist()]
         return codes
 
-    def count(self, cells: ColumnCells) -> Codes:
+    def count_rows(self, cells: ColumnCells) -> Codes:
         """Return the number of rows with each code."""
         return np.bincount(self(cells), minlength=self.size)
 

@@ -181,7 +181,7 @@ def _beyond_bounds(
         level = alpha / (2 * 2 * 2 * len(codings))  # two halves, two bounds, two fractions
         own_areas = []
         for coding in codings:
-            before, after = ([coding.count(own) for own in part] for part in (learned, evaluated))
+            before, after = ([coding.count_rows(own) for own in part] for part in (learned, evaluated))
             own_areas.append(_area(before, after))
             for side in _sides(priors):
                 chosen = _choose(before, side)
