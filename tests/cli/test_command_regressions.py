@@ -271,8 +271,8 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
     numbers.rows.to_csv(tmp_path / "rows.csv", index=False)
     whole = run("predict", numbers.folder / "named", tmp_path / "rows.csv").out
     seen = []
-    own = predict._score
-    monkeypatch.setattr(predict, "_score", lambda classifier, X: seen.append(len(X)) or own(classifier, X))
+    own = predict.score_matrix
+    monkeypatch.setattr(predict, "score_matrix", lambda classifier, X: seen.append(len(X)) or own(classifier, X))
     monkeypatch.setattr(predict, "CHUNK_BYTES", 77 * 3 * 8)
     assert run("predict", numbers.folder / "named", tmp_path / "rows.npy").out == whole
     assert seen == [77, 77, 46]

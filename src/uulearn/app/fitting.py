@@ -34,7 +34,6 @@ from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.leakage import compare_sets_beyond_priors
 from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
-from uulearn.tabular.schema import Schema
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000

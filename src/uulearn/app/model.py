@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from uulearn.estimator import UUClassifier, persistence
 from uulearn.exceptions import ModelFormatError
-from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.encoder import TableEncoder
+from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
 from uulearn.tabular.schema import Schema
 
@@ -35,6 +36,14 @@ class Scored(NamedTuple):
     score: NDArray[np.float32]
     probability: NDArray[np.float64]
     predicted: NDArray[np.int64]
+
+
+def score_matrix(classifier: UUClassifier, X: NDArray[Any]) -> Scored:
+    """Score rows of numbers, with one forward pass if the classifier is calibrated: then scores are log-odds."""
+    scores = classifier.decision_function(X)
+    calibrated = classifier.scaling_ is not None
+    probability = expit(scores.astype(np.float64)) if calibrated else classifier.predict_proba(X)[:, 1]
+    return Scored(scores, probability, (scores > 0).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -62,8 +71,7 @@ class TableModel:
         if not len(frame):
             return Scored(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
         X = encode_rows(frame, self.schema, self.encoder, folder, name)
-        scores = self.classifier.decision_function(X)
-        return Scored(scores, self.classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
+        return score_matrix(self.classifier, X)
 
     def with_target_prior(self, target_prior: float) -> TableModel:
         """The same model where another share is positive."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uulearn.app.model import Scored, TableModel
+from uulearn.app.model import TableModel, score_matrix
 from uulearn.cli.score_table import as_frame, predict_table, say_scored
 from uulearn.cli.several import asks_for_ray
 from uulearn.estimator import UUClassifier
@@ -161,7 +161,7 @@ def predict_numbers(
     count = 0
     with TableWriter(out, float_format="%.6g") as writer:
         for block in _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, sheet, names, shape[0]):
-            writer.write(as_frame(_score(classifier, block)))
+            writer.write(as_frame(score_matrix(classifier, block)))
             count += len(block)
     return count
 
@@ -173,11 +173,6 @@ def _is_folder(rows: str) -> bool:
     if rows != STANDARD and Path(rows).is_dir():
         raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
     return False
-
-
-def _score(classifier: UUClassifier, X: NDArray[Any]) -> Scored:
-    scores = classifier.decision_function(X)
-    return Scored(scores, classifier.predict_proba(X)[:, 1], (scores > 0).astype(np.int64))
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
