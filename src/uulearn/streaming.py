@@ -1,8 +1,8 @@
-"""Sets larger than memory: folders of Parquet files that `UUClassifier.fit_sets` takes in place of arrays.
+"""Sets larger than memory: folders of Parquet files that `UUClassifier.fit_sets` takes instead of arrays.
 
-- `ParquetSet`: a folder of Parquet files, or one, as a set of rows
-- `shuffled`: the same rows in random order, written once; for files that are sorted by something
-- `RowStream`: what to write for another source of rows
+- `ParquetSet`: a Parquet file, or a folder of them, as a set of rows
+- `shuffled`: the same rows in random order, written once; for sorted files
+- `RowStream`: the base class for other sources of rows
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
@@ -21,40 +23,35 @@ from uulearn.data.shuffling import shuffled
 from uulearn.data.streams import BUFFER_BYTES, RowStream
 from uulearn.io.formats import parquet_files
 
-if TYPE_CHECKING:
-    import pyarrow
-
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
-SAMPLED_BLOCKS, BLOCK_BYTES = 1024, 2**12
-"""Of all files together, by which a set is known again."""
-FOOTER_CHUNKS = 100_000
-"""Columns of row groups whose places are remembered, at about 700 bytes each."""
+SAMPLED_BLOCKS, BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
+MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not kept; a chunk takes about 700 bytes
 
 
 class ParquetSet(RowStream):
-    """A set of rows in Parquet files, of which never more than a few row groups are in memory.
+    """A set of rows in Parquet files; only a few row groups are in memory at any time.
 
     Parameters
     ----------
     path : path
-        A Parquet file, or a folder of them, in subfolders too.
+        A Parquet file, or a folder of them, with its subfolders.
     columns : sequence of str, optional
-        The columns to learn from, in this order; by default all of the first file. They must be numbers without gaps,
-        unless ``transform`` makes them such.
+        The columns to learn from, in this order; by default all of the first file. They must be numbers without
+        missing values, unless ``transform`` makes them so.
     transform : callable, optional
-        From a pyarrow Table of some rows to an array of shape (rows, features): scaling, filling, coding.
+        A function from a pyarrow Table of some rows to an array of shape (rows, features).
     buffer_bytes : int
-        Memory for the rows that are mixed with each other. Where files are sorted by something, some hundred row
-        groups should fit, or the set be `shuffled`.
+        Memory for the rows that are mixed with each other. If the files are sorted, it should hold some hundred row
+        groups, or the set should be `shuffled`.
 
     Examples
     --------
-    >>> import pyarrow, pyarrow.parquet, tempfile
+    >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> table = pyarrow.table({"age": [40, 50, 60, 70], "dose": [0.5, 0.1, 0.2, 0.9]})
-    >>> pyarrow.parquet.write_table(table, f"{folder.name}/part-0.parquet", row_group_size=2)
+    >>> table = pa.table({"age": [40, 50, 60, 70], "dose": [0.5, 0.1, 0.2, 0.9]})
+    >>> pq.write_table(table, f"{folder.name}/part-0.parquet", row_group_size=2)
     >>> rows = ParquetSet(folder.name, transform=lambda t: np.column_stack([t["age"].to_numpy() / 100, t["dose"]]))
     >>> rows.n_rows, rows.row_shape, list(rows.piece_sizes)
     (4, (2,), [2, 2])
@@ -68,18 +65,15 @@ class ParquetSet(RowStream):
         self,
         path: str | Path,
         columns: Sequence[str] | None = None,
-        transform: Callable[[pyarrow.Table], Any] | None = None,
+        transform: Callable[[pa.Table], Any] | None = None,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         if buffer_bytes < 1:
             raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {BUFFER_BYTES:,} is the default.")
         self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
         self.columns: tuple[str, ...] = ()
         self.files = _files(self.path)
-        self._footers: list[pyarrow.parquet.FileMetaData] | None = []
+        self._footers: list[pq.FileMetaData] | None = []
         self._n_chunks = 0
         self._groups: list[tuple[int, int]] = []
         self._sizes: list[int] = []
@@ -88,15 +82,15 @@ class ParquetSet(RowStream):
             try:
                 metadata = pq.read_metadata(file)
             except (OSError, pa.ArrowException) as error:
-                raise ValueError(f"{file} cannot be read as Parquet ({error}); fix or remove it.") from error
+                raise ValueError(f"{file} cannot be read as Parquet ({error}); replace or remove it.") from error
             names = metadata.schema.to_arrow_schema().names
             if number == 0:
                 self.columns = tuple(columns or names)
             missing = [name for name in self.columns if name not in names]
             if missing:
                 raise ValueError(
-                    f"{file} has no column {missing[0]!r}; it has {', '.join(map(repr, names[:20]))}. Write files of "
-                    "the same columns, or name those to use in columns."
+                    f"{file} has no column {missing[0]!r}; it has {', '.join(map(repr, names[:20]))}. Write the same "
+                    "columns to all files, or list the columns to use."
                 )
             self._keep(metadata)
             described.append(f"{self._name(file)} {metadata.num_rows}")
@@ -105,16 +99,16 @@ class ParquetSet(RowStream):
                     self._groups.append((number, group))
                     self._sizes.append(metadata.row_group(group).num_rows)
         if not self._sizes:
-            raise ValueError(f"{self.path} holds no row; pass a folder with Parquet files that do.")
+            raise ValueError(f"{self.path} has no rows; pass a folder with rows in its Parquet files.")
         content = _content_digest(self.files)
         about = f"{content}; {self.columns}; {describe(transform)}"
         self._described = f"{self.path.name}: {'; '.join(described)}; {about}"
         self.row_shape = tuple(self.read(0).shape[1:])
 
-    def _keep(self, footer: pyarrow.parquet.FileMetaData) -> None:
-        """Keep the footers, which take long to read where columns and row groups are many, unless all are too large."""
+    def _keep(self, footer: pq.FileMetaData) -> None:
+        """Keep the footers, which are slow to read with many columns and row groups, unless they are too large."""
         self._n_chunks += footer.num_columns * footer.num_row_groups
-        if self._n_chunks > FOOTER_CHUNKS:
+        if self._n_chunks > MAX_COLUMN_CHUNKS:
             self._footers = None
         if self._footers is not None:
             self._footers.append(footer)
@@ -124,56 +118,51 @@ class ParquetSet(RowStream):
 
     @property
     def piece_sizes(self) -> Sequence[int]:
-        """Rows of each row group."""
+        """Number of rows of each row group."""
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
-        """The rows of a row group."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        """Return the rows of a row group."""
         number, group = self._groups[piece]
         file = self.files[number]
         try:
             with pq.ParquetFile(file, metadata=self._footers and self._footers[number]) as opened:
                 table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            raise ValueError(f"row group {group} of {file} cannot be read ({error}); fix or remove it.") from error
+            raise ValueError(f"row group {group} of {file} cannot be read ({error}); replace or remove it.") from error
         rows = np.asarray(self.transform(table.select(self.columns)) if self.transform else self._numbers(table, file))
         if rows.ndim < 2 or len(rows) != table.num_rows or rows.dtype.kind not in "fiub":
             raise ValueError(
-                f"transform must give numbers of shape ({table.num_rows}, features), got {rows.dtype} of shape "
+                f"transform must return numbers of shape ({table.num_rows}, features), got {rows.dtype} of shape "
                 f"{rows.shape}."
             )
         rows = np.ascontiguousarray(rows, dtype=np.float32)
         if not np.isfinite(rows).all():
             raise ValueError(
-                f"{file} has missing or infinite values in row group {group}; fill them, or pass a transform that does."
+                f"{file} has missing or infinite values in row group {group}; fill them, for example in transform."
             )
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Names, sizes and columns of the files, something of what they hold, and the transform."""
+        """Return names, sizes, columns and a digest of the files, and the transform."""
         return self._described
 
-    def _numbers(self, table: pyarrow.Table, file: Path) -> np.ndarray[Any, Any]:
-        import pyarrow as pa
-
+    def _numbers(self, table: pa.Table, file: Path) -> np.ndarray[Any, Any]:
         columns = []
         for name in self.columns:
             column = table[name]
             kind = column.type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
                 raise ValueError(
-                    f"column {name!r} of {file} holds {kind}, not numbers; leave it out of columns, or pass a "
-                    "transform that turns it into numbers."
+                    f"column {name!r} of {file} holds {kind}, not numbers; list other columns, or pass a "
+                    "transform that returns numbers."
                 )
             columns.append(column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False))
         return np.column_stack(columns)
 
 
 def _content_digest(files: Sequence[Path]) -> str:
-    """Of the footers, with the ranges of all columns, and of blocks here and there: not of all that the files hold."""
+    """Return a digest of the footers, which have the ranges of all columns, and of some blocks of the files."""
     found = hashlib.blake2b(digest_size=16)
     blocks = max(1, SAMPLED_BLOCKS // len(files))
     for path in files:
@@ -193,7 +182,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = parquet_files(path)
         if not found:
-            raise ValueError(f"{path} holds no *.parquet file; pass a folder that does.")
+            raise ValueError(f"{path} has no *.parquet file; pass a folder with Parquet files.")
         return found
     if not path.exists():
         raise ValueError(f"{path} does not exist; pass a Parquet file or a folder of them.")

@@ -66,7 +66,7 @@ def test_few_unique_rows_train_one_model(copies):
     assert loaded.classifier.n_estimators == 1
     assert loaded.facts.row_use == RowUse((400, 400), (50, 50), (50, 50))
     assert not loaded.facts.out_of_fold
-    assert any("equal rows were taken for different cases" in note for note in loaded.facts.notes)
+    assert any("equal rows count as different cases" in note for note in loaded.facts.notes)
     assert "too few distinct rows" in loaded.facts.sensitivity.skipped
     assert "50 + 50 rows held out of training" in (copies / "output").read_text()
 
@@ -214,7 +214,7 @@ def test_scores_numbers_from_a_folder_of_parquet_files(numbers, tmp_path):
         assert (done.code, done.err) == (0, "")
         np.testing.assert_allclose(pd.read_csv(io.StringIO(done.out))["score"], numbers.scores, rtol=1e-4)
     out = folder / "more" / "scored.parquet"
-    assert_refused(run("predict", numbers.folder / "named", folder, "--out", out), f"{out} lies in {folder}, and would")
+    assert_refused(run("predict", numbers.folder / "named", folder, "--out", out), f"{out} is in {folder}, and would")
     assert not out.exists()
 
 
@@ -258,7 +258,7 @@ def test_format_option_overrides_the_suffix(numbers, tmp_path):
     assert_refused(run("predict", *named, "--format", "nonsense"), "format must be one of csv", "'nonsense'")
     assert_refused(run("predict", *named, "--format", "parquet"), "Parquet")
     (tmp_path / "rows.csv").rename(tmp_path / "rows.txt")
-    assert_refused(run("predict", numbers.folder / "named", tmp_path / "rows.txt"), "suffix of a known format")
+    assert_refused(run("predict", numbers.folder / "named", tmp_path / "rows.txt"), "suffix of a supported format")
     assert run("predict", numbers.folder / "named", tmp_path / "rows.txt", "--format", "csv").code == 0
 
 
@@ -280,7 +280,7 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
     assert run("predict", numbers.folder / "named", tmp_path / "rows.npy").out == whole
     assert seen == [77, 77, 46]
     monkeypatch.setattr(
-        scoring, "open_table", lambda path, format: reading.open_table(path, chunk_rows=90, format=format)
+        scoring, "open_table", lambda path, **options: reading.open_table(path, chunk_rows=90, **options)
     )
     assert run("predict", numbers.folder / "named", tmp_path / "rows.csv").out == whole
     assert seen[3:] == [90, 90, 20]

@@ -142,14 +142,6 @@ def test_set_with_the_lower_prior_may_come_first(files, uulearn, tmp_path):
     assert "BeyondPriorsWarning" not in [warning["category"] for warning in facts["warnings"]]
 
 
-def test_missing_library_is_reported_before_reading(files, uulearn, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "m")
-    assert code == 2
-    assert "pip install 'uulearn[files]'" in error
-    assert "reading" not in error
-
-
 def test_label_free_estimate_agrees_with_labels(fitted, files, uulearn):
     evaluated = TableModel.load(fitted[0]).facts.evaluation.accuracy
     code, printed, _ = uulearn("evaluate", fitted[0], files / "new.csv", "--labels", "truth", "--json")

@@ -234,7 +234,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
     with pytest.raises(ValueError, match=r"holds no \*\.parquet file"):
         ParquetSet(tmp_path / "empty")
     write(tmp_path / "rowless", sets[0][:0], files=1)
-    with pytest.raises(ValueError, match="holds no row"):
+    with pytest.raises(ValueError, match="has no rows"):
         ParquetSet(tmp_path / "rowless")
     folder = write(tmp_path / "mixed", sets[0], files=1)
     write(tmp_path / "other", sets[0], names=["a", "b", "c", "d"], files=1)
@@ -253,7 +253,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
     pq.write_table(pa.table({"name": ["a", "b"]}), words)
     with pytest.raises(ValueError, match="column 'name' of .* holds string, not numbers"):
         ParquetSet(words)
-    with pytest.raises(ValueError, match=r"transform must give numbers of shape \(2, features\)"):
+    with pytest.raises(ValueError, match=r"transform must return numbers of shape \(2, features\)"):
         ParquetSet(words, transform=lambda table: table["name"].to_numpy())
     with pytest.raises(ValueError, match="buffer_bytes must be at least 1, got 0"):
         ParquetSet(words, buffer_bytes=0)

@@ -17,8 +17,6 @@ from helpers.processes import python
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STORIES = ("two_clinics", "fashion_images", "mixed_table")
 
-pytest.importorskip("skops")
-
 
 @pytest.fixture(scope="module")
 def module():

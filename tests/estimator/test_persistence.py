@@ -97,20 +97,20 @@ def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, ga
     np.testing.assert_array_equal(UUClassifier.load(saved).decision_function(frame), fitted.decision_function(frame))
 
 
-ATTACHED = {"pipeline": ("skops", b"steps"), "facts": ("json", b"{}")}
+ATTACHED = {"encoder": ("safetensors", b"arrays"), "facts": ("json", b"{}")}
 
 
 def test_what_is_attached_comes_back_and_is_checked_like_the_rest(fitted, tmp_path, frame):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
-    assert model_directory.read_attached(folder) == {"pipeline": b"steps", "facts": b"{}"}
+    assert model_directory.read_attached(folder) == {"encoder": b"arrays", "facts": b"{}"}
     np.testing.assert_array_equal(UUClassifier.load(folder).decision_function(frame), fitted.decision_function(frame))
-    (pipeline,) = folder.glob("pipeline-*.skops")
-    pipeline.write_bytes(b"stepz")
-    with pytest.raises(ModelFormatError, match=r"pipeline-.*altered"):
+    (encoder,) = folder.glob("encoder-*.safetensors")
+    encoder.write_bytes(b"arrayz")
+    with pytest.raises(ModelFormatError, match=r"encoder-.*altered"):
         model_directory.read_attached(folder)
-    pipeline.unlink()
-    pipeline.symlink_to(tmp_path / "elsewhere")
+    encoder.unlink()
+    encoder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ModelFormatError, match="missing or a link"):
         model_directory.read_attached(folder)
 
@@ -131,14 +131,14 @@ def test_rejects_directory_of_earlier_format():
         UUClassifier.load(folder)
 
 
-@pytest.mark.parametrize("failing_file", ["weights", "pipeline", "facts", "model"])
+@pytest.mark.parametrize("failing_file", ["weights", "encoder", "facts", "model"])
 def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, monkeypatch, failing_file):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
     fill_the_disk(monkeypatch, failing_file)
     with pytest.raises(OSError, match="no space"):
         persistence.save(fitted, folder, {name: (suffix, b"new") for name, (suffix, _) in ATTACHED.items()})
-    assert model_directory.read_attached(folder)["pipeline"] == b"steps"
+    assert model_directory.read_attached(folder)["encoder"] == b"arrays"
 
 
 def test_saving_to_a_file_is_refused(fitted, tmp_path):

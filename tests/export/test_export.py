@@ -609,7 +609,7 @@ def test_registers_another_transformer(monkeypatch):
 CORE = """
 import os, sys
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-blocked = set("pandas pyarrow skops matplotlib PIL pooch onnx onnxruntime onnxscript skorch pytest typer".split())
+blocked = set("pandas pyarrow matplotlib PIL pooch onnx onnxruntime onnxscript skorch pytest typer".split())
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):

@@ -20,7 +20,6 @@ LOADED = [
     "torch._dynamo",  # which the first optimizer imports
     "pandas",
     "pyarrow.parquet",
-    "skops.io",  # which looks through all modules for every type that it knows
     "torch.distributed.run",
     "typer._adapters",
     "uulearn.app.fitting",

@@ -38,10 +38,10 @@ def test_files_are_read_one_after_the_other(frame, tmp_path):
     np.testing.assert_array_equal(found["x"], frame["x"])
     with open_table(folder, chunk_rows=20) as reader:
         assert [len(chunk) for chunk in reader] == [20, 10] * 3
-        assert "is read as the 3 Parquet files in it" in reader.notes[-1]
+        assert "is read as one table of 3 Parquet files" in reader.notes[-1]
 
 
-def test_what_is_hidden_or_a_marker_is_no_row_however_deep(frame, tmp_path):
+def test_hidden_files_and_markers_are_ignored_at_any_depth(frame, tmp_path):
     folder = write(tmp_path / ".cache" / "_rows", frame)  # what lies above does not matter
     for place in ("_temporary/0", ".ipynb_checkpoints", "deeper/_tmp/0/more", "deeper/.git"):
         (folder / place).mkdir(parents=True)
@@ -55,30 +55,32 @@ def test_what_is_hidden_or_a_marker_is_no_row_however_deep(frame, tmp_path):
     assert len(read_table(folder)) == 2 * len(frame)
 
 
-def test_a_folder_of_hidden_files_alone_is_no_table(frame, tmp_path):
+def test_folder_with_only_hidden_files_is_not_a_table(frame, tmp_path):
     (tmp_path / ".hidden").mkdir()
     frame.to_parquet(tmp_path / ".hidden" / "z.parquet")
     assert not is_table_folder(tmp_path)
 
 
 @pytest.mark.parametrize("deeper", ["", "lake/one"])
-def test_a_delta_table_is_refused(frame, tmp_path, deeper):
+def test_rejects_delta_table(frame, tmp_path, deeper):
     write(tmp_path / "rows" / deeper, frame)
     (tmp_path / "rows" / deeper / "_delta_log").mkdir()
-    said = rf"{tmp_path / 'rows' / deeper} is a Delta table, whose folder also holds files of earlier versions; write"
+    said = (
+        rf"{tmp_path / 'rows' / deeper} is a Delta table, and its folder also contains files of earlier versions; write"
+    )
     for opened in (read_table, ParquetSet):
         with pytest.raises(ValueError, match=said):
             opened(tmp_path / "rows")
 
 
-def test_files_of_other_columns_are_refused(frame, tmp_path):
+def test_rejects_files_with_different_columns(frame, tmp_path):
     folder = write(tmp_path / "rows", frame)
     frame.rename(columns={"x": "y"}).to_parquet(folder / "zz.parquet")
-    with pytest.raises(TableError, match=r"zz\.parquet has other columns than .*: 'x', 'y'; write files of the same"):
+    with pytest.raises(TableError, match=r"zz\.parquet and .* differ in the columns 'x', 'y'; write the same columns"):
         read_table(folder)
 
 
-def test_a_folder_without_parquet_is_none(tmp_path):
+def test_folder_without_parquet_is_not_a_table(tmp_path):
     (tmp_path / "a.csv").write_text("x\n1\n")
     assert not is_table_folder(tmp_path)
     assert not is_table_folder("-")

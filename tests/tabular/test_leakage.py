@@ -1,4 +1,4 @@
-"""Columns that tell two sets apart by more than their shares of positives: false alarms and power, by simulation."""
+"""Columns that distinguish two sets by more than their class priors: false alarms and power, by simulation."""
 
 import re
 
@@ -12,17 +12,17 @@ from sklearn.linear_model import LogisticRegression
 from uulearn.priors import out_of_fold_scores
 from uulearn.tabular import leakage as leaking_columns
 from uulearn.tabular.leakage import compare_sets_beyond_priors, find_leaking_columns
-from uulearn.tabular.schema import OTHER, Column, Schema
+from uulearn.tabular.schema import OTHER, Schema, TableColumn
 
 LETTERS = tuple("abcdef")
 MIXED = Schema(
     (
-        Column("x", "number", missing=True),
-        Column("count", "number"),
-        Column("flag", "boolean"),
-        Column("letter", "category", values=LETTERS, missing=True),
-        Column("class", "category", values=("neg", "pos")),
-        Column("day", "date"),
+        TableColumn("x", "number", missing=True),
+        TableColumn("count", "number"),
+        TableColumn("flag", "boolean"),
+        TableColumn("letter", "category", values=LETTERS, missing=True),
+        TableColumn("class", "category", values=("neg", "pos")),
+        TableColumn("day", "date"),
     )
 )
 
@@ -32,7 +32,7 @@ def categories(values, known):
 
 
 def mixture(rng, n, prior):
-    """Rows of both classes in columns of many kinds, as far apart as they can be; one column is the class itself."""
+    """Return rows of both classes in columns of many kinds, as different as possible; one column is the class."""
     y = rng.random(n) < prior
     x = rng.normal(np.where(y, 1, -1))
     x[rng.random(n) < np.where(y, 0.3, 0)] = np.nan
@@ -51,7 +51,7 @@ def mixture(rng, n, prior):
 
 
 def two(column, first, second, priors=(0.8, 0.2), **options):
-    """What is found in one column."""
+    """Return what is found in one column."""
     frames = [pd.DataFrame({column.name: values}) for values in (first, second)]
     found = find_leaking_columns(*frames, Schema((column,)), priors, **options)
     return found[0] if found else None
@@ -60,70 +60,72 @@ def two(column, first, second, priors=(0.8, 0.2), **options):
 # ----------------------------------------------------------------------------------------------- perfect predictors
 
 SITES = {
-    "category": (Column("site", "category", values=("A", "B")), "A", "B", "'A'", "'B'"),
-    "number": (Column("site", "number"), 1.0, 2.0, "1", "2"),
-    "boolean": (Column("site", "boolean"), 1.0, 0.0, "true", "false"),
+    "category": (TableColumn("site", "category", values=("A", "B")), "A", "B", "'A'", "'B'"),
+    "number": (TableColumn("site", "number"), 1.0, 2.0, "1", "2"),
+    "boolean": (TableColumn("site", "boolean"), 1.0, 0.0, "true", "false"),
     "date": (
-        Column("site", "date"),
+        TableColumn("site", "date"),
         np.datetime64("2024-01-01", "us"),
         np.datetime64("2024-02-01", "us"),
         "2024-01-01",
         "2024-02-01",
     ),
-    "text": (Column("site", "text"), "clinic A", "clinic B", "'clinic A'", "'clinic B'"),
+    "text": (TableColumn("site", "text"), "clinic A", "clinic B", "'clinic A'", "'clinic B'"),
 }
 
 
 @pytest.mark.parametrize("kind", SITES)
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (1.0, 0.0), (0.1, 0.9)])
-def test_one_value_in_each_file(kind, priors):
+def test_finds_one_value_per_file(kind, priors):
     column, first, second, shown_first, shown_second = SITES[kind]
     found = two(column, [first] * 20, [second] * 15, priors, files=("a.csv", "b.csv"))
     assert found.auc == 1.0
     assert found.reason == (
-        f"Column 'site' tells exactly which file a row is from ({shown_first} in every row of a.csv, {shown_second} in "
-        "every row of b.csv): a classifier would learn the files, not the classes."
+        f"Column 'site' identifies the file of a row ({shown_first} in every row of a.csv, {shown_second} in every row "
+        "of b.csv), so a classifier would learn the files, not the classes."
     )
     assert two(column, [first] * 20, [first] * 15, priors) is None
     assert two(column, [first] * 9, [second] * 15, priors) is None
 
 
-def test_a_column_that_is_empty_in_one_file():
-    found = two(Column("x", "number", missing=True), [5.0] * 20, [np.nan] * 20)
+def test_finds_column_that_is_empty_in_one_file():
+    found = two(TableColumn("x", "number", missing=True), [5.0] * 20, [np.nan] * 20)
     assert "5 in every row of the first file, no value in any row of the second file" in found.reason
     rng = np.random.default_rng(0)
-    found = two(Column("x", "number", missing=True), rng.normal(size=300), [np.nan] * 300)
+    found = two(TableColumn("x", "number", missing=True), rng.normal(size=300), [np.nan] * 300)
     assert found.auc > 0.99
-    assert "tells exactly which file a row is from" in found.reason
+    assert "identifies the file of a row" in found.reason
 
 
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.3, 0.6), (1.0, 0.4)])
-def test_values_that_never_meet(priors):
+def test_finds_disjoint_values(priors):
     rng = np.random.default_rng(1)
     batches = two(
-        Column("batch", "number"), 2.0 * rng.integers(0, 40, 1500), 2.0 * rng.integers(0, 40, 1500) + 1, priors
+        TableColumn("batch", "number"), 2.0 * rng.integers(0, 40, 1500), 2.0 * rng.integers(0, 40, 1500) + 1, priors
     )
     assert batches.auc > 0.99
-    assert "tells exactly which file a row is from" in batches.reason
-    ranges = two(Column("x", "number"), rng.normal(0, 1, 600), rng.normal(20, 1, 600), priors)
+    assert "identifies the file of a row" in batches.reason
+    ranges = two(TableColumn("x", "number"), rng.normal(0, 1, 600), rng.normal(20, 1, 600), priors)
     assert ranges.auc > 0.99
     assert ("values below" if priors[0] > priors[1] else "values") in ranges.reason
     texts = [[f"{clinic} ward {n}" for n in rng.integers(0, 900, 800)] for clinic in ("north", "south")]
-    found = two(Column("t", "text"), *(pd.Series(own, dtype=object) for own in texts), priors)
+    found = two(TableColumn("t", "text"), *(pd.Series(own, dtype=object) for own in texts), priors)
     assert found.auc > 0.99
 
 
-def test_what_tells_all_rows_apart_needs_no_margin():
-    """At shares of 0.99 and 0.01 even a perfect predictor implies a rate of just −0.01."""
+def test_perfect_column_needs_no_margin():
+    """At priors of 0.99 and 0.01 even a perfect predictor implies a rate of only −0.01."""
     rng = np.random.default_rng(17)
     values = [categories(rng.choice(list(own), 5000), "abcd") for own in ("ab", "cd")]
-    found = two(Column("ward", "category", values=tuple("abcd")), *values, (0.99, 0.01))
-    assert re.search(r"tells exactly which file a row is from \('[a-d]' and '[a-d]' stand in 100% of", found.reason)
+    found = two(TableColumn("ward", "category", values=tuple("abcd")), *values, (0.99, 0.01))
+    assert re.search(r"identifies the file of a row \('[a-d]' and '[a-d]' occur in 100% of", found.reason)
 
 
-def test_the_clearest_comes_first():
+def test_clearest_column_comes_first():
     rng = np.random.default_rng(2)
-    schema = Schema((Column("some", "category", values=("a", "b")), Column("x", "number"), Column("all", "boolean")))
+    schema = Schema(
+        (TableColumn("some", "category", values=("a", "b")), TableColumn("x", "number"), TableColumn("all", "boolean"))
+    )
     frames = [
         pd.DataFrame(
             {"some": categories(rng.choice(["a", "b"], 900, p=p), ("a", "b")), "x": rng.normal(size=900), "all": which}
@@ -151,20 +153,20 @@ def test_the_clearest_comes_first():
         ((0.8, 0.2), (0.05, 0.00), False),  # beyond the bound, but too little to matter
     ],
 )
-def test_how_much_more_frequent_a_value_may_be(priors, shares, found):
+def test_ratio_of_frequencies_is_bounded_by_the_priors(priors, shares, found):
     rng = np.random.default_rng(3)
     values = [categories(np.where(rng.random(5000) < share, "a", "b"), ("a", "b")) for share in shares]
-    result = two(Column("x", "category", values=("a", "b")), *values, priors)
+    result = two(TableColumn("x", "category", values=("a", "b")), *values, priors)
     assert (result is not None) == found
 
 
-def test_the_reason_tells_what_and_how_much():
+def test_reason_names_value_and_frequencies():
     rng = np.random.default_rng(4)
     values = [categories(rng.choice(list("abc"), 4000, p=p), "abc") for p in ([0.5, 0.3, 0.2], [0.5, 0.5, 0])]
-    found = two(Column("ward", "category", values=tuple("abc")), *values, files=("a.csv", "b.csv"))
+    found = two(TableColumn("ward", "category", values=tuple("abc")), *values, files=("a.csv", "b.csv"))
     assert re.fullmatch(
-        "Column 'ward' differs between the files in more than their shares of positives: 'c' stands in (19|20|21)% of "
-        "the rows of a.csv and 0% of those of b.csv, and at shares of 0.8 and 0.2 nothing can be more than 4 times as "
+        "Column 'ward' differs between the files by more than the class priors allow: 'c' occurs in (19|20|21)% of the "
+        "rows of a.csv and 0% of those of b.csv, but at priors of 0.8 and 0.2 no value can be more than 4 times as "
         "frequent.",
         found.reason,
     )
@@ -182,31 +184,31 @@ def test_the_reason_tells_what_and_how_much():
             lambda rng: rng.normal(1, 1, 2000),
             "certain ranges",
         ),
-        (lambda rng: rng.integers(0, 4, 2000) * 1.0, lambda rng: rng.integers(2, 6, 2000) * 1.0, "0 and 1 stand"),
+        (lambda rng: rng.integers(0, 4, 2000) * 1.0, lambda rng: rng.integers(2, 6, 2000) * 1.0, "0 and 1 occur"),
     ],
 )
-def test_numbers_in_words(first, second, words):
+def test_reason_describes_numbers(first, second, words):
     rng = np.random.default_rng(5)
-    found = two(Column("x", "number", missing=True), first(rng), second(rng))
+    found = two(TableColumn("x", "number", missing=True), first(rng), second(rng))
     assert words in found.reason
 
 
-def test_missing_cells_in_words():
+def test_reason_describes_missing_cells():
     rng = np.random.default_rng(6)
     x = [rng.normal(size=3000) for _ in range(2)]
     x[1][rng.random(3000) < 0.4] = np.nan
-    found = two(Column("x", "number", missing=True), *x)
-    assert re.search("missing cells stand in (39|40|41)% of the rows of the second file and 0% of those", found.reason)
+    found = two(TableColumn("x", "number", missing=True), *x)
+    assert re.search("missing cells occur in (39|40|41)% of the rows of the second file and 0% of those", found.reason)
 
 
-def test_dates_and_texts_in_words():
+def test_reason_describes_dates_and_texts():
     rng = np.random.default_rng(7)
     days = [
         np.datetime64("2024-01-01", "us") + rng.integers(low, low + 300, 2000) * np.timedelta64(1, "D")
         for low in (0, 200)
     ]
     assert re.search(
-        "values (below|from) 202[45]-[0-9]{2}-[0-9]{2} ", two(Column("d", "date"), *days, (0.7, 0.3)).reason
+        "values (below|from) 202[45]-[0-9]{2}-[0-9]{2} ", two(TableColumn("d", "date"), *days, (0.7, 0.3)).reason
     )
     words = [
         pd.Series(
@@ -215,7 +217,7 @@ def test_dates_and_texts_in_words():
         )
         for own in (["same", "ward"], ["same", "station"])
     ]
-    assert "certain words or letters stand" in two(Column("t", "text"), *words, (0.7, 0.3)).reason
+    assert "certain words or letters stand" in two(TableColumn("t", "text"), *words, (0.7, 0.3)).reason
 
 
 # ------------------------------------------------------------------------------------------------------- simulations
@@ -226,7 +228,7 @@ def test_dates_and_texts_in_words():
     [((0.8, 0.2), (300, 300)), ((0.99, 0.5), (150, 500)), ((0.3, 0.4), (80, 80)), ((1.0, 0.02), (300, 300))],
 )
 def test_no_false_alarms_under_true_mixtures(priors, sizes):
-    """At 99.9% none is due in 25 tables."""
+    """At 99.9%, no alarm is expected in 25 tables."""
     rng = np.random.default_rng(8)
     for seed in range(25):
         tables = [mixture(rng, size, prior) for size, prior in zip(sizes, priors, strict=True)]
@@ -234,8 +236,8 @@ def test_no_false_alarms_under_true_mixtures(priors, sizes):
 
 
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.99, 0.5), (0.05, 0.6)])
-def test_the_level_holds_where_it_is_strained(priors, monkeypatch):
-    """A column that is the class itself lies on the bound; without a margin and at 80% there are alarms to count."""
+def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
+    """A column that is the class itself is on the bound; without a margin and at 80% there are alarms to count."""
     monkeypatch.setattr(leaking_columns, "CONFIDENCE", 0.8)
     monkeypatch.setattr(leaking_columns, "MARGIN", 0.0)
     rng = np.random.default_rng(9)
@@ -248,8 +250,8 @@ def test_the_level_holds_where_it_is_strained(priors, monkeypatch):
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.99, 0.6), (0.1, 0.3)])
 @pytest.mark.parametrize("rate", [0.02, 0.3, 1.0])
 @pytest.mark.parametrize("many", [60, 3000, 5940])
-def test_an_event_on_a_bound_is_called_beyond_it_as_rarely_as_stated(priors, rate, many):
-    """Only one of the classes has the event, so that its rate in the other is 0."""
+def test_event_on_a_bound_gives_alarms_as_rarely_as_stated(priors, rate, many):
+    """Only one class has the event, so its rate in the other class is 0."""
     rng, level, draws = np.random.default_rng(16), 0.1, 400
     richer, poorer = leaking_columns._sides(priors)
     for side, shares in ((richer, [rate * p for p in priors]), (poorer, [rate * (1 - p) for p in priors])):
@@ -264,10 +266,10 @@ def test_an_event_on_a_bound_is_called_beyond_it_as_rarely_as_stated(priors, rat
 
 
 @pytest.mark.parametrize(("priors", "n"), [((0.8, 0.2), 400), ((0.6, 0.4), 400), ((0.3, 0.9), 1000)])
-def test_a_site_among_other_columns_is_found(priors, n):
-    """The site is told rightly in 97% of the rows."""
+def test_finds_site_among_other_columns(priors, n):
+    """The site is right in 97% of the rows."""
     rng = np.random.default_rng(10)
-    schema = Schema((*MIXED.columns, Column("site", "category", values=("A", "B"))))
+    schema = Schema((*MIXED.columns, TableColumn("site", "category", values=("A", "B"))))
     for seed in range(8):
         tables = [mixture(rng, n, prior) for prior in priors]
         for table, share in zip(tables, (0.97, 0.03), strict=True):
@@ -283,7 +285,7 @@ def test_a_site_among_other_columns_is_found(priors, n):
     st.lists(st.one_of(st.none(), st.integers(0, 3)), max_size=40),
     st.sampled_from([(0.8, 0.2), (0.0, 1.0), (0.4, 0.5)]),
 )
-def test_small_and_odd_tables_are_survived(first, second, priors):
+def test_accepts_small_and_unusual_tables(first, second, priors):
     frames = [
         pd.DataFrame(
             {
@@ -293,19 +295,19 @@ def test_small_and_odd_tables_are_survived(first, second, priors):
         )
         for own in (first, second)
     ]
-    schema = Schema((Column("n", "number", missing=True), Column("t", "text", missing=True)))
+    schema = Schema((TableColumn("n", "number", missing=True), TableColumn("t", "text", missing=True)))
     for found in find_leaking_columns(*frames, schema, priors):
         assert 0 <= found.auc <= 1
         assert found.reason.endswith(".")
 
 
-def test_many_columns_and_rows_are_looked_at_in_bounded_time():
+def test_time_is_bounded_for_many_columns_and_rows():
     rng = np.random.default_rng(11)
-    schema = Schema(tuple(Column(f"x{number}", "number") for number in range(200)))
+    schema = Schema(tuple(TableColumn(f"x{number}", "number") for number in range(200)))
     frames = [pd.DataFrame(rng.normal(size=(300, 200)), columns=schema.names) for _ in range(2)]
     assert find_leaking_columns(*frames, schema, (0.6, 0.4)) == []
     long = [pd.DataFrame({"x0": rng.normal(shift, 1, 3 * leaking_columns.MOST_ROWS)}) for shift in (0, 3)]
-    assert len(find_leaking_columns(*long, Schema((Column("x0", "number"),)), (0.6, 0.4))) == 1
+    assert len(find_leaking_columns(*long, Schema((TableColumn("x0", "number"),)), (0.6, 0.4))) == 1
 
 
 # ------------------------------------------------------------------------------------------------------- joint check
@@ -326,7 +328,7 @@ def scores_of(rng, distance, priors, sizes, shift=0.0, digits=None):
     ("priors", "sizes"),
     [((0.8, 0.2), (500, 500)), ((0.2, 0.9), (100, 300)), ((0.99, 0.5), (300, 300)), ((1.0, 0.3), (200, 600))],
 )
-def test_the_joint_check_alarms_rarely(distance, digits, priors, sizes):
+def test_joint_check_rarely_alarms(distance, digits, priors, sizes):
     rng = np.random.default_rng(12)
     alarms = [
         compare_sets_beyond_priors(*scores_of(rng, distance, priors, sizes, digits=digits), priors).differ
@@ -338,7 +340,7 @@ def test_the_joint_check_alarms_rarely(distance, digits, priors, sizes):
 @pytest.mark.parametrize(
     ("priors", "distance", "power"), [((0.6, 0.4), 1, 0.95), ((0.6, 0.4), 3, 0.95), ((0.8, 0.2), 3, 0.8)]
 )
-def test_the_joint_check_finds_half_a_standard_deviation(priors, distance, power):
+def test_joint_check_finds_half_a_standard_deviation(priors, distance, power):
     rng = np.random.default_rng(13)
     found = [
         compare_sets_beyond_priors(*scores_of(rng, distance, priors, (1000, 1000), 0.5), priors) for _ in range(40)
@@ -347,24 +349,24 @@ def test_the_joint_check_finds_half_a_standard_deviation(priors, distance, power
     assert all((one.reason is not None) == one.differ for one in found)
 
 
-def test_the_joint_check_sees_what_no_column_shows():
-    """Two columns that are alike in one set and opposite in the other."""
+def test_joint_check_finds_what_no_column_shows():
+    """Two columns are equal in one set and opposite in the other."""
     rng = np.random.default_rng(14)
     rows = []
     for which, prior in enumerate((0.7, 0.3)):
         a = rng.normal(np.where(rng.random(1500) < prior, 0.5, -0.5))
         rows.append(np.column_stack([a, (1 - 2 * which) * a + rng.normal(0, 0.3, 1500), a * ((1 - 2 * which) * a)]))
     frames = [pd.DataFrame(own[:, :2], columns=["a", "b"]) for own in rows]
-    schema = Schema((Column("a", "number"), Column("b", "number")))
+    schema = Schema((TableColumn("a", "number"), TableColumn("b", "number")))
     assert find_leaking_columns(*frames, schema, (0.7, 0.3)) == []
     scores = np.concatenate(out_of_fold_scores(rows[0], rows[1], scorer=LogisticRegression(), random_state=0))
     found = compare_sets_beyond_priors(scores, np.repeat([0, 1], 1500), (0.7, 0.3))
     assert found.differ
-    assert found.reason.startswith("The sets differ in more than their shares of positives: ")
+    assert found.reason.startswith("The sets differ by more than the class priors allow: ")
     assert found.reason.endswith("% of the positives.") or found.reason.endswith("% of the negatives.")
 
 
-def test_the_rates_of_the_joint_check_are_those_of_the_classes():
+def test_joint_check_gives_the_rates_of_the_classes():
     rng = np.random.default_rng(15)
     scores, sets = scores_of(rng, 2, (0.8, 0.3), (20_000, 20_000))
     found = compare_sets_beyond_priors(scores, sets, (0.8, 0.3))
@@ -387,11 +389,11 @@ def test_the_rates_of_the_joint_check_are_those_of_the_classes():
         ([1.0, 2.0], [0, 1], (0.8, 0.8), "must differ"),
     ],
 )
-def test_bad_arguments(scores, sets, priors, message):
+def test_rejects_bad_arguments(scores, sets, priors, message):
     with pytest.raises(ValueError, match=message):
         compare_sets_beyond_priors(scores, sets, priors)
 
 
-def test_bad_priors():
+def test_rejects_bad_priors():
     with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
-        two(Column("x", "number"), [1.0], [2.0], (80, 20))
+        two(TableColumn("x", "number"), [1.0], [2.0], (80, 20))

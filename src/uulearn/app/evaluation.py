@@ -31,23 +31,33 @@ class LabeledEvaluation:
 
 
 def evaluate_sets(
-    model: TableModel, first: str, second: str, set_priors: tuple[float, float] | None, target_prior: float | None
+    model: TableModel,
+    first: str,
+    second: str,
+    set_priors: tuple[float, float] | None,
+    target_prior: float | None,
+    sheet: str | None = None,
 ) -> Evaluation:
     """Evaluate a model without labels, on two unlabeled files with the given class priors."""
     model = model if target_prior is None else model.with_target_prior(target_prior)
     classifier = model.classifier
-    scores = [np.concatenate([scored.score for _, scored in score_chunks(model, path)]) for path in (first, second)]
+    scores = [
+        np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet)])
+        for path in (first, second)
+    ]
     priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a model of `fit` always has set_priors
     sets = np.repeat([0, 1], [len(own) for own in scores])
     return evaluate(np.concatenate(scores), sets, priors, classifier.target_prior)
 
 
-def evaluate_labels(model: TableModel, rows: str, column: str, positive: str | None) -> LabeledEvaluation:
+def evaluate_labels(
+    model: TableModel, rows: str, column: str, positive: str | None, sheet: str | None = None
+) -> LabeledEvaluation:
     """Evaluate a model on rows with labels."""
     found: list[ScoredRows] = []
     labels: list[Labels] = []
     missing = 0
-    for frame, scored in score_chunks(model, rows, required=column):
+    for frame, scored in score_chunks(model, rows, required=column, sheet=sheet):
         labeled = has_label(frame[column])
         missing += int((~labeled).sum())
         found.append(scored)

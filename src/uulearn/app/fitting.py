@@ -55,9 +55,6 @@ from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.leakage import compare_sets_beyond_priors
 from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
-from uulearn.tabular.pipeline import feature_groups
-from uulearn.tabular.schema import Schema
-from uulearn.tabular.storing import check_can_be_saved
 from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import Workers
 
@@ -125,7 +122,6 @@ def fit_files(
         the encoded rows to a folder below ``checkpoint``, which all must see. Without a checkpoint each process reads
         the files.
     """
-    check_can_be_saved()
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
@@ -149,7 +145,7 @@ def fit_files(
         configuration=to_json(dataclasses.asdict(complete)),
         **measured,
     )
-    return FittedFiles(TableModel(prepared.schema, prepared.pipeline, classifier, facts), complete)
+    return FittedFiles(TableModel(prepared.schema, prepared.encoder, classifier, facts), complete)
 
 
 # ------------------------------------------------------------------------------------------------- read and encode
@@ -187,7 +183,15 @@ def _prepare(settings: FitSettings) -> Prepared:
         flat = (FOR_IMAGES | dict(settings.classifier))["model"] not in IMAGE_MODELS
         return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
     known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
-    return prepare(*paths, known, drop=settings.drop, ids=settings.ids, only=settings.only, seed=settings.seed)
+    return prepare(
+        *paths,
+        known,
+        drop=settings.drop,
+        ids=settings.ids,
+        only=settings.only,
+        sheet=settings.sheet,
+        seed=settings.seed,
+    )
 
 
 def _refuse_leakage(prepared: Prepared, settings: FitSettings) -> None:
@@ -302,8 +306,8 @@ def collect_facts(
         warnings.warn(f"{comparison.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=2)
     facts: dict[str, Any] = evaluation_facts(rows.scores, rows.sets, priors.values, target)
     facts["importance"] = None
-    if isinstance(prepared.schema, Schema):
-        groups = feature_groups(prepared.pipeline, prepared.schema)
+    if prepared.encoder is not None:
+        groups = prepared.encoder.feature_groups()
         facts["importance"] = importance_facts(
             rows.score,
             rows.sample,

@@ -1,7 +1,7 @@
 """A classifier together with its column encoder: what `uulearn fit` writes and `uulearn predict` reads.
 
-The directory is that of `uulearn.UUClassifier.save` with three more files: the columns (``schema``), the fitted
-scikit-learn pipeline (``pipeline``) and the facts about the model (``facts``). People read ``README.md`` and
+The directory is that of `uulearn.UUClassifier.save` with three more files: the columns (``schema``), the arrays of the
+encoder (``encoder``, safetensors) and the facts about the model (``facts``). People read ``README.md`` and
 ``config.toml``.
 """
 
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from uulearn.app.facts import FitFacts
 from uulearn.estimator import UUClassifier, model_directory, persistence
 from uulearn.exceptions import ModelFormatError
+from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.matrices import as_numbers
+from uulearn.tabular.matrices import encode_rows
 from uulearn.tabular.schema import Schema
-from uulearn.tabular.storing import load_pipeline, save_pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ class TableModel:
     """A classifier for the rows of a table, or for image files."""
 
     schema: Schema | ImageSchema
-    pipeline: Any
+    encoder: TableEncoder | None
     """None for images."""
     classifier: UUClassifier
     facts: FitFacts
@@ -68,17 +68,17 @@ class TableModel:
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
-        return score_matrix(self.classifier, as_numbers(frame, self.schema, self.pipeline, folder, name))
+        return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
 
     def with_target_prior(self, target_prior: float) -> TableModel:
         """The same model for a population with another class prior."""
-        return TableModel(self.schema, self.pipeline, self.classifier.with_target_prior(target_prior), self.facts)
+        return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the model directory and the files for people in ``beside``; replaces an existing model atomically."""
         attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts.to_dict()))}
-        if self.pipeline is not None:
-            attached["pipeline"] = ("skops", save_pipeline(self.pipeline))
+        if self.encoder is not None:
+            attached["encoder"] = ("safetensors", self.encoder.to_bytes())
         persistence.save(self.classifier, folder, attached, beside)
 
     @classmethod
@@ -99,10 +99,10 @@ class TableModel:
             schema = ImageSchema.from_dict(columns) if images else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit again.") from error
-        if not images and "pipeline" not in attached:
-            raise ModelFormatError(f"{folder} lacks the pipeline that encodes its columns; fit again.")
-        pipeline = None if images else load_pipeline(attached["pipeline"])
-        return cls(schema, pipeline, UUClassifier.load(folder, device="auto"), facts)
+        if isinstance(schema, Schema) and "encoder" not in attached:
+            raise ModelFormatError(f"{folder} lacks the encoder of its columns; fit again.")
+        encoder = TableEncoder.from_bytes(schema, attached["encoder"]) if isinstance(schema, Schema) else None
+        return cls(schema, encoder, UUClassifier.load(folder, device="auto"), facts)
 
 
 def load_model(folder: Path) -> TableModel | UUClassifier:

@@ -8,36 +8,26 @@ from pathlib import Path
 
 import numpy as np
 
-from uulearn.app.scoring import table_blocks
-from uulearn.exceptions import TableError
-from uulearn.io.reading import open_table
 from uulearn.metrics.estimates import Floats
 from uulearn.priors.scoring import read_rows
 from uulearn.tabular.matrices import prepare
+from uulearn.tabular.schema import Schema, apply_schema
 
 
-def read_sets(set0: Path, set1: Path, drop: Sequence[str] = (), seed: int = 0) -> tuple[Floats, Floats]:
-    """The rows of two files as numbers.
-
-    Files that hold only numbers are used as they are, so that the estimate equals that of Python for the same arrays.
-    All others are encoded as for training.
-    """
-    if not drop:
-        try:
-            return _read_numbers(set0, set1)
-        except TableError:
-            pass  # text, missing values, different columns: the encoder below handles or reports them
-    prepared = prepare(set0, set1, None, drop=drop, seed=seed)
+def read_sets(
+    set0: Path, set1: Path, *, drop: Sequence[str] = (), seed: int = 0, sheet: str | None = None
+) -> tuple[Floats, Floats]:
+    """Return the rows of two files as numbers: encoded, unless all columns are numbers without missing values."""
+    prepared = prepare(set0, set1, None, drop=drop, seed=seed, sheet=sheet)
     if prepared.leaking_columns:
-        raise ValueError(f"{prepared.leaking_columns[0].reason} Leave it out with --drop.")
-    first, second = prepared.matrices(Path(tempfile.gettempdir()))
-    return read_rows(first, str(set0)), read_rows(second, str(set1))
-
-
-def _read_numbers(set0: Path, set1: Path) -> tuple[Floats, Floats]:
-    with open_table(set0) as reader:
-        columns = reader.columns
-    numbered = columns == [str(position) for position in range(len(columns))]  # a file without a header
-    names = [] if numbered else columns
-    first, second = (np.concatenate(list(table_blocks(str(path), None, names, len(columns)))) for path in (set0, set1))
+        raise ValueError(f"{prepared.leaking_columns[0].reason} Drop it with --drop.")
+    schema = prepared.schema
+    assert isinstance(schema, Schema)
+    if all(column.kind == "number" and not column.missing for column in schema.columns):
+        first, second = (
+            np.concatenate([apply_schema(frame, schema, name=source.name).to_numpy() for frame in source.frames()])
+            for source in prepared.sources
+        )
+    else:
+        first, second = prepared.matrices(Path(tempfile.gettempdir()))
     return read_rows(first, str(set0)), read_rows(second, str(set1))

@@ -17,12 +17,12 @@ from uulearn.engines.ray_scoring import score_folder
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.model_directory import MANIFEST
 from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD, settle_format
+from uulearn.io.formats import STANDARD, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 from uulearn.io.writing import TableWriter
-from uulearn.tabular.cells import BOOLEAN, NUMBER, read_cells, write
+from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema, base_folder, open_rows
-from uulearn.tabular.schema import check_there, shown
+from uulearn.tabular.schema import check_has_columns, quote_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,7 @@ def score_file(
     out: str,
     *,
     format: str | None = None,
+    sheet: str | None = None,
     target_prior: float | None = None,
     keep_columns: bool = False,
 ) -> int:
@@ -59,9 +60,9 @@ def score_file(
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
     if isinstance(model, TableModel):
-        chunks = _score_table(model, rows, format, keep_columns)
+        chunks = _score_table(model, rows, format, sheet, keep_columns)
     else:
-        chunks = ((scored, None) for scored in _score_numbers(model, rows, format))
+        chunks = ((scored, None) for scored in _score_numbers(model, rows, format, sheet))
     count = 0
     with TableWriter(out, float_format="%.6g") as writer:
         for scored, copied in chunks:
@@ -71,11 +72,11 @@ def score_file(
 
 
 def _score_table(
-    model: TableModel, rows: str, format: str | None, keep_columns: bool
+    model: TableModel, rows: str, format: str | None, sheet: str | None, keep_columns: bool
 ) -> Iterator[tuple[ScoredRows, pd.DataFrame]]:
     schema = model.schema
     ids = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
-    for frame, scored in score_chunks(model, rows, format=format):
+    for frame, scored in score_chunks(model, rows, format=format, sheet=sheet):
         copied = list(frame) if keep_columns else [name for name in ids if name in frame]
         if taken := [name for name in copied if name in RESULT_COLUMNS]:
             raise TableError(f"{rows} already has a column {taken[0]!r}, which predict writes; rename that column.")
@@ -83,11 +84,11 @@ def _score_table(
 
 
 def score_chunks(
-    model: TableModel, path: str, *, required: str | None = None, format: str | None = None
+    model: TableModel, path: str, *, required: str | None = None, format: str | None = None, sheet: str | None = None
 ) -> Iterator[tuple[pd.DataFrame, ScoredRows]]:
     """Chunks of a file with their scores; ``required`` is one more column that the file must have."""
     rows = 0
-    with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format) as reader:
+    with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format, sheet=sheet) as reader:
         if required is not None and required not in reader.columns:
             raise TableError(f"{reader.name} has no column {required!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:
@@ -155,14 +156,14 @@ def _digest(model: Path) -> str:
 # ------------------------------------------------------------------------------------------------ rows of numbers
 
 
-def _score_numbers(classifier: UUClassifier, rows: str, format: str | None) -> Iterator[ScoredRows]:
+def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
     """Score a file of numbers.
 
     Columns are matched by name if both the classifier and the file have names; other columns are ignored. Rows of a
     .npy file can have any shape.
     """
     shape = classifier.row_shape_
-    kind, compression = ("parquet", None) if _is_folder(rows) else settle_format(rows, format)
+    kind, compression = ("parquet", None) if _is_folder(rows) else resolve_format(rows, format)
     array = kind == "npy" and compression is None and rows != STANDARD
     if len(shape) > 1 and not array:
         raise TableError(f"the model takes rows of shape {shape}, which a table cannot hold; pass a .npy file.")
@@ -170,7 +171,7 @@ def _score_numbers(classifier: UUClassifier, rows: str, format: str | None) -> I
     if names:
         classifier = copy.copy(classifier)
         del classifier.feature_names_in_  # columns are already in order, so skip the check for names
-    blocks = _array_blocks(Path(rows), shape) if array else table_blocks(rows, format, names, shape[0])
+    blocks = _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, sheet, names, shape[0])
     for block in blocks:
         yield score_matrix(classifier, block)
 
@@ -183,10 +184,12 @@ def _is_folder(rows: str) -> bool:
     return False
 
 
-def table_blocks(rows: str, format: str | None, names: list[str], width: int | None) -> Iterator[NDArray[np.float64]]:
+def _table_blocks(
+    rows: str, format: str | None, sheet: str | None, names: list[str], width: int
+) -> Iterator[NDArray[np.float64]]:
     """The columns of a table as numbers, chunk by chunk; see `_select_columns`."""
     count = 0
-    with open_table(rows, format=format) as reader:
+    with open_table(rows, format=format, sheet=sheet) as reader:
         columns = _select_columns(reader, names, width)
         for frame in reader:
             count += len(frame)
@@ -195,13 +198,13 @@ def table_blocks(rows: str, format: str | None, names: list[str], width: int | N
             raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
 
 
-def _select_columns(reader: TableReader, names: list[str], width: int | None) -> list[str]:
+def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
     """The columns with these names; all columns if there are no names, or the file has only numbered columns."""
     numbered = reader.columns == [str(position) for position in range(len(reader.columns))]
     if names and (not numbered or set(names) <= set(reader.columns)):
-        check_there(names, reader.columns, reader.name)
+        check_has_columns(names, reader.columns, reader.name)
         return names
-    if width is not None and len(reader.columns) != width:
+    if len(reader.columns) != width:
         raise TableError(
             f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass exactly the columns "
             "that it was trained on."
@@ -211,17 +214,17 @@ def _select_columns(reader: TableReader, names: list[str], width: int | None) ->
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
     """A column of numbers, or of true and false as 1 and 0, without missing values."""
-    cells = read_cells(column)
+    cells = parse_cells(column)
     known = cells.kinds == NUMBER
     known[cells.kinds == BOOLEAN] = [
-        write(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
+        format_value(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
     ]  # the numbers that yes and no stand for are unknown
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
     bad = ~(np.abs(numbers) <= LARGEST)
     if bad.any():
         position = int(bad.argmax())
         code = cells.codes[position]
-        value = "nothing" if code < 0 else shown(write(cells.raw[code]))
+        value = "nothing" if code < 0 else quote_value(format_value(cells.raw[code]))
         raise TableError(
             f"{name} holds {value} in row {column.index[position] + 1:,}, column {str(column.name)!r}, which is not a "
             "finite number; replace it, or remove the row."

@@ -37,6 +37,8 @@ class FitSettings:
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    sheet: str | None = None
+    """Name of the sheet of .xlsx files."""
     images: str | None = None
     """Column of image paths, if the files are tables of images."""
     image_size: int | None = None

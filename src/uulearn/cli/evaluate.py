@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import PRIORS, AsJson, parse_set_priors
+from uulearn.cli.options import PRIORS, AsJson, Sheet, parse_set_priors
 
 if TYPE_CHECKING:
     from uulearn.app.evaluation import LabeledEvaluation
@@ -32,6 +32,7 @@ def evaluate(
     target_prior: Annotated[
         float | None, typer.Option(metavar="π", help="Class prior of the population. Default: that of the fit.")
     ] = None,
+    sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model on two unlabeled files, or on one labeled file."""
@@ -42,7 +43,7 @@ def evaluate(
     if labels is not None and second is None:
         loaded = TableModel.load(model)
         chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
-        _print_labeled(evaluate_labels(chosen, first, labels, positive), as_json)
+        _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
         return
     if labels is not None or second is None:
         raise ValueError(
@@ -51,7 +52,7 @@ def evaluate(
         )
     if isinstance(priors, str):
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")
-    evaluation = evaluate_sets(TableModel.load(model), first, second, priors, target_prior)
+    evaluation = evaluate_sets(TableModel.load(model), first, second, priors, target_prior, sheet)
     typer.echo(json.dumps(dataclasses.asdict(evaluation), indent=1) if as_json else str(evaluation))
     _warn_if_impossible(evaluation)
 

@@ -21,8 +21,8 @@ def export(
     with explained(out):
         if isinstance(loaded, TableModel):
             # Images are bytes; a column of a table can hold times in seconds, which need float64.
-            input_type = "uint8" if loaded.pipeline is None else "float64"
-            exported = export_onnx(loaded.classifier, out, pipeline=loaded.pipeline, input_type=input_type)
+            input_type = "uint8" if loaded.encoder is None else "float64"
+            exported = export_onnx(loaded.classifier, out, pipeline=loaded.encoder, input_type=input_type)
         else:
             exported = export_onnx(loaded, out)
     typer.echo(str(exported))

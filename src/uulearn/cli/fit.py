@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import PRIORS, Address, AsJson, Drop, Engine, RayWorkers, parse_set_priors
+from uulearn.cli.options import PRIORS, Address, AsJson, Drop, Engine, RayWorkers, Sheet, parse_set_priors
 
 if TYPE_CHECKING:
     from uulearn.app.facts import FitFacts
@@ -34,7 +34,9 @@ INTERRUPTED = 130
 def fit(
     first: Annotated[
         str | None,
-        typer.Argument(metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, NumPy; or a folder."),
+        typer.Argument(
+            metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, Excel, NumPy; or a folder."
+        ),
     ] = None,
     second: Annotated[str | None, typer.Argument(metavar="B", help="Rows of set 1, with the same columns.")] = None,
     set_priors: Annotated[
@@ -57,6 +59,7 @@ def fit(
     only: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Use only this column. Repeat it for several columns.")
     ] = None,
+    sheet: Sheet = None,
     images: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of image paths, if A and B are tables of images.")
     ] = None,
@@ -138,6 +141,7 @@ def fit(
         "drop": tuple(drop or ()),
         "ids": tuple(id_ or ()),
         "only": tuple(only or ()),
+        "sheet": sheet,
         "images": images,
         "image_size": image_size,
         "hold_out": hold_out,

@@ -21,6 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 Drop = Annotated[
     list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out. Repeat it for several columns.")
 ]
+Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of .xlsx files. Default: the first sheet.")]
 PRIORS = "θ θ′"
 """Placeholder for the class priors of the two sets."""
 

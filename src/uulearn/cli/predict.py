@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from uulearn.cli.options import Address, Engine, RayWorkers
+from uulearn.cli.options import Address, Engine, RayWorkers, Sheet
 
 STANDARD = "-"
 """Standard input or output in place of a path."""
@@ -26,6 +26,7 @@ def predict(
             "--format", metavar="NAME", help="Format of ROWS if the file name does not show it: csv, jsonl, …"
         ),
     ] = None,
+    sheet: Sheet = None,
     target_prior: Annotated[
         float | None, typer.Option(metavar="π", help="Class prior of these rows. Default: that of the fit.")
     ] = None,
@@ -49,7 +50,9 @@ def predict(
     else:
         _check_paths(rows, out)
         loaded = load_for_scoring(model, keep_columns)
-        count = score_file(loaded, rows, out, format=format_, target_prior=target_prior, keep_columns=keep_columns)
+        count = score_file(
+            loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
+        )
     if out != STANDARD:  # standard output may hold the scores, so this goes to standard error
         print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import AsJson, Drop
+from uulearn.cli.options import AsJson, Drop, Sheet
 
 if TYPE_CHECKING:
     from uulearn.priors import SetPriorsEstimate
@@ -29,6 +29,7 @@ def priors(
         int, typer.Option(metavar="0|1", min=0, max=1, help="The set with the higher class prior: 0 for A, 1 for B.")
     ] = 0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
+    sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the class priors of two unlabeled sets, with intervals."""
@@ -36,7 +37,7 @@ def priors(
     from uulearn.exceptions import UnidentifiedPriorsWarning
     from uulearn.priors import estimate_set_priors
 
-    X0, X1 = read_sets(set0, set1, tuple(drop or ()), seed)
+    X0, X1 = read_sets(set0, set1, drop=tuple(drop or ()), seed=seed, sheet=sheet)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # the output below includes it
         estimate = estimate_set_priors(X0, X1, higher_prior_set=richer, random_state=seed)

@@ -152,7 +152,9 @@ def choose_targets(target: str, request: Request) -> list[str]:
     return [name for name in names if name not in without_runs]
 
 
-def summary(outcome: ReproductionOutcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]) -> list[str]:
+def summary(
+    outcome: ReproductionOutcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]
+) -> list[str]:
     """Lines about the finished runs, the agreement with the paper, and the written files."""
     lines = []
     if outcome is not None:

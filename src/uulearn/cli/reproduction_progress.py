@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from uulearn.cli.progress import ProgressOutput
-from uulearn.reproduction.jobs import TrainingJob, Record, Reporter
+from uulearn.reproduction.jobs import Record, Reporter, TrainingJob
 from uulearn.reproduction.tables import DATASET_NAMES
 from uulearn.training.progress import format_duration
 

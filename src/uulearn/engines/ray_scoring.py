@@ -17,11 +17,9 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import (
     PARQUET,
     STANDARD,
-    check_installed,
     check_not_read_again,
     parquet_files,
-    quote_some,
-    settle_format,
+    resolve_format,
 )
 from uulearn.io.reading import is_table_folder
 
@@ -51,7 +49,6 @@ def score_folder(
     workers : int, optional
         Maximum number of files that are scored at once.
     """
-    check_installed()
     files = _files(rows)
     counts = _count_rows(list(files.values()))
     place = _check_out(out, rows)
@@ -124,7 +121,7 @@ def _files(rows: str) -> dict[Path, Path]:
     if is_table_folder(rows):
         top = Path(os.path.realpath(rows))
         return {path.relative_to(top): path for path in parquet_files(top)}
-    if rows == STANDARD or not Path(rows).is_file() or settle_format(rows, None) != ("parquet", None):
+    if rows == STANDARD or not Path(rows).is_file() or resolve_format(rows, None) != ("parquet", None):
         raise TableError(
             f"{rows} is neither a Parquet file nor a folder of Parquet files, which --engine ray needs; pass one."
         )
@@ -136,7 +133,7 @@ def _count_rows(files: list[Path]) -> dict[Path, int]:
     """The number of rows of each file; refuses files with different columns, and files without any rows."""
     import pyarrow.parquet as pq
 
-    from uulearn.io.reading_arrow import refusing_damage
+    from uulearn.io.arrow import check_same_columns, refusing_damage
 
     counts: dict[Path, int] = {}
     columns: set[str] = set()
@@ -144,10 +141,8 @@ def _count_rows(files: list[Path]) -> dict[Path, int]:
         with refusing_damage(str(file), "Parquet"):
             metadata = pq.read_metadata(file)
         found = set(metadata.schema.to_arrow_schema().names)
-        if different := sorted(found ^ columns) if counts else []:
-            raise TableError(
-                f"{file} has other columns than {files[0]}: {quote_some(different)}; all files need the same columns."
-            )
+        if counts:
+            check_same_columns(file, found, files[0], columns)
         counts[file], columns = metadata.num_rows, found
     if not any(counts.values()):
         raise TableError(f"{files[0].parent if len(files) > 1 else files[0]} holds no rows; pass at least one.")

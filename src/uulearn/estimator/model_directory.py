@@ -26,9 +26,9 @@ MANIFEST = "model.json"
 FORMAT = "uulearn-model"
 # 3: parameters with the names of scikit-learn, training options apart, and a learner kind. Earlier formats are refused.
 FORMAT_VERSION = 3
-FILE_NAME = re.compile(r"(weights|history|pipeline|schema|facts)-[0-9a-f]{16}\.(safetensors|json|skops)")
+FILE_NAME = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
-LEFTOVER = re.compile(r"\..+\.(json|safetensors|skops|toml|md|html)\..*tmp")
+LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
 # Files of the estimator itself; all others were attached by an application.
 OWN_FILES = ("weights", "history")
 # Files for readers, which the commands write next to a model with facts; they describe that model and no other.

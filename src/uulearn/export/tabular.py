@@ -1,4 +1,4 @@
-"""The column encoders of `uulearn fit` for ONNX.
+"""The table encoder of `uulearn fit` for ONNX.
 
 Numbers and booleans are columns of the input ``X``. Categories are text, which the graph looks up: they are columns of
 a second input, ``categories``. Columns of dates and text cannot be exported and are refused by name.
@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from uulearn.export import steps
 from uulearn.export.steps import Step
-from uulearn.export.transformers import register_transformer
-from uulearn.tabular.blocks import Booleans, Categories, Numbers
-from uulearn.tabular.schema import OTHER
+from uulearn.export.transformers import refusal, register_transformer
+from uulearn.tabular.encoder import TableEncoder
+from uulearn.tabular.schema import OTHER, TableColumn, join_names
 
 UNSEEN = "(a value that was not in the files)"
 """Stands for any unknown value when a file is checked."""
@@ -67,17 +65,14 @@ class CategoryColumn:
 
 
 def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
-    """The columns of categories that a pipeline of `uulearn fit` takes; none for any other pipeline."""
-    columns = pipeline.steps[0][1] if isinstance(pipeline, Pipeline) else pipeline
-    if not isinstance(columns, ColumnTransformer):
+    """The columns of categories that the encoder of `uulearn fit` takes; none for any other pipeline."""
+    if not isinstance(pipeline, TableEncoder):
         return ()
-    names = list(getattr(columns, "feature_names_in_", ()))
-    found = []
-    for _, block, own in columns.transformers_:
-        if type(block) is Categories:
-            parts = zip(own, block.values, block.other, block.missing, strict=True)
-            found += [CategoryColumn(name, names.index(name), tuple(v), o, m) for name, v, o, m in parts]
-    return tuple(found)
+    names = list(pipeline.schema.names)
+    return tuple(
+        CategoryColumn(column.name, names.index(column.name), tuple(column.values), column.other, column.missing)
+        for column in pipeline.of_kind("category")
+    )
 
 
 def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) -> None:
@@ -122,10 +117,30 @@ def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) 
     proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
 
 
-@register_transformer(Numbers, checks_rows=False)
-def _numbers(block: Any, name: str) -> Step:
-    knots, heights = steps.constant(block.knots_.T), steps.constant(block.heights_.T)
-    indicate = _impute(block)  # of the scores, which are missing where the numbers are
+@register_transformer(TableEncoder, checks_rows=False)
+def _encoder(encoder: Any, name: str) -> Step:
+    names, arrays = list(encoder.schema.names), encoder.arrays_
+    kinds = {kind: encoder.of_kind(kind) for kind in ("number", "boolean", "category", "date", "text")}
+    if others := [column.name for column in (*kinds["date"], *kinds["text"])]:
+        raise refusal(encoder, name or "encoder", f"encodes the columns {join_names(others)}, which are dates or text")
+    branches = []
+    if kinds["number"]:
+        branches.append(("number", _numbers(arrays, kinds["number"])))
+    if kinds["boolean"]:
+        branches.append(("boolean", _impute(arrays["boolean.fills"], kinds["boolean"])))
+    if kinds["category"]:
+        branches.append(("category", _one_hot(kinds["category"])))
+    return steps.concatenate(
+        [
+            steps.chain([steps.select_columns([names.index(column.name) for column in kinds[kind]]), step])
+            for kind, step in branches
+        ]
+    )
+
+
+def _numbers(arrays: dict[str, Any], columns: list[TableColumn]) -> Step:
+    knots, heights = steps.constant(arrays["number.knots"].T), steps.constant(arrays["number.heights"].T)
+    indicate = _impute(arrays["number.fills"], columns)  # scores are missing where the numbers are
 
     def apply(x: Tensor) -> Tensor:
         missing = torch.isnan(x)
@@ -135,19 +150,13 @@ def _numbers(block: Any, name: str) -> Step:
     return apply
 
 
-@register_transformer(Booleans, checks_rows=False)
-def _booleans(block: Any, name: str) -> Step:
-    return _impute(block)
-
-
-@register_transformer(Categories, checks_rows=False)
-def _categories(block: Any, name: str) -> Step:
-    widths = [len(v) + o + m for v, o, m in zip(block.values, block.other, block.missing, strict=True)]
+def _one_hot(columns: list[TableColumn]) -> Step:
+    widths = [len(column.values) + column.other + column.missing for column in columns]
     column = torch.tensor(np.repeat(np.arange(len(widths)), widths))
     code = steps.constant(np.concatenate([np.arange(width) for width in widths]))
     return lambda x: (x[:, column] == code).double()
 
 
-def _impute(block: Any) -> Step:
-    indicated = [position for position, missing in enumerate(block.missing) if missing]
-    return steps.impute(block.fills_, float("nan"), list(range(len(block.missing))), indicated)
+def _impute(fills: Any, columns: list[TableColumn]) -> Step:
+    indicated = [position for position, column in enumerate(columns) if column.missing]
+    return steps.impute(fills, float("nan"), list(range(len(columns))), indicated)

@@ -1,11 +1,10 @@
-"""What a file of rows is by its name, and how its columns are called; plain Python, no optional library."""
+"""File formats by suffix, folders of Parquet files, and column names; needs no other library."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from uulearn.exceptions import TableError
@@ -18,6 +17,7 @@ SUFFIXES = {
     ".arrow": "feather",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".xlsx": "xlsx",
     ".npy": "npy",
     ".npz": "npz",
 }
@@ -25,19 +25,19 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
 DELTA_LOG = "_delta_log"
-STANDARD = "-"  # as a path: standard input, or standard output
+STANDARD = "-"  # as a path: standard input or standard output
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
-"""Text fields that mean: no value."""
+"""Text fields that mean "no value"."""
 
 
 def format_of(path: str | Path) -> tuple[str, str | None]:
-    """Format and compression that a file's name stands for; ``"-"`` is CSV.
+    """Return the format and the compression of a file by its name; ``"-"`` is CSV.
 
     Returns
     -------
-    format : ``"csv"``, ``"tsv"``, ``"parquet"``, ``"feather"``, ``"jsonl"``, ``"npy"`` or ``"npz"``
-    compression : ``"gzip"``, ``"zstd"`` or None
+    format : {"csv", "tsv", "parquet", "feather", "jsonl", "xlsx", "npy", "npz"}
+    compression : {"gzip", "zstd"} or None
 
     Examples
     --------
@@ -53,60 +53,19 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     known = SUFFIXES.get(inner.suffix.lower())
     if known is None:
         raise TableError(
-            f"{path} does not end in a suffix of a known format; rename or save it as one of "
-            f"{' '.join(SUFFIXES)} (after which .gz or .zst may stand), or name its format."
+            f"{path} has no suffix of a supported format; rename or save it as one of {' '.join(SUFFIXES)} (.gz or "
+            ".zst may follow), or pass --format."
         )
     return known, compression
 
 
-def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files in a folder and its subfolders, in the order of their names; not what is hidden or a marker.
-
-    A Delta table is refused, since files of earlier versions stay in its folder: rows would be read that it has no
-    more, or twice.
-    """
-    found: list[Path] = []
-    for place, folders, files in os.walk(folder):
-        if DELTA_LOG in folders:
-            raise TableError(
-                f"{place} is a Delta table, whose folder also holds files of earlier versions; write the rows of its "
-                "present version to a folder of their own."
-            )
-        folders[:] = [name for name in folders if not _is_passed_over(name)]
-        names = [name for name in files if name.endswith(PARQUET) and not _is_passed_over(name)]
-        found += [path for path in (Path(place, name) for name in names) if path.is_file()]
-    return sorted(found)
-
-
-def check_not_read_again(out: Path, rows: str, named: str) -> None:
-    """Refuse a file, meant to be written as ``named``, that would be one of the rows when their folder is read again.
-
-    Examples
-    --------
-    >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
-    Traceback (most recent call last):
-    ValueError: rows/scored.parquet lies in rows, and would be read as rows the next time; write to another place.
-    >>> check_not_read_again(Path("rows/scored.csv"), "rows", "rows/scored.csv")
-    """
-    folder, place = (Path(os.path.realpath(path)) for path in (rows, out))
-    if folder not in place.parents or place.suffix != PARQUET:
-        return
-    if not any(map(_is_passed_over, place.relative_to(folder).parts)):
-        raise ValueError(f"{named} lies in {rows}, and would be read as rows the next time; write to another place.")
-
-
-def _is_passed_over(name: str) -> bool:
-    """Whether a file or folder is hidden or a marker; ``_site=1`` is neither, but the rows where _site is 1."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
 def compression_of(path: str | Path) -> str | None:
-    """The compression that the last suffix of a name stands for, if any."""
+    """Return the compression that the last suffix of a name stands for, or None."""
     return COMPRESSIONS.get(Path(path).suffix.lower())
 
 
-def settle_format(path: str | Path, format: str | None) -> tuple[str, str | None]:
-    """Format and compression of a file whose format the user may have named."""
+def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | None]:
+    """Return the format and the compression of a file; ``format`` overrules the suffix."""
     if format is None:
         return format_of(path)
     if format not in SUFFIXES.values():
@@ -115,49 +74,79 @@ def settle_format(path: str | Path, format: str | None) -> tuple[str, str | None
     return format, compression_of(path)
 
 
-def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
-    """Names of columns without surrounding blanks, and a note on those that had none; twins are refused.
+def parquet_files(folder: Path) -> list[Path]:
+    """Return the Parquet files in a folder and its subfolders, sorted by name, without hidden files and markers.
 
-    Nameless columns are called by their position, as pandas calls them: it writes an index without a name.
+    A Delta table raises `TableError`, because its folder also contains files of earlier versions.
+    """
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        if DELTA_LOG in folders:
+            raise TableError(
+                f"{place} is a Delta table, and its folder also contains files of earlier versions; write the rows of "
+                "its current version to a new folder."
+            )
+        folders[:] = [name for name in folders if not _is_ignored(name)]
+        names = [name for name in files if name.endswith(PARQUET) and not _is_ignored(name)]
+        found += [path for path in (Path(place, name) for name in names) if path.is_file()]
+    return sorted(found)
+
+
+def check_not_read_again(out: Path, rows: str, named: str) -> None:
+    """Raise ValueError if ``out``, shown as ``named``, would be read as rows together with the folder ``rows``.
+
+    Examples
+    --------
+    >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
+    Traceback (most recent call last):
+    ValueError: rows/scored.parquet is in rows, and would be read as rows the next time; write to another folder.
+    >>> check_not_read_again(Path("rows/scored.csv"), "rows", "rows/scored.csv")
+    """
+    folder, place = (Path(os.path.realpath(path)) for path in (rows, out))
+    if folder not in place.parents or place.suffix != PARQUET:
+        return
+    if not any(map(_is_ignored, place.relative_to(folder).parts)):
+        raise ValueError(f"{named} is in {rows}, and would be read as rows the next time; write to another folder.")
+
+
+def _is_ignored(name: str) -> bool:
+    """Return whether a file or folder is hidden or a marker; ``_site=1`` is a partition and contains rows."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
+    """Return column names without surrounding blanks, and a note about columns without a name.
+
+    A column without a name is named by its position, as in pandas. A repeated name raises `TableError`.
 
     Examples
     --------
     >>> clean_names(["", " age", "city "], "rows.csv")
-    (['Unnamed: 0', 'age', 'city'], ["rows.csv has a column without a name; it is called 'Unnamed: 0'."])
+    (['Unnamed: 0', 'age', 'city'], ["rows.csv has a column without a name; it is named 'Unnamed: 0'."])
     """
     stripped = [each.strip() for each in names]
     cleaned = [each or f"Unnamed: {position}" for position, each in enumerate(stripped)]
-    if twins := twins_among(cleaned):
-        raise TableError(
-            f"{name} has more than one column called {quote_some(twins)}; give every column a name of its own."
-        )
-    nameless = [new for new, old in zip(cleaned, stripped, strict=True) if not old]
-    if not nameless:
+    if repeated := repeated_names(cleaned):
+        raise TableError(f"{name} has more than one column named {quote_some(repeated)}; give each a unique name.")
+    unnamed = [new for new, old in zip(cleaned, stripped, strict=True) if not old]
+    if not unnamed:
         return cleaned, []
-    which = "a column" if len(nameless) == 1 else f"{len(nameless):,} columns"
-    verb = "it is called" if len(nameless) == 1 else "they are called"
-    return cleaned, [f"{name} has {which} without a name; {verb} {quote_some(nameless)}."]
+    which, verb = ("a column", "it is") if len(unnamed) == 1 else (f"{len(unnamed):,} columns", "they are")
+    return cleaned, [f"{name} has {which} without a name; {verb} named {quote_some(unnamed)}."]
 
 
-def twins_among(names: Sequence[str]) -> list[str]:
-    """The names that occur more than once."""
+def repeated_names(names: Sequence[str]) -> list[str]:
+    """Return the names that occur more than once."""
     return [each for each, count in Counter(names).items() if count > 1]
 
 
-def quote_some(names: Sequence[str], most: int = 5) -> str:
-    """The first names, quoted and cut to a readable length, and how many more there are."""
-    shown = ", ".join(repr(each if len(each) <= 60 else f"{each[:57]}...") for each in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+def quote_some(names: Sequence[str], limit: int = 5) -> str:
+    """Return the first names in quotes, cut to a readable length, and the number of the others."""
+    shown = ", ".join(repr(each if len(each) <= 60 else f"{each[:57]}...") for each in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
 
 
 def in_one_line(error: object) -> str:
-    """The first sentence that a library said, in one line of bearable length and without its full stop."""
+    """Return the first sentence of a message in one line of limited length, without its full stop."""
     text = " ".join(str(error).split()).split(". ")[0].rstrip(".")
     return (text if len(text) <= 200 else f"{text[:197]}...") or type(error).__name__
-
-
-def check_installed() -> None:
-    """Raise ImportError with the remedy where the libraries behind files are missing."""
-    missing = [library for library in ("pandas", "pyarrow") if find_spec(library) is None]
-    if missing:
-        raise ImportError("Files of rows need pandas and pyarrow; install them with pip install 'uulearn[files]'.")

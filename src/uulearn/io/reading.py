@@ -1,8 +1,7 @@
-"""Tables from files, chunk by chunk, whatever the format: CSV, TSV, Parquet, Feather, JSON lines, NumPy arrays.
+"""Read tables from files in chunks, whatever the format.
 
-Memory is bounded by the chunk, not by the file. Text formats deliver text: what a column is, is decided over all rows
-by the survey, never by a chunk on its own. What the typed formats deliver is listed in `reading_arrow` (Parquet and
-Feather), `reading_json` and `reading_arrays`.
+Memory is bounded by the chunk, not by the file. CSV and TSV give text: the kind of a column is decided over all rows
+(`uulearn.tabular.survey`), never by one chunk. The types of the other formats are listed in their modules.
 """
 
 from __future__ import annotations
@@ -12,37 +11,39 @@ from contextlib import ExitStack
 from numbers import Integral
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
+
+import pandas as pd
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD, check_installed, format_of, parquet_files, settle_format
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from uulearn.io.reading_arrow import Opened
+from uulearn.io.arrays import open_npy, open_npz
+from uulearn.io.arrow import OpenTable, open_feather, open_folder, open_parquet
+from uulearn.io.csv_files import open_csv
+from uulearn.io.formats import STANDARD, format_of, parquet_files, resolve_format
+from uulearn.io.json_lines import open_json_lines
+from uulearn.io.sources import TextSource, open_unpacked
 
 __all__ = ["CHUNK_ROWS", "TableReader", "format_of", "open_table", "read_table"]
 
-CHUNK_ROWS = 100_000
+CHUNK_ROWS = 100_000  # rows per frame
 
 
 class TableReader:
-    """An open table: its columns at once, its rows as frames, once.
+    """An open table: its columns, and its rows as frames, which can be read once.
 
     Attributes
     ----------
     name : str
         The path, or "standard input".
     columns : list of str
-        Names of the columns, without surrounding blanks.
+        Column names without surrounding blanks.
     typed : bool
-        False for CSV and TSV, where every column is text and missing where the field was empty or a mark such as NA.
+        False for CSV and TSV: every column is text, and fields that are empty or a mark such as NA are missing.
     notes : list of str
-        What the user should know about how the file was read, in sentences.
+        Sentences about how the file was read.
     """
 
-    def __init__(self, name: str, opened: Opened, stack: ExitStack) -> None:
+    def __init__(self, name: str, opened: OpenTable, stack: ExitStack) -> None:
         self.name = name
         self.columns: list[str] = opened.columns
         self.typed = opened.typed
@@ -53,22 +54,18 @@ class TableReader:
         self._begun = False
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        """Frames with exactly these columns, the index counting on; a table without rows gives none."""
+        """Yield frames with these columns and a running index; a table without rows yields none."""
         if self._begun:
             raise TableError(f"{self.name} has been read already; open it again to read it again.")
         self._begun = True
         return self._numbered()
 
     def all_rows(self) -> pd.DataFrame:
-        """All rows in one frame, which has none where the table has none."""
-        import pandas as pd
-
+        """Return all rows in one frame."""
         frames = list(self)
         return pd.concat(frames) if frames else self._empty()
 
     def _numbered(self) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
         start = 0
         with self._stack:
             for frame in self._frames:
@@ -90,23 +87,27 @@ class TableReader:
         self.close()
 
 
-def open_table(source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str | None = None) -> TableReader:
+def open_table(
+    source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str | None = None, sheet: str | None = None
+) -> TableReader:
     """Open a file of rows, or standard input, for reading in chunks.
 
     Parameters
     ----------
     source : path, or "-" for standard input
-        A folder with Parquet files is read as one table. Names ending in .gz or .zst are decompressed; so is text that
-        is compressed though its name does not say it.
+        A folder with Parquet files is read as one table. Names ending in .gz or .zst are decompressed, and so is
+        compressed text with another name.
     chunk_rows : int
-        Most rows a frame may have. Frames of many columns or long texts have fewer, so that they fit into memory.
-    format : {"csv", "tsv", "parquet", "feather", "jsonl", "npy", "npz"}, optional
-        By default what the suffix says, and CSV for standard input.
+        Maximum number of rows per frame. Frames with many columns or long texts have fewer, so that they fit in memory.
+    format : {"csv", "tsv", "parquet", "feather", "jsonl", "xlsx", "npy", "npz"}, optional
+        By default the format of the suffix, and CSV for standard input.
+    sheet : str, optional
+        Name of the sheet of an ``.xlsx`` file; by default the first sheet.
 
     Raises
     ------
     TableError
-        With one sentence, when the file cannot be read; for its later parts, while it is read.
+        If the file cannot be read, with one sentence; for later parts of the file, while it is read.
 
     Examples
     --------
@@ -125,54 +126,53 @@ def open_table(source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str 
       age city
     2  38  NaN
     """
-    check_installed()
     if not isinstance(chunk_rows, Integral) or isinstance(chunk_rows, bool) or chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be a whole number of at least 1, got {chunk_rows!r}.")
+        raise ValueError(f"chunk_rows must be an integer of at least 1, got {chunk_rows!r}.")
     if is_table_folder(source):
-        from uulearn.io.reading_folder import open_folder
-
         return TableReader(str(source), open_folder(Path(source), int(chunk_rows)), ExitStack())
     if format is None and str(source) != STANDARD and not Path(source).suffix and not Path(source).exists():
         raise TableError(f"{source} does not exist; check the path.")
-    kind, compression = settle_format(source, format)
+    kind, compression = resolve_format(source, format)
     name = "standard input" if str(source) == STANDARD else str(source)
+    if sheet is not None and kind != "xlsx":
+        raise TableError(f"{name} has no sheets; leave out --sheet {sheet}, or pass an .xlsx file.")
     with ExitStack() as stack:
-        opened = _open(source, name, kind, compression, int(chunk_rows), stack)
+        opened = _open(source, name, kind, compression, sheet, int(chunk_rows), stack)
         return TableReader(name, opened, stack.pop_all())
-    raise AssertionError("unreachable: nothing above is suppressed")
+    raise AssertionError("unreachable: no exception is suppressed above")
 
 
 def is_table_folder(source: str | Path) -> bool:
-    """Whether it is a folder with Parquet files in it, which make one table; any other folder is of images."""
+    """Return whether a path is a folder with Parquet files, which make one table; other folders contain images."""
     return str(source) != STANDARD and Path(source).is_dir() and bool(parquet_files(Path(source)))
 
 
 def _open(
-    source: str | Path, name: str, kind: str, compression: str | None, chunk_rows: int, stack: ExitStack
-) -> Opened:
-    from uulearn.io.compression import open_seekable, open_stream
-    from uulearn.io.reading_arrays import open_npy, open_npz
-    from uulearn.io.reading_arrow import open_feather, open_parquet
-    from uulearn.io.reading_csv import open_csv
-    from uulearn.io.reading_json import open_json_lines
-    from uulearn.io.reading_text import TextBuffer
-
+    source: str | Path,
+    name: str,
+    kind: str,
+    compression: str | None,
+    sheet: str | None,
+    chunk_rows: int,
+    stack: ExitStack,
+) -> OpenTable:
     if kind in {"csv", "tsv", "jsonl"}:
-        text = TextBuffer(open_stream(source, name, compression, stack), name)
+        text = TextSource(source, name, compression, stack)
         return open_json_lines(text, chunk_rows) if kind == "jsonl" else open_csv(text, kind, chunk_rows)
-    title = {"parquet": "Parquet", "feather": "Feather"}.get(kind, f".{kind}")
-    file = open_seekable(source, name, compression, title, stack)
-    if kind == "parquet":
-        return open_parquet(file, name, chunk_rows, stack)
-    if kind == "feather":
-        return open_feather(file, name, chunk_rows)
-    if kind == "npy":
-        return open_npy(file, name, chunk_rows)
-    return open_npz(file, name, chunk_rows, stack)
+    file = open_unpacked(source, name, compression, stack)
+    if kind == "xlsx":
+        from uulearn.io.excel import open_excel
+
+        return open_excel(file, name, sheet, chunk_rows)
+    openers: dict[str, Any] = {"parquet": open_parquet, "npz": open_npz}
+    if kind in openers:
+        opened: OpenTable = openers[kind](file, name, chunk_rows, stack)
+        return opened
+    return (open_feather if kind == "feather" else open_npy)(file, name, chunk_rows)
 
 
-def read_table(source: str | Path, *, format: str | None = None) -> pd.DataFrame:
-    """All rows of a file, or of standard input, in one frame; parameters as for `open_table`.
+def read_table(source: str | Path, *, format: str | None = None, sheet: str | None = None) -> pd.DataFrame:
+    """Return all rows of a file, or of standard input, in one frame; the parameters are those of `open_table`.
 
     Examples
     --------
@@ -185,6 +185,6 @@ def read_table(source: str | Path, *, format: str | None = None) -> pd.DataFrame
     0  41   None
     1  38  Basel
     """
-    with open_table(source, format=format) as reader:
+    with open_table(source, format=format, sheet=sheet) as reader:
         return reader.all_rows()
-    raise AssertionError("unreachable: nothing above is suppressed")
+    raise AssertionError("unreachable: no exception is suppressed above")

@@ -1,7 +1,7 @@
-"""Tables to files, frame by frame: CSV, TSV, Parquet, Feather, JSON lines; compressed, atomic, or to standard output.
+"""Write frames to one file (CSV, TSV, Parquet, Feather, JSON lines; perhaps compressed) or to standard output.
 
 A file appears under its name only when it is complete: rows go to a hidden temporary file beside it, which is flushed
-to disk and moved into place at the end, and removed if anything goes wrong.
+to disk and moved into place at the end, and removed after an error.
 """
 
 from __future__ import annotations
@@ -15,31 +15,25 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import pandas as pd
+import pyarrow as pa
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import (
-    SEPARATORS,
-    STANDARD,
-    check_installed,
-    in_one_line,
-    quote_some,
-    settle_format,
-    twins_among,
-)
+from uulearn.io.arrow_writer import ArrowEncoder
+from uulearn.io.formats import SEPARATORS, STANDARD, in_one_line, quote_some, repeated_names, resolve_format
+from uulearn.io.text_writer import csv_lines, json_lines
 from uulearn.storage import remove_temporary_files, write_atomically
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-TEXT_ROWS = 50_000
+TEXT_ROWS = 50_000  # rows that are converted to text at once
 REMEDIES = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EDQUOT: "free some space, or write elsewhere",
     errno.EFBIG: "allow larger files (ulimit -f), or write elsewhere",
-    errno.EACCES: "write to a folder of your own",
-    errno.EPERM: "write to a folder of your own",
-    errno.EROFS: "write to a folder of your own",
+    errno.EACCES: "write to a folder that you own",
+    errno.EPERM: "write to a folder that you own",
+    errno.EROFS: "write to a folder that you own",
 }
 
 
@@ -49,16 +43,16 @@ class TableWriter:
     Parameters
     ----------
     out : path, or "-" for standard output
-        The suffix says the format, as for `open_table`; .gz or .zst after it compress. The folder is made if need be.
+        The suffix decides the format, as for `open_table`; a further .gz or .zst compresses. A missing folder is made.
     format : {"csv", "tsv", "parquet", "feather", "jsonl"}, optional
-        By default what the suffix says, and CSV on standard output.
+        By default the format of the suffix, and CSV for standard output.
     float_format : str, optional
-        How CSV and TSV write floats, such as ``"%.6g"``; by default with all digits that reading them back takes.
+        Format of floats in CSV and TSV, such as ``"%.6g"``; by default all digits needed to read the number back.
 
     Notes
     -----
-    The first frame fixes the columns, and for Parquet and Feather their types. When the reader of standard output has
-    gone, as ``head`` does, the ``with`` block ends there, without an error.
+    The first frame fixes the columns, and for Parquet and Feather their types. If the reader of standard output stops,
+    as ``head`` does, the ``with`` block ends without an error.
 
     Examples
     --------
@@ -76,16 +70,17 @@ class TableWriter:
     """
 
     def __init__(self, out: str | Path, *, format: str | None = None, float_format: str | None = None) -> None:
-        check_installed()
         self.name = "standard output" if str(out) == STANDARD else str(out)
-        self._format, self._compression = settle_format(out, format)
-        if self._format in {"npy", "npz"}:
-            raise TableError(f"{self.name} cannot be written: a table has names and types; write .csv or .parquet.")
+        self._format, self._compression = resolve_format(out, format)
+        if self._format in {"npy", "npz", "xlsx"}:
+            raise TableError(
+                f"{self.name} cannot be written: .{self._format} is for input only; write .csv or .parquet."
+            )
         _check_float_format(float_format)
         self._float_format = float_format
         self._out = None if str(out) == STANDARD else Path(out)
         if "\0" in self.name:
-            raise TableError(f"{self.name!r} is no path: it holds a nul character; check it.")
+            raise TableError(f"{self.name!r} is not a path: it contains a nul character; check it.")
         if self._out is not None and os.path.isdir(self._out):
             raise TableError(f"{out} is a folder; pass the name of the file to write.")
         self._stack = ExitStack()
@@ -108,13 +103,13 @@ class TableWriter:
         if self._write is None:
             raise TableError(f"{self.name} is not open for writing; use the writer in a with statement.")
         columns = [str(column) for column in frame.columns]
-        twins = twins_among(columns)
-        if twins or not columns:
-            what = f"more than one column called {quote_some(twins)}" if twins else "no columns"
-            raise TableError(f"a frame for {self.name} has {what}; give every column a name of its own.")
+        repeated = repeated_names(columns)
+        if repeated or not columns:
+            what = f"more than one column named {quote_some(repeated)}" if repeated else "no columns"
+            raise TableError(f"a frame for {self.name} has {what}; give each column a unique name.")
         if self._columns not in (None, columns):
             raise TableError(
-                f"a frame for {self.name} has the columns {quote_some(columns)} where the first had "
+                f"a frame for {self.name} has the columns {quote_some(columns)}, but the first had "
                 f"{quote_some(self._columns or [])}; write the same columns in the same order."
             )
         with self._explained():
@@ -142,7 +137,7 @@ class TableWriter:
         if self._out is None:
             sys.stdout.flush()
             file: Any = getattr(sys.stdout, "buffer", None) or _Encoded(sys.stdout)
-        elif self._out.exists() and not self._out.is_file():  # a device or a named pipe: nothing to move into place
+        elif self._out.exists() and not self._out.is_file():  # a device or a named pipe
             file = self._stack.enter_context(self._out.open("wb"))
         else:
             self._out = Path(os.path.realpath(self._out))  # a link stays one
@@ -155,38 +150,29 @@ class TableWriter:
         self._write = self._encoder(self._compressed(self._sink))
 
     def _compressed(self, sink: _Sink) -> Any:
-        import pyarrow as pa
-
         if self._compression is None:
             return sink
         return self._stack.enter_context(pa.CompressedOutputStream(pa.PythonFile(sink, "w"), self._compression))
 
     def _encoder(self, stream: Any) -> Callable[[pd.DataFrame], None]:
-        """A function that encodes frames into the stream; what must be closed goes on the stack."""
+        """Return a function that encodes frames into the stream; the stack closes what needs closing."""
         if self._format in {"parquet", "feather"}:
-            from uulearn.io.writing_arrow import ArrowEncoder
-
             return self._stack.enter_context(ArrowEncoder(stream, self._format, self.name)).write
-        from uulearn.io.writing_text import csv_header, csv_lines, json_lines
 
-        def write_json(frame: pd.DataFrame) -> None:
-            for part in _parts(frame):
-                stream.write(json_lines(part, self.name))
+        def write_text(frame: pd.DataFrame) -> None:
+            for start in range(0, max(1, len(frame)), TEXT_ROWS):
+                part = frame.iloc[start : start + TEXT_ROWS]
+                if self._format == "jsonl":
+                    stream.write(json_lines(part, self.name))
+                else:
+                    header = self._columns is None and start == 0
+                    separator = SEPARATORS[self._format]
+                    stream.write(csv_lines(part, separator, self._float_format, self.name, header=header))
 
-        if self._format == "jsonl":
-            return write_json
-        separator = SEPARATORS[self._format]
-
-        def write_csv(frame: pd.DataFrame) -> None:
-            header = b"" if self._columns else csv_header(list(frame.columns), separator, self.name)
-            for part in _parts(frame):
-                stream.write(header + csv_lines(part, separator, self._float_format, self.name))
-                header = b""
-
-        return write_csv
+        return write_text
 
     def _finish(self) -> None:
-        """Close all layers, inmost first, and move the file into place."""
+        """Close all layers, the innermost first, and move the file into place."""
         if self._columns is None:
             raise TableError(f"nothing was written to {self.name}; write at least one frame, which may be empty.")
         with self._explained():
@@ -203,10 +189,10 @@ class TableWriter:
         self._write = None
 
     def _abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the temporary file."""
         self._write = None
         if self._sink is not None:
-            self._sink.deaf = True  # closing Parquet writes a footer, which may be what fails
+            self._sink.discards = True  # closing Parquet writes a footer, which may fail again
         with suppress(Exception):
             self._stack.close()
         if self._temporary is not None:
@@ -215,7 +201,7 @@ class TableWriter:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """What the system refuses, as one sentence."""
+        """Turn errors of the operating system into one sentence."""
         try:
             yield
         except OSError as error:
@@ -225,7 +211,7 @@ class TableWriter:
 
 
 def cannot_be_written(name: str | Path, error: OSError) -> str:
-    """What the system refuses, with the remedy, as a sentence without its end.
+    """Return why a file cannot be written and what to do, without the full stop.
 
     >>> cannot_be_written("scored.csv", OSError(errno.ENOSPC, "No space left on device"))
     'scored.csv cannot be written (No space left on device); free some space, or write elsewhere'
@@ -236,7 +222,7 @@ def cannot_be_written(name: str | Path, error: OSError) -> str:
 
 @contextmanager
 def explained(name: str | Path) -> Iterator[None]:
-    """Let what the system refuses while something is written be one sentence."""
+    """Turn errors of the operating system while a file is written into one sentence."""
     try:
         yield
     except BrokenPipeError:
@@ -245,14 +231,8 @@ def explained(name: str | Path) -> Iterator[None]:
         raise TableError(f"{cannot_be_written(name, error)}.") from error
 
 
-def _parts(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """A frame in pieces, one at least, whose text fits into memory where the frame does."""
-    for start in range(0, max(1, len(frame)), TEXT_ROWS):
-        yield frame.iloc[start : start + TEXT_ROWS]
-
-
 class _Sink:
-    """The file below all encoders; they may close it, which does nothing, and it may be told to swallow the rest."""
+    """The file below all encoders; closing it does nothing, and it can discard further output."""
 
     closed = False
 
@@ -260,21 +240,21 @@ class _Sink:
         self._file = file
         self._standard = standard
         self.broken = False
-        self.deaf = False
+        self.discards = False
 
     def write(self, data: Any) -> int:
-        if not self.deaf:
-            with self._noticing():
+        if not self.discards:
+            with self._detect_broken_pipe():
                 self._file.write(data)
         return len(data)
 
     def flush(self) -> None:
-        if not self.deaf and not self._file.closed:
-            with self._noticing():
+        if not self.discards and not self._file.closed:
+            with self._detect_broken_pipe():
                 self._file.flush()
 
     @contextmanager
-    def _noticing(self) -> Iterator[None]:
+    def _detect_broken_pipe(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError:
@@ -289,7 +269,7 @@ class _Sink:
 
 
 class _Encoded:
-    """Bytes to a standard output that takes text only, as in a notebook."""
+    """A standard output that accepts only text, as in a notebook."""
 
     closed = False
 
@@ -304,8 +284,8 @@ class _Encoded:
 
 
 def _silence_standard_output() -> None:
-    """Python flushes standard output once more at its end; let that go nowhere instead of failing."""
-    with suppress(OSError, ValueError):  # also where a test or a notebook stands in for it
+    """Redirect standard output, which Python flushes again at its end, to nowhere instead of failing."""
+    with suppress(OSError, ValueError):  # a test or a notebook may replace standard output
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
@@ -317,4 +297,4 @@ def _check_float_format(float_format: str | None) -> None:
     try:
         float(str.__mod__(float_format, 0.5))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"float_format must write a number, as '%.6g' does, got {float_format!r}.") from error
+        raise ValueError(f"float_format must format a number, as '%.6g' does, got {float_format!r}.") from error

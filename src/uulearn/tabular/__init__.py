@@ -1,13 +1,10 @@
-"""Files of rows: read, surveyed, turned into numbers, written.
+"""Tables as features: the columns of two files, their encoding as numbers, and checks for leakage.
 
-===============  =====================================================================================
-`reading`        CSV, TSV, Parquet, Feather, JSON lines, NumPy arrays, compressed or not, chunk by chunk
-`writing`        the same formats, streamed and atomic
-`survey`         what the columns of two files are, and whether they go together
-`schema`         the columns as a model knows them
-`pipeline`       typed columns to a matrix of numbers, by scikit-learn
-`leaking_columns`      columns that tell the sets apart by more than their shares of positives
-===============  =====================================================================================
-
-All of it needs ``pip install 'uulearn[files]'``, and nothing of it is imported by the rest of the library.
+==========  ================================================================================
+`survey`    decides the kind of each column over all rows of two files (`kinds`, `summary`)
+`schema`    the columns as the model knows them; converts rows by them (`cells`, `dates`)
+`encoder`   `TableEncoder`: typed columns to a matrix of float32
+`matrices`  two files, or two folders of images (`images`), to two matrices
+`leakage`   columns that distinguish the sets by more than their class priors (`coding`)
+==========  ================================================================================
 """

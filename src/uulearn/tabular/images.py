@@ -1,7 +1,6 @@
-"""Images as rows: a folder of them, or a table with a column of their paths.
+"""Images as rows: a folder of images, or a table with a column of paths.
 
-All are brought to one size and one number of channels, as bytes of shape (n, channels, height, width); a model divides
-by 255.
+All images are converted to one size and one number of channels, as bytes of shape (n, channels, height, width).
 """
 
 from __future__ import annotations
@@ -11,33 +10,29 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
 from uulearn.io.reading import CHUNK_ROWS, is_table_folder, open_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
-PATH = "path"
-"""Name of the column of a folder's images."""
-DEFAULT_SIZE = 32
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+PATH = "path"  # name of the only column of a folder of images
+DEFAULT_SIZE = 32  # pixels per side
 LARGEST_SIZE = 1024
 MODES = {"L": 1, "RGB": 3}
-LOOKED_AT = 500
-"""So many images of each set decide about size and colour."""
-CHUNK = 2000
+SURVEYED_IMAGES = 500  # images of each set that decide about size and color
+CHUNK = 2000  # images that are decoded at once
 
 Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """What images a model takes: where their paths stand, their size, and whether they have colours."""
+    """The images that a model takes: the column of their paths, their size, and whether they have colors."""
 
     column: str
     height: int
@@ -45,41 +40,40 @@ class ImageSchema:
     mode: str
     ids: tuple[str, ...] = ()
     flat: bool = False
-    """Whether a row is one line of all pixels, for models that take plain columns."""
+    """Whether a row is a vector of all pixels, for models that take plain features."""
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Channels, height, width; or their product, where rows are flat."""
+        """Channels, height, width; or their product, if rows are flat."""
         shape = MODES[self.mode], self.height, self.width
         return (math.prod(shape),) if self.flat else shape
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {"images": {"column": self.column, "height": self.height, "width": self.width, "mode": self.mode,
                            "ids": list(self.ids), "flat": self.flat}}  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_dict`, checked."""
+        """Return the schema in such data; other data raise ValueError."""
         own = data["images"]
         height, width = int(own["height"]), int(own["width"])
         if not (1 <= height <= LARGEST_SIZE and 1 <= width <= LARGEST_SIZE) or own["mode"] not in MODES:
-            raise ValueError(f"images of {height} × {width} in mode {own['mode']!r} are none that a model takes")
-        flat = bool(own.get("flat", False))  # directories of earlier versions lack it
-        return cls(str(own["column"]), height, width, own["mode"], tuple(map(str, own["ids"])), flat)
+            raise ValueError(f"images of {height} × {width} pixels in mode {own['mode']!r} are not supported")
+        return cls(str(own["column"]), height, width, own["mode"], tuple(map(str, own["ids"])), bool(own["flat"]))
 
 
 class ImageFolder:
-    """The images of a folder and its subfolders, sorted by name, as a reader of rows with one column, their path."""
+    """A reader of the images of a folder and its subfolders, sorted by name; the only column is their path."""
 
     def __init__(self, folder: Path) -> None:
-        self.name, self.columns, self.notes = str(folder), [PATH], list[str]()
-        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        self.name, self.columns, self.notes, self.typed = str(folder), [PATH], list[str](), True
+        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
         if not found:
-            raise TableError(f"{folder} holds no images ({', '.join(SUFFIXES)}); pass a folder with some.")
+            raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with some.")
         others = sum(path.is_file() for path in folder.rglob("*")) - len(found)
         if others:
-            self.notes.append(f"{others} files that are no images were passed over")
+            self.notes.append(f"{others} files that are not images are ignored")
         self._paths = [path.relative_to(folder).as_posix() for path in found]
 
     def __enter__(self) -> Self:
@@ -89,22 +83,20 @@ class ImageFolder:
         pass
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
         for start in range(0, len(self._paths), CHUNK):
             part = self._paths[start : start + CHUNK]
             yield pd.DataFrame({PATH: part}, index=range(start, start + len(part)))
 
 
-def open_rows(source: str | Path, *, images: bool = False, format: str | None = None) -> Any:
-    """A reader of a file of rows, or of a folder of images; with ``images`` in chunks that their pixels fit in."""
+def open_rows(source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None) -> Any:
+    """Return a reader of a file of rows or a folder of images; ``images`` makes chunks whose pixels fit in memory."""
     if source != "-" and Path(source).is_dir() and not is_table_folder(source):
         return ImageFolder(Path(source))
-    return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format)
+    return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)
 
 
 def base_folder(source: str | Path) -> Path:
-    """Where relative paths in a source begin."""
+    """Return the folder that relative paths in a source refer to."""
     path = Path(source)
     return path if path.is_dir() else path.parent
 
@@ -112,29 +104,29 @@ def base_folder(source: str | Path) -> Path:
 def survey_images(
     sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = (), flat: bool = False
 ) -> tuple[ImageSchema, list[str]]:
-    """Look at some images of each source and decide on size and colour; and notes about it.
+    """Decide size and color by some images of each source, and return notes about it.
 
-    Without ``size`` it is that of the images where all are of one size up to 64 pixels, else 32 × 32.
+    Without ``size``, images of one size of up to 64 pixels keep it; others become 32 × 32.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
-        raise TableError(f"images of {size} pixels are none that a model takes; choose from 1 to {LARGEST_SIZE}.")
+        raise TableError(f"images of {size} pixels are not supported; choose a size from 1 to {LARGEST_SIZE}.")
     sizes: set[tuple[int, int]] = set()
-    coloured = False
+    has_color = False
     for source in sources:
-        looked = 0
+        n_read = 0
         with open_rows(source, images=True) as reader:
             where = column or PATH
             if where not in reader.columns:
                 raise TableError(f"{reader.name} has no column {where!r} of image paths; name it with --images COLUMN.")
             for frame in reader:
-                for path in frame[where].iloc[: LOOKED_AT - looked]:
+                for path in frame[where].iloc[: SURVEYED_IMAGES - n_read]:
                     with _opened(base_folder(source), path) as image:
                         sizes.add((image.height, image.width))
-                        coloured = coloured or _has_colours(image)
-                    looked += 1
-                if looked >= LOOKED_AT:
+                        has_color = has_color or _has_color(image)
+                    n_read += 1
+                if n_read >= SURVEYED_IMAGES:
                     break
-    mode = "RGB" if coloured else "L"
+    mode = "RGB" if has_color else "L"
     one = next(iter(sizes))
     if size is not None:
         height = width = size
@@ -144,12 +136,12 @@ def survey_images(
         height = width = DEFAULT_SIZE
     notes = []
     if sizes != {(height, width)}:
-        notes.append(f"images are brought to {width} × {height} pixels; choose another size with --image-size")
+        notes.append(f"images are resized to {width} × {height} pixels; choose another size with --image-size")
     return ImageSchema(column or PATH, height, width, mode, tuple(ids), flat), notes
 
 
 def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Bytes:
-    """The pixels of some images, shape (n, channels, height, width); of (n, their product), where rows are flat."""
+    """Return the pixels of some images, of shape (n, channels, height, width), or (n, pixels) if rows are flat."""
     from PIL import Image
 
     out = np.empty((len(paths), MODES[schema.mode], schema.height, schema.width), dtype=np.uint8)
@@ -170,21 +162,21 @@ def _opened(folder: Path, path: Any) -> Any:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
-        raise ImportError("images need Pillow; install it with pip install 'uulearn[files]'.") from error
+        raise ImportError("images need Pillow; install it with pip install 'uulearn[images]'.") from error
     if not isinstance(path, str) or not path:
-        raise TableError(f"a path of an image is {path!r}; fill it in or leave the row out.")
+        raise TableError(f"the path of an image is {path!r}; fill it in, or remove the row.")
     place = folder / path
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             return Image.open(place)
     except FileNotFoundError:
-        raise TableError(f"{place} is not there; paths are read from {folder}.") from None
+        raise TableError(f"{place} does not exist; image paths are relative to {folder}.") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise TableError(f"{place} has too many pixels to be opened safely; make it smaller.") from None
+        raise TableError(f"{place} has too many pixels to open safely; make it smaller.") from None
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
-        raise TableError(f"{place} is no image that can be read ({error}); replace or remove it.") from error
+        raise TableError(f"{place} is not a readable image ({error}); replace or remove it.") from error
 
 
-def _has_colours(image: Any) -> bool:
+def _has_color(image: Any) -> bool:
     return image.mode not in ("1", "L", "LA", "I", "I;16", "F")

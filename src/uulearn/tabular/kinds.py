@@ -1,15 +1,15 @@
-"""What a column is, decided over all rows of two files, and what the user should know about it.
+"""Decide the kind of a column over all rows of two files.
 
-A column is a number, boolean or date if every cell that is not missing is one, in both files. Else it is made of words:
-a category if the values are few, text if they are many. Nothing is guessed that would change with the rows:
+A column is a number, boolean or date if all cells that are not missing are, in both files. Otherwise it holds words: a
+category if there are few values, text if there are many. The decision does not depend on the order of the rows:
 
-- A column that is a number or a date in one file and something else in the other is refused, with an example.
-- ``1,234`` and ``3,5`` are no numbers. A column of such cells is used as words, and a note says so.
-- ``03/04/2024`` is read as its column demands: 25/04/2024 elsewhere in it puts the day first. Where nothing in either
-  file decides, the day is first, and a note says so.
-- A category has at most 50 values, or up to 200 if they stand in 100 rows each on average, and fewer values than half
-  the rows. One that stands in fewer than 5 rows, or in fewer than one in a thousand, counts as ``"(other)"``.
-- Left out, with a note: columns without any value, with one value only, and copies of another column.
+- A column that is a number or a date in one file and something else in the other is an error, with an example.
+- ``1,234`` and ``3,5`` are not numbers. A column of such cells is used as words, with a note.
+- ``03/04/2024`` is read as its column demands: 25/04/2024 elsewhere in it puts the day first. If no cell of either file
+  decides, the day comes first, with a note.
+- A category has at most 50 values, or up to 200 if there are 100 rows per value on average, and fewer values than half
+  the rows. A value in fewer than 5 rows, or in fewer than one row in a thousand, is ``"(other)"``.
+- Columns without a value, with only one value, and copies of another column are dropped, with a note.
 """
 
 from __future__ import annotations
@@ -21,28 +21,22 @@ import numpy as np
 
 from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, WORD
 from uulearn.tabular.dates import DAY_FIRST, EITHER, MONTH_FIRST
-from uulearn.tabular.schema import OTHER, Column, listed, shown
-from uulearn.tabular.tally import Tally
+from uulearn.tabular.schema import OTHER, TableColumn, join_names, quote_value
+from uulearn.tabular.summary import MAX_CATEGORIES, ColumnSummary
 
-CATEGORIES = 50
-MOST_CATEGORIES = 200
-ROWS_A_CATEGORY = 100
-"""Above `CATEGORIES` values, so many rows must hold each on average."""
-LEAST_ROWS, LEAST_SHARE = 5, 0.001
-"""A category with a column of its own stands in so many rows."""
-LONG = 40
-"""Words of more letters than this, on average, are sentences."""
-IDENTIFIED_ROWS = 20
-"""In fewer rows, values that all differ mean nothing."""
-DENSE = 2
-"""Different whole numbers that fill a range of so many times their number look like counted rows."""
+CATEGORIES = 50  # limit for a category, unless each value has enough rows
+ROWS_PER_CATEGORY = 100  # rows per value, on average, that allow up to `MAX_CATEGORIES` values
+MIN_ROWS, MIN_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
+LONG_TEXT = 40  # letters per cell, on average, above which text consists of sentences
+MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values are no sign of an identifier
+DENSE = 2  # distinct integers within a range of this many times their number look like row numbers
 
-NAMES = {"number": "a number", "boolean": "yes or no", "date": "a date", "words": "words"}
+PHRASES = {"number": "a number", "boolean": "yes or no", "date": "a date", "words": "words"}
 
 
-def file_kind(tally: Tally, which: int) -> str | None:
-    """What a column is in one file, None if it is empty there."""
-    found = set(np.flatnonzero(tally.kinds[which]).tolist())
+def file_kind(summary: ColumnSummary, which: int) -> str | None:
+    """Return the kind of a column in one file, None if it is empty there."""
+    found = set(np.flatnonzero(summary.kinds[which]).tolist())
     if not found:
         return None
     if len(found) > 1 or WORD in found:
@@ -50,131 +44,132 @@ def file_kind(tally: Tally, which: int) -> str | None:
     return {NUMBER: "number", BOOLEAN: "boolean", DATE: "date"}[found.pop()]
 
 
-def pooled_kind(tally: Tally) -> str | None:
-    """What a column is in both files that `fits` lets pass."""
-    kinds = {file_kind(tally, which) for which in (0, 1)} - {None}
+def pooled_kind(summary: ColumnSummary) -> str | None:
+    """Return the kind of a column in both files, if they are `compatible`."""
+    kinds = {file_kind(summary, which) for which in (0, 1)} - {None}
     return "words" if "words" in kinds else next(iter(kinds), None)
 
 
-def fits(first: str | None, second: str | None) -> bool:
-    """Words that happen to be only yes and no in one file are still words."""
+def compatible(first: str | None, second: str | None) -> bool:
+    """Return whether a column can have these kinds in the two files; words may be only yes and no in one of them."""
     return first == second or None in (first, second) or {first, second} == {"boolean", "words"}
 
 
-def mismatch(name: str, tally: Tally, files: Sequence[str]) -> str:
-    """Why a column does not fit, with a cell of each file and what to do."""
-    kinds = [file_kind(tally, which) for which in (0, 1)]
-    strict = 0 if kinds[0] in ("number", "date") else 1  # one of the two is, or they would fit
+def explain_mismatch(name: str, summary: ColumnSummary, files: Sequence[str]) -> str:
+    """Return why a column differs between the files, with a cell of each, and what to do."""
+    kinds = [file_kind(summary, which) for which in (0, 1)]
+    strict = 0 if kinds[0] in ("number", "date") else 1  # one of the two is, or they would be compatible
     own = {"number": NUMBER, "date": DATE}[str(kinds[strict])]
-    good = tally.examples[strict][own]
-    others = {kind: example for kind, example in tally.examples[1 - strict].items() if kind != own}
-    bad = min(others.values() or tally.examples[1 - strict].values())
-    if own == NUMBER and tally.separated:
+    good = summary.examples[strict][own]
+    others = {kind: example for kind, example in summary.examples[1 - strict].items() if kind != own}
+    bad = min(others.values() or summary.examples[1 - strict].values())
+    if own == NUMBER and summary.n_separated:
         remedy = "write numbers with a point and without separators, like 1234.5"
     elif kinds[1 - strict] == "words":
-        remedy = "leave cells empty that mean that nothing is known"
+        remedy = "leave unknown values empty"
     else:
-        remedy = "write both files alike"
-    what = f"column {name!r} is {NAMES[str(kinds[strict])]} in {files[strict]} ({shown(good.value)} in row {good.row})"
+        remedy = "use one format in both files"
+    what = f"column {name!r} is {PHRASES[str(kinds[strict])]} in {files[strict]} ({quote_value(good.value)} in row "
     return (
-        f"{what} but {files[1 - strict]} has {shown(bad.value)} in row {bad.row}; {remedy}, or leave the column out "
-        f"(--drop {shlex.quote(name)})"
+        f"{what}{good.row}) but {files[1 - strict]} has {quote_value(bad.value)} in row {bad.row}; {remedy}, or drop "
+        f"the column (--drop {shlex.quote(name)})"
     )
 
 
-def useless_columns(tallies: dict[str, Tally]) -> tuple[dict[str, str], list[str]]:
-    """Columns that say nothing, why, and a note for each reason."""
+def find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str, str], list[str]]:
+    """Return the columns without information, with the reason, and one note per reason."""
     why: dict[str, str] = {}
-    twins: dict[bytes, str] = {}
-    for name, tally in tallies.items():
-        if not tally.known.sum():
+    originals: dict[bytes, str] = {}
+    for name, summary in summaries.items():
+        if not summary.known.sum():
             why[name] = "no row has a value"
-        elif not tally.missing.sum() and _is_constant(tally):
+        elif not summary.missing.sum() and _is_constant(summary):
             why[name] = "every row has the same value"
-        elif tally.digest in twins:
-            why[name] = f"a copy of {twins[tally.digest]!r}"
+        elif summary.digest in originals:
+            why[name] = f"a copy of {originals[summary.digest]!r}"
         else:
-            twins[tally.digest] = name
+            originals[summary.digest] = name
     reasons: dict[str, list[str]] = {}
     for name, reason in why.items():
         reasons.setdefault(reason, []).append(name)
     notes = [
-        f"Column{'s' if len(names) > 1 else ''} {listed(names)} {'are' if len(names) > 1 else 'is'} left out: {reason}."
+        f"{'Columns' if names[1:] else 'Column'} {join_names(names)} {'are' if names[1:] else 'is'} dropped: {reason}."
         for reason, names in reasons.items()
     ]
     return why, notes
 
 
-def _is_constant(tally: Tally) -> bool:
-    by_value = pooled_kind(tally) in ("number", "boolean")  # "yes" and "true" are two words, but one value
-    return tally.low == tally.high if by_value else tally.sketch.distinct == 1
+def _is_constant(summary: ColumnSummary) -> bool:
+    by_value = pooled_kind(summary) in ("number", "boolean")  # "yes" and "true" are two words, but one value
+    return summary.low == summary.high if by_value else summary.n_distinct == 1
 
 
-def make_column(name: str, tally: Tally) -> Column:
-    """The column as the schema has it."""
-    missing = bool(tally.missing.sum())
-    kind = pooled_kind(tally)
+def make_column(name: str, summary: ColumnSummary) -> TableColumn:
+    """Return the column for the schema."""
+    missing = bool(summary.missing.sum())
+    kind = pooled_kind(summary)
     if kind == "number" or kind == "boolean":
-        return Column(name, kind, missing)
+        return TableColumn(name, kind, missing)
     if kind == "date":
-        return Column(name, kind, missing, day_first=not bool(tally.orders[:, MONTH_FIRST].any()), clock=tally.clock)
-    values, other = _categories(tally)
+        day_first = not bool(summary.orders[:, MONTH_FIRST].any())
+        return TableColumn(name, kind, missing, day_first=day_first, clock=summary.has_time)
+    values, other = _categories(summary)
     if values:
-        return Column(name, "category", missing, values=values, other=other)
-    return Column(name, "text", missing, long=bool(tally.letters > LONG * tally.kinds[:, WORD].sum()))
+        return TableColumn(name, "category", missing, values=values, other=other)
+    return TableColumn(name, "text", missing, long=bool(summary.n_letters > LONG_TEXT * summary.kinds[:, WORD].sum()))
 
 
-def _categories(tally: Tally) -> tuple[tuple[str, ...], bool]:
-    """Values frequent enough for a column each, most frequent first, and whether there are others; none for text."""
-    rows, distinct = int(tally.known.sum()), tally.sketch.distinct
-    most = CATEGORIES if rows < ROWS_A_CATEGORY * distinct else MOST_CATEGORIES
-    if distinct > most or distinct > max(2, rows / 2):
+def _categories(summary: ColumnSummary) -> tuple[tuple[str, ...], bool]:
+    """Return the frequent values, the most frequent first, and whether there are others; no values for text."""
+    rows, distinct = int(summary.known.sum()), summary.n_distinct
+    limit = CATEGORIES if rows < ROWS_PER_CATEGORY * distinct else MAX_CATEGORIES
+    if summary.value_counts is None or distinct > limit or distinct > max(2, rows / 2):
         return (), False
-    counts: dict[str, int] = {}
-    for value, count in zip(tally.sketch.values, tally.sketch.counts.sum(axis=0).tolist(), strict=True):
-        counts[value] = counts.get(value, 0) + count
-    least = max(min(LEAST_ROWS, rows // 4), LEAST_SHARE * rows)
-    kept = sorted((-count, value) for value, count in counts.items() if count >= least and value != OTHER)
-    return tuple(value for _, value in kept), len(kept) < len(counts)
+    counts = summary.value_counts
+    least = max(min(MIN_ROWS, rows // 4), MIN_FRACTION * rows)
+    frequent = sorted((-count, value) for value, count in counts.items() if count >= least and value != OTHER)
+    return tuple(value for _, value in frequent), len(frequent) < len(counts)
 
 
-def remarks(column: Column, tally: Tally) -> list[str]:
-    """What the user may want to know about a column."""
-    name, rows = column.name, int(tally.known.sum())
+def column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
+    """Return what the user may want to know about a column."""
+    name, rows = column.name, int(summary.known.sum())
     notes = []
     if column.kind in ("category", "text"):
-        numbers, separated = int(tally.kinds[:, NUMBER].sum()), tally.separated
-        words = [tally.examples[which][WORD] for which in (0, 1) if WORD in tally.examples[which]]
-        if separated and separated + numbers >= rows / 2:
+        words = [summary.examples[which][WORD] for which in (0, 1) if WORD in summary.examples[which]]
+        n_separated = summary.n_separated
+        if n_separated and n_separated + int(summary.kinds[:, NUMBER].sum()) >= rows / 2:
             notes.append(
                 f"Column {name!r} looks like numbers with separators or a decimal comma (such as "
-                f"{shown(words[0].value)}), which is not guessed, and is used as {column.kind}; write 1234.5 to use it "
-                "as a number."
+                f"{quote_value(words[0].value)}), which are not parsed, and is used as {column.kind}; write 1234.5 to "
+                "use it as a number."
             )
         for kind, what in ((NUMBER, "number"), (DATE, "date")):
-            if words and not separated and tally.kinds[:, kind].sum() >= rows / 2:
+            if words and not n_separated and summary.kinds[:, kind].sum() >= rows / 2:
                 notes.append(
-                    f"Column {name!r} is used as {column.kind}, because not every cell of it is a {what} "
-                    f"({shown(words[0].value)} in row {words[0].row}); leave such cells empty to use it as a {what}."
+                    f"Column {name!r} is used as {column.kind}, because not every cell is a {what} "
+                    f"({quote_value(words[0].value)} in row {words[0].row}); leave such cells empty to use it as a "
+                    f"{what}."
                 )
-    if column.kind == "date" and tally.orders[:, EITHER].any() and not tally.orders[:, [DAY_FIRST, MONTH_FIRST]].any():
-        example = next(examples[EITHER] for examples in tally.order_examples if EITHER in examples)
+    orders = summary.orders
+    if column.kind == "date" and orders[:, EITHER].any() and not orders[:, [DAY_FIRST, MONTH_FIRST]].any():
+        example = next(examples[EITHER] for examples in summary.order_examples if EITHER in examples)
         notes.append(
-            f"Column {name!r} has dates such as {example.value!r}, and none that shows whether the day or the month is "
-            "first: the day is taken to be; write them like 2024-12-31 if it is not."
+            f"Column {name!r} has dates such as {example.value!r}, and no date shows whether the day or the month "
+            "comes first; the day is assumed to come first (write dates like 2024-12-31 otherwise)."
         )
-    if _looks_like_id(column, tally):
+    if _looks_like_id(column, summary):
         notes.append(
-            f"Column {name!r} has a different value in every row, like a number of the row or of a person; if it is "
-            f"one, keep it out of the learning (--id {shlex.quote(name)})."
+            f"Column {name!r} has a different value in every row, like a row number or a person's number; if it is an "
+            f"identifier, keep it out of the training (--id {shlex.quote(name)})."
         )
     return notes
 
 
-def _looks_like_id(column: Column, tally: Tally) -> bool:
-    rows = int(tally.known.sum())
-    if rows < IDENTIFIED_ROWS or not tally.sketch.all_different:
+def _looks_like_id(column: TableColumn, summary: ColumnSummary) -> bool:
+    rows = int(summary.known.sum())
+    if rows < MIN_IDENTIFIED_ROWS or not summary.all_different:
         return False
     if column.kind == "number":
-        return tally.whole and (all(tally.rising) or tally.high - tally.low < DENSE * rows)
-    return column.kind == "text" and tally.spaced == 0
+        return summary.is_integer and (all(summary.is_rising) or summary.high - summary.low < DENSE * rows)
+    return column.kind == "text" and summary.n_with_space == 0

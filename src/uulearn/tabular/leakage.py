@@ -1,54 +1,47 @@
-"""Columns that tell two sets apart by more than their shares of positives: a clinic's number, a date of export.
+"""Find columns that distinguish the sets by more than their class priors: a clinic's number, a date of export.
 
-Learning from two sets rests on one assumption: a positive looks the same in both, and so does a negative. Then an
-event, "the colour is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the second,
-with t and f its rates among positives and negatives. Solved for t and f, both must lie in [0, 1]. For θ > θ′ that means
+Training on two sets assumes that positives look the same in both sets, and so do negatives. Then an event, such as "the
+color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the second, with t and f
+its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
 
     (1 − θ)/(1 − θ′) ≤ q/q′ ≤ θ/θ′:
 
-at shares of 0.8 and 0.2 nothing can be more than four times as frequent in one set as in the other (and hence no total
-variation distance exceed |θ − θ′|). What is, differs between the sets for another reason than the class, and a
-classifier would learn that reason.
+at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other (and no total
+variation distance can exceed |θ − θ′|). An event beyond these bounds differs between the sets for another reason than
+the class, and a classifier would learn that reason.
 
-For each column the rows are halved; one half chooses the values that break the bound most, the other half counts them,
-and the other way round. Exact intervals (Clopper and Pearson, 1934) hold for all columns together with 99.9%: under
-the assumption, at most one table in a thousand gives any alarm, whatever its columns are. Slight differences ruin
-nothing, so a rate must leave [0, 1] by `MARGIN` at least, unless the column tells the sets apart altogether.
+For each column the rows are halved: one half chooses the values that violate the bound most, the other half counts
+them, and vice versa. Exact intervals (Clopper and Pearson, 1934) hold for all columns together with 99.9%: under the
+assumption, at most one table in a thousand gives an alarm, whatever its columns are. Small differences do no harm, so a
+rate must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
 
-Measured at (0.8, 0.2) among six columns that follow the assumption: a site that is told rightly in 95% of the rows is
-found in 83% of the tables with 200 rows a set, and in all with 1,000; a normal column that is shifted by two standard
-deviations in all with 1,000; one that is shifted by one standard deviation is not found, for classes could do that.
+Measured at (0.8, 0.2) among six columns that follow the assumption: a site that is right in 95% of the rows is found in
+83% of the tables with 200 rows per set, and in all with 1,000; a normal column shifted by two standard deviations is
+found in all with 1,000; one shifted by one standard deviation is not found, because classes could cause that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
 
 from uulearn.metrics.estimates import combine_proportions, split_scores
 from uulearn.risk.coefficients import check_set_priors
-from uulearn.tabular.coding import Codes, ColumnCells, codings, column_cells, count_codes, show_value
-from uulearn.tabular.schema import Column, Schema
+from uulearn.tabular.coding import Codes, ColumnCells, column_cells, make_codings, show_value
+from uulearn.tabular.schema import Schema, TableColumn
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-CONFIDENCE = 0.999
-"""Of all statements about a pair of sets together."""
-MARGIN = 0.02
-"""How far outside of [0, 1] a rate must lie at least."""
-MOST_ROWS = 20_000
-"""Of each set at most so many rows are looked at, evenly spaced; more would find differences that do not matter."""
-FEWEST_ROWS = 10
-"""In fewer rows, one value in one file and another in the other means nothing."""
-PERFECT = 0.999
-"""A column that tells so many rows' set rightly tells the sets apart altogether."""
-QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)
+CONFIDENCE = 0.999  # of all statements about a pair of sets together
+MARGIN = 0.02  # how far outside [0, 1] a rate must be
+MAX_ROWS = 20_000  # rows of each set that are compared; more would find differences that do not matter
+MIN_ROWS = 10  # with fewer rows, one value in one file and another in the other means nothing
+PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
+QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the scores: thresholds at which the sets are compared
 FILES = ("the first file", "the second file")
 
 Pair = tuple[float, float]
@@ -56,13 +49,13 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class LeakingColumn:
-    """A column that differs between the sets in more than their shares of positives."""
+    """A column that differs between the sets by more than their class priors allow."""
 
     column: str
     auc: float
-    """How well the column alone tells the sets apart, on rows not used to learn it: 0.5 not at all, 1 exactly."""
+    """How well the column alone distinguishes the sets, on rows not used to learn it: 0.5 not at all, 1 completely."""
     reason: str
-    """In one sentence."""
+    """One sentence."""
 
 
 def find_leaking_columns(
@@ -74,36 +67,35 @@ def find_leaking_columns(
     files: Sequence[str] = FILES,
     seed: int = 0,
 ) -> list[LeakingColumn]:
-    """Columns that differ between two sets in more than their shares of positives, the clearest first.
+    """Return the columns that differ between two sets by more than their class priors allow, the clearest first.
 
     Parameters
     ----------
     frame0, frame1 : DataFrames of n and n′ rows
-        Rows of each set, drawn at random from all of them, as `uulearn.tabular.schema.typed` gives them.
+        A random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
     schema : Schema
     set_priors : (θ, θ′)
-        Shares of positives. With (1, 0) any difference is allowed, and only columns are found that have one value in
-        all rows of one set and another one in all rows of the other.
+        Class priors. (1, 0) allows any difference, and finds only columns with one value in all rows of one set and
+        another value in all rows of the other.
     files : pair of str
-        What to call the sets in the reasons.
+        Names of the sets in the reasons.
     seed : int
-        Of the halving.
+        Seed of the halving.
 
     Examples
     --------
-    >>> import pandas as pd
     >>> rng = np.random.default_rng(0)
-    >>> schema = Schema((Column("age", "number"), Column("ward", "category", values=("a", "b", "c"))))
+    >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
     >>> in_a = pd.DataFrame({"age": rng.normal(50, 9, 500), "ward": rng.choice(["a", "b"], 500)})
     >>> in_b = pd.DataFrame({"age": rng.normal(50, 9, 500), "ward": rng.choice(["b", "c"], 500)})
     >>> [found] = find_leaking_columns(in_a, in_b, schema, (0.7, 0.3))
     >>> print(found.reason)  # doctest: +NORMALIZE_WHITESPACE
-    Column 'ward' differs between the files in more than their shares of positives: 'c' stands in 55% of the rows of
-    the second file and 0% of those of the first file, and at shares of 0.7 and 0.3 nothing can be more than 2.3 times
-    as frequent.
+    Column 'ward' differs between the files by more than the class priors allow: 'c' occurs in 55% of the rows of the
+    second file and 0% of those of the first file, but at priors of 0.7 and 0.3 no value can be more than 2.3 times as
+    frequent.
     """
     priors = check_set_priors(set_priors)
-    frames = [frame.iloc[:: -(-len(frame) // MOST_ROWS) or 1] for frame in (frame0, frame1)]
+    frames = [frame.iloc[:: -(-len(frame) // MAX_ROWS) or 1] for frame in (frame0, frame1)]
     rng = np.random.default_rng(seed)
     halves = [rng.permutation(len(frame)) % 2 for frame in frames]
     alpha = (1 - CONFIDENCE) / len(schema.columns)
@@ -119,23 +111,23 @@ def find_leaking_columns(
 # --------------------------------------------------------------------------------------- one value in each of the files
 
 
-def _one_value_each(column: Column, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
-    """No statistics: such a column holds the name of the file and nothing else."""
-    if min(len(own.known) for own in cells) < FEWEST_ROWS:
+def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
+    """Find a column with one value per file, such as the name of the file, without statistics."""
+    if min(len(own.known) for own in cells) < MIN_ROWS:
         return None
     values = []
     for own in cells:
         if own.known.any() and not own.known.all():
             return None
-        different = set(own.values[own.known].tolist())
-        if len(different) > 1:
+        distinct = set(own.values[own.known].tolist())
+        if len(distinct) > 1:
             return None
-        values.append(f"{show_value(different.pop(), column)} in every row" if different else "no value in any row")
+        values.append(f"{show_value(distinct.pop(), column)} in every row" if distinct else "no value in any row")
     if values[0] == values[1]:
         return None
     reason = (
-        f"Column {column.name!r} tells exactly which file a row is from ({values[0]} of {files[0]}, {values[1]} of "
-        f"{files[1]}): a classifier would learn the files, not the classes."
+        f"Column {column.name!r} identifies the file of a row ({values[0]} of {files[0]}, {values[1]} of {files[1]}), "
+        "so a classifier would learn the files, not the classes."
     )
     return LeakingColumn(column.name, 1.0, reason)
 
@@ -144,9 +136,9 @@ def _one_value_each(column: Column, cells: Sequence[ColumnCells], files: Sequenc
 
 
 class Side(NamedTuple):
-    """One of the two bounds: which set has too many rows of an event, and by what weights that is told.
+    """One of the two bounds: the set with too many rows of an event, and the weights of the violation.
 
-    The event's rate among the class that the set is poor in is (few·q_other − many·q_own)/|θ − θ′|, at least 0.
+    The rate of the event in the class that is rarer in this set is (few·q_other − many·q_own)/|θ − θ′|, at least 0.
     """
 
     own: int
@@ -155,7 +147,7 @@ class Side(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What breaks a bound: shares of the rows of either set, and what it is in words."""
+    """A violation of a bound: the fraction of rows of each set, and a description."""
 
     excess: float
     shares: Pair
@@ -164,20 +156,20 @@ class Event(NamedTuple):
 
 
 def _sides(priors: Pair) -> tuple[Side, Side]:
-    richer = 0 if priors[0] > priors[1] else 1
-    high, low = priors[richer], priors[1 - richer]
-    return Side(richer, low, high), Side(1 - richer, 1 - high, 1 - low)
+    higher = 0 if priors[0] > priors[1] else 1
+    high, low = priors[higher], priors[1 - higher]
+    return Side(higher, low, high), Side(1 - higher, 1 - high, 1 - low)
 
 
 def _beyond_bounds(
-    column: Column,
+    column: TableColumn,
     cells: Sequence[ColumnCells],
     halves: Sequence[Codes],
     priors: Pair,
     alpha: float,
     files: Sequence[str],
 ) -> LeakingColumn | None:
-    """Choose on one half, count on the other, and the other way round."""
+    """Choose values on one half of the rows and count them on the other half, and vice versa."""
     gap = abs(priors[0] - priors[1])
     events, areas = [], []
     for held in (0, 1):
@@ -185,11 +177,11 @@ def _beyond_bounds(
         evaluated = [own.take(half == held) for own, half in zip(cells, halves, strict=True)]
         if min(len(own.known) for own in (*learned, *evaluated)) == 0:
             return None
-        ways = codings(column, learned)
-        level = alpha / (2 * 2 * 2 * len(ways))  # two halves, two bounds, two shares
+        codings = make_codings(column, learned)
+        level = alpha / (2 * 2 * 2 * len(codings))  # two halves, two bounds, two fractions
         own_areas = []
-        for coding in ways:
-            before, after = ([count_codes(coding, own) for own in part] for part in (learned, evaluated))
+        for coding in codings:
+            before, after = ([coding.count_rows(own) for own in part] for part in (learned, evaluated))
             own_areas.append(_area(before, after))
             for side in _sides(priors):
                 chosen = _choose(before, side)
@@ -204,7 +196,7 @@ def _beyond_bounds(
 
 
 def _choose(counts: Sequence[Codes], side: Side) -> NDArray[np.bool_]:
-    """Codes that break the bound by more than a standard error."""
+    """Return the codes that violate the bound by more than a standard error."""
     own, other = (counts[which] / max(1, counts[which].sum()) for which in (side.own, 1 - side.own))
     sizes = [max(1, int(counts[which].sum())) for which in (side.own, 1 - side.own)]
     error = np.sqrt(side.many**2 * own / sizes[0] + side.few**2 * other / sizes[1])
@@ -213,7 +205,7 @@ def _choose(counts: Sequence[Codes], side: Side) -> NDArray[np.bool_]:
 
 
 def _excess(counts: Sequence[Codes], chosen: NDArray[np.bool_], side: Side, level: float) -> tuple[float, Pair]:
-    """By how much the bound is broken at least, and the shares of both sets that do."""
+    """Return a lower confidence bound of the violation, and the fraction of rows of each set."""
     inside = [int(own[chosen].sum()) for own in counts]
     sizes = [int(own.sum()) for own in counts]
     own, other = side.own, 1 - side.own
@@ -224,25 +216,25 @@ def _excess(counts: Sequence[Codes], chosen: NDArray[np.bool_], side: Side, leve
 
 
 def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
-    """AUC on one half of the order of the codes that the other half gives."""
+    """Return the AUC on one half of the rows, with the codes ordered by the other half."""
     order = np.argsort((before[0] + 1) / (before[1] + 1), kind="stable")
     first, second = (own[order] / own.sum() for own in after)
     return float(first @ (np.cumsum(second) - second / 2))
 
 
-def _reason(column: Column, event: Event, priors: Pair, files: Sequence[str]) -> str:
+def _reason(column: TableColumn, event: Event, priors: Pair, files: Sequence[str]) -> str:
     name, (own, many, few) = column.name, event.side
     other = 1 - own
     q = [f"{100 * share:.{0 if share >= 0.0995 or share == 0 else 1}f}%" for share in event.shares]
     shares = f"{event.words} in {q[own]} of the rows of {files[own]} and {q[other]} of those of {files[other]}"
     if event.shares[own] >= PERFECT and event.shares[other] <= 1 - PERFECT:
         return (
-            f"Column {name!r} tells exactly which file a row is from ({shares}): a classifier would learn the files, "
-            "not the classes."
+            f"Column {name!r} identifies the file of a row ({shares}), so a classifier would learn the files, not the "
+            "classes."
         )
     return (
-        f"Column {name!r} differs between the files in more than their shares of positives: {shares}, and at shares of "
-        f"{priors[0]:g} and {priors[1]:g} nothing can be more than {few / many:.2g} times as frequent."
+        f"Column {name!r} differs between the files by more than the class priors allow: {shares}, but at priors of "
+        f"{priors[0]:g} and {priors[1]:g} no value can be more than {few / many:.2g} times as frequent."
     )
 
 
@@ -250,35 +242,35 @@ def _reason(column: Column, event: Event, priors: Pair, files: Sequence[str]) ->
 
 
 @dataclass(frozen=True)
-class SetComparison:
-    """Whether two sets differ in more than their shares of positives, told by scores of their rows."""
+class MixtureCheck:
+    """Whether the scores of two sets violate the mixture assumption."""
 
     differ: bool
     thresholds: tuple[float, ...]
     true_positive: tuple[Pair, ...]
-    """At each threshold an interval for the share of positives above it; [0, 1] must touch all of them."""
+    """At each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
     false_positive: tuple[Pair, ...]
     """The same for negatives."""
     reason: str | None
-    """In one sentence, if they differ."""
+    """One sentence, if they differ."""
 
 
-def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[float]) -> SetComparison:
-    """Whether scores that tell two sets apart do so better than the shares of positives allow.
+def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[float]) -> MixtureCheck:
+    """Check whether scores distinguish two sets better than the class priors allow.
 
-    Where no single column breaks a bound, all of them together may. At five thresholds the shares of both sets above
-    it give the true- and the false-positive rate that they imply (`uulearn.metrics.uu_rates`), with a 99.9% interval
-    each; one that lies outside of [0, 1] cannot be. In simulations of 36 true mixtures at most 0.13% gave an alarm. A
-    shift of half a standard deviation, with 1,000 rows a set, gave one in 100% of the cases at (0.6, 0.4), and at
-    (0.8, 0.2) in 92% where the classes are three standard deviations apart, in 21% where they are one apart.
+    If no single column violates a bound, all of them together may. At five thresholds, the fractions of both sets above
+    it imply a true-positive and a false-positive rate (`uulearn.metrics.uu_rates`), with a 99.9% interval each; an
+    interval outside [0, 1] is impossible. In simulations of 36 true mixtures at most 0.13% gave an alarm. A shift of
+    half a standard deviation, with 1,000 rows per set, gave one in 100% of the cases at (0.6, 0.4), and at (0.8, 0.2)
+    in 92% with classes three standard deviations apart, in 21% with classes one standard deviation apart.
 
     Parameters
     ----------
     scores : array of shape (n,)
-        Higher for rows that look like the richer set, each from a model that has not seen the row
+        Higher for rows like those of the set with the higher prior, each from a model that has not seen the row
         (`uulearn.priors.out_of_fold_scores`).
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
+        The set of each row, 0 or 1.
     set_priors : (θ, θ′)
 
     Examples
@@ -313,8 +305,8 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
         low, high = rates[which][position]
         q = [f"{100 * share:.0f}%" for share in shares[position]]
         reason = (
-            f"The sets differ in more than their shares of positives: {q[0]} of the rows of the one and {q[1]} of the "
-            f"other score high, which at {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to {100 * high:.0f}"
-            f"% of the {('positives', 'negatives')[which]}."
+            f"The sets differ by more than the class priors allow: {q[0]} of the rows of set 0 and {q[1]} of set 1 "
+            f"score high, which at priors of {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to "
+            f"{100 * high:.0f}% of the {('positives', 'negatives')[which]}."
         )
-    return SetComparison(bool(outside), thresholds, rates[0], rates[1], reason)
+    return MixtureCheck(bool(outside), thresholds, rates[0], rates[1], reason)

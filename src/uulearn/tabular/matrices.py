@@ -1,117 +1,181 @@
-"""From two files, or two folders of images, to two matrices, in memory that does not grow with them.
+"""Turn two files, or two folders of images, into two matrices, in memory that does not grow with them.
 
-Each file is read three times: to survey its columns, to draw the rows that the pipeline is fitted on, and to transform
-it. A file of few rows is read once and kept.
+A file is parsed once. Its rows are kept in memory if there are few; those of a larger CSV file go to a temporary file
+in Arrow format, already parsed (`RowStore`). Files of other formats are read again: to sample rows, and to encode them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from uulearn.data import DenseRows
 from uulearn.data.holdout import Positions, choose_held_out, digests_of
 from uulearn.exceptions import TableError
+from uulearn.tabular.cells import compact
+from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema, base_folder, load_images, open_rows, survey_images
 from uulearn.tabular.leakage import LeakingColumn, find_leaking_columns
-from uulearn.tabular.pipeline import build_pipeline
-from uulearn.tabular.schema import Schema, typed
+from uulearn.tabular.schema import Schema, apply_schema
 from uulearn.tabular.survey import Survey
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-KEPT_CELLS = 20_000_000
-"""A file of at most so many cells is read once and kept."""
-SAMPLED_ROWS = 100_000
-"""Of each file at most so many rows fit the pipeline and are looked at for leaking_columns."""
-MEMORY_BYTES = 2**30
-"""A larger matrix is kept in a temporary file."""
-MOSTLY_COPIES = 0.5
-"""Where a smaller share of the rows is distinct, copies are how the data are, not an accident."""
+KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
+SAMPLED_ROWS = 100_000  # rows of each file that fit the encoder and are checked for leakage
+MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
+MOSTLY_COPIES = 0.5  # with a smaller fraction of distinct rows, copies are normal for the data, not an accident
 
 Matrix = NDArray[Any]
-"""Rows of numbers, float32 of shape (n, columns), or of images, bytes of shape (n, channels, height, width)."""
+"""Rows of numbers, float32 of shape (n, features), or of images, bytes of shape (n, channels, height, width)."""
+
+
+class RowStore:
+    """Frames of text and numbers in a temporary file, in Arrow format; the file has no name and is gone at the end."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the store)
+
+    def append(self, frame: pd.DataFrame) -> None:
+        """Add a frame; OSError if the disk is full."""
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        with pa.ipc.new_stream(self._file, table.schema) as stream:
+            stream.write_table(table)
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """Yield the frames in their order, with a running index."""
+        self._file.seek(0)
+        source = pa.PythonFile(self._file, "r")
+        start = 0
+        while True:
+            try:
+                with pa.ipc.open_stream(source) as stream:
+                    frame = stream.read_all().to_pandas()
+            except pa.ArrowInvalid:  # the end of the file
+                return
+            frame.index = pd.RangeIndex(start, start + len(frame))
+            start += len(frame)
+            yield frame
 
 
 class Source:
-    """A file of rows that can be read again and again."""
+    """A file of rows, or a folder of images, that can be read more than once."""
 
-    def __init__(self, path: str | Path, images: bool = False) -> None:
-        self.path, self.images, self.rows, self.notes = path, images, 0, list[str]()
-        self._kept: list[pd.DataFrame] | None = []
+    def __init__(self, path: str | Path, images: bool = False, sheet: str | None = None) -> None:
+        self.path, self.images, self.sheet, self.rows, self.notes = path, images, sheet, 0, list[str]()
+        self._kept: list[pd.DataFrame] = []
+        self._store: RowStore | None = None
+        self._parsed = False
+        self._as_numbers: set[str] = set()  # text columns that were stored as numbers in some chunk
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name of the file in messages."""
         return Path(self.path).name
 
     def closed(self) -> Source:
-        """Its name and what is known of it, without its rows."""
-        twin = Source(self.path, self.images)
-        twin.rows, twin.notes, twin._kept = self.rows, self.notes, None
-        return twin
+        """Return the name, the number of rows and the notes, without the rows."""
+        other = Source(self.path, self.images, self.sheet)
+        other.rows, other.notes = self.rows, self.notes
+        return other
+
+    def keep_spelling(self, columns: Iterable[str]) -> None:
+        """Parse the file again the next time if one of these columns was stored as numbers, ``007`` as 7."""
+        if not self._as_numbers.isdisjoint(columns):
+            self._kept, self._store = [], None
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """The rows, chunk by chunk."""
-        if self._kept:
+        """Yield the rows in chunks."""
+        if self._store is not None:
+            yield from self._store.frames()
+        elif self._kept:
             yield from self._kept
-            return
+        else:
+            yield from self._read()
+
+    def _read(self) -> Iterator[pd.DataFrame]:
         cells = self.rows = 0
-        keeping = self._kept is not None
-        with open_rows(self.path, images=self.images) as reader:
+        first, store = not self._parsed, None
+        self._parsed = True
+        kept: list[pd.DataFrame] | None = [] if first else None
+        with open_rows(self.path, images=self.images, sheet=self.sheet) as reader:
             self.notes = list(reader.notes)
-            for frame in reader:
+            for chunk in reader:
+                frame = compact(chunk) if first and not reader.typed else chunk
+                if frame is not chunk:
+                    self._as_numbers |= {name for name in frame if frame[name].dtype == np.float64}
                 self.rows += len(frame)
                 cells += frame.size
-                if keeping and self._kept is not None:
-                    self._kept.append(frame)
+                if kept is not None:
+                    kept.append(frame)
                     if cells > KEPT_CELLS:
-                        self._kept, keeping = None, False
+                        store = _store(kept) if not reader.typed else None
+                        kept = None
+                elif store is not None:
+                    store = _appended(store, frame)
                 yield frame
+        self._kept, self._store = kept or [], store
+
+
+def _store(frames: list[pd.DataFrame]) -> RowStore | None:
+    try:
+        store: RowStore | None = RowStore()
+    except OSError:
+        return None
+    for frame in frames:
+        store = store and _appended(store, frame)
+    return store
+
+
+def _appended(store: RowStore, frame: pd.DataFrame) -> RowStore | None:
+    """Return the store with one more frame, or None if the disk is full: then the file is parsed again."""
+    with contextlib.suppress(OSError):
+        store.append(frame)
+        return store
+    return None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Two files, understood: their columns, the fitted pipeline, and what was noticed; of images, no pipeline."""
+    """Two files: their columns, the fitted encoder (None for images), and what was noticed."""
 
     sources: tuple[Source, Source]
     schema: Schema | ImageSchema
-    pipeline: Any
+    encoder: TableEncoder | None
     leaking_columns: list[LeakingColumn]
     notes: list[str]
     sizes: tuple[int, int]
     missing: dict[str, tuple[float, float]]
-    """Column to its share of missing values in each file."""
+    """Fraction of missing values of each column, in each file."""
 
     def matrices(self, folder: Path) -> tuple[Matrix, Matrix]:
-        """The rows of both files as numbers; large ones lie in nameless files in ``folder``, gone with the process."""
+        """Return the rows of both files as numbers; large matrices are in temporary files in ``folder``."""
         first, second = (self._matrix(which, folder) for which in (0, 1))
         return first, second
 
     def _matrix(self, which: int, folder: Path) -> Matrix:
-        source, out, start = self.sources[which], None, 0
+        source, out, size = self.sources[which], None, self.sizes[which]
         for frame in source.frames():
-            block = as_numbers(frame, self.schema, self.pipeline, base_folder(source.path), source.name)
+            block = encode_rows(frame, self.schema, self.encoder, base_folder(source.path), source.name)
             if out is None:
-                out = _empty((self.sizes[which], *block.shape[1:]), block.dtype, folder)
-            if start + len(block) > len(out):
-                raise TableError(f"{source.name} grew while it was read; let nobody write to it and run again.")
-            out[start : start + len(block)] = block
-            start += len(block)
-        if out is None or start != len(out):
-            raise TableError(f"{source.name} shrank while it was read; let nobody write to it and run again.")
-        return out
+                out = MatrixWriter((size, *block.shape[1:]), block.dtype, folder)
+            if out.rows + len(block) > size:
+                raise TableError(f"{source.name} changed while it was read; retry.")
+            out.append(block)
+        if out is None or out.rows != size:
+            raise TableError(f"{source.name} changed while it was read; retry.")
+        return out.matrix()
 
 
 def prepare(
@@ -122,35 +186,34 @@ def prepare(
     drop: Sequence[str] = (),
     ids: Sequence[str] = (),
     only: Sequence[str] = (),
+    sheet: str | None = None,
     seed: int = 0,
 ) -> Prepared:
-    """Survey both files, fit the pipeline, look for columns that give the set away."""
-    sources = (Source(first), Source(second))
-    survey = Survey(drop=drop, ids=ids, only=only, files=(sources[0].name, sources[1].name))
-    missing: dict[str, list[int]] = {}
+    """Decide the columns of both files, fit the encoder, and look for columns that leak the set."""
+    sources = (Source(first, sheet=sheet), Source(second, sheet=sheet))
+    names = (sources[0].name, sources[1].name)
+    survey = Survey(drop=drop, ids=ids, only=only, files=names)
     for which, source in enumerate(sources):
         for frame in source.frames():
             survey.add(frame, which)
-            for column, count in frame.isna().sum().items():
-                missing.setdefault(str(column), [0, 0])[which] += int(count)
         if source.rows < 2:
-            raise TableError(f"{source.name} holds {source.rows} rows; each file needs two at least.")
+            raise TableError(f"{source.name} has {source.rows} rows; each file needs at least two.")
     schema, notes = survey.finish()
+    for source in sources:
+        source.keep_spelling(column.name for column in schema.columns if column.kind == "text")
     samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
-    names = (sources[0].name, sources[1].name)
     leaking_columns = find_leaking_columns(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)
-    import pandas as pd
-
-    pipeline = build_pipeline(schema).fit(pd.concat(samples, ignore_index=True))
+    encoder = TableEncoder(schema).fit(pd.concat(samples, ignore_index=True))
     sizes = (sources[0].rows, sources[1].rows)
+    counts = [survey.missing(which) for which in (0, 1)]
     return Prepared(
         sources,
         schema,
-        pipeline,
+        encoder,
         leaking_columns,
         [f"{source.name}: {note}" for source in sources for note in source.notes] + notes,
         sizes,
-        {name: (counts[0] / sizes[0], counts[1] / sizes[1]) for name, counts in missing.items()},
+        {name: (counts[0][name] / sizes[0], counts[1][name] / sizes[1]) for name in counts[0]},
     )
 
 
@@ -163,29 +226,32 @@ def prepare_images(
     ids: Sequence[str] = (),
     flat: bool = False,
 ) -> Prepared:
-    """Look at the images of two folders, or of two tables with a column of paths."""
+    """Decide size and color of the images of two folders, or of two tables with a column of paths."""
     sources = (Source(first, images=True), Source(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
     for source in sources:
         for _ in source.frames():
-            pass  # counts
+            pass  # counts the rows
         if source.rows < 2:
-            raise TableError(f"{source.name} holds {source.rows} images; each source needs two at least.")
-    told = [f"{source.name}: {note}" for source in sources for note in source.notes] + notes
-    return Prepared(sources, schema, None, [], told, (sources[0].rows, sources[1].rows), {})
+            raise TableError(f"{source.name} has {source.rows} images; each source needs at least two.")
+    all_notes = [f"{source.name}: {note}" for source in sources for note in source.notes] + notes
+    return Prepared(sources, schema, None, [], all_notes, (sources[0].rows, sources[1].rows), {})
 
 
-def as_numbers(frame: pd.DataFrame, schema: Schema | ImageSchema, pipeline: Any, folder: Path, name: str) -> Matrix:
-    """The rows of a chunk as a classifier takes them."""
+def encode_rows(
+    frame: pd.DataFrame, schema: Schema | ImageSchema, encoder: TableEncoder | None, folder: Path, name: str
+) -> Matrix:
+    """Return the rows of a chunk as the classifier takes them."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
             raise TableError(f"{name} has no column {schema.column!r} of image paths; add it, or pass a folder.")
         return load_images(frame[schema.column].tolist(), folder, schema)
-    return np.ascontiguousarray(pipeline.transform(typed(frame, schema, name=name)), dtype=np.float32)
+    assert encoder is not None, "only images have no encoder"
+    return encoder.transform(apply_schema(frame, schema, name=name))
 
 
 class Split(NamedTuple):
-    """Which rows of a set are trained on, which choose the epoch, and which evaluate the result."""
+    """Rows of a set for training, for choosing the best epoch, and for evaluating the result."""
 
     train: Positions
     choose: Positions
@@ -193,16 +259,16 @@ class Split(NamedTuple):
 
 
 def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tuple[Split, Split], str | None]:
-    """Hold rows of both sets out, half of them to choose and half to evaluate; and a note where copies are torn apart.
+    """Hold out rows of both sets, half to choose the epoch and half to evaluate; and return a note if copies are split.
 
-    All copies of a row are on one side. Not so where most rows have copies, as in tables of few categories: there
-    a copy is another row that happens to be alike.
+    All copies of a row stay together, unless most rows have copies, as in tables with few categories: then a copy is
+    another case that happens to be equal.
     """
     digests = [digests_of(DenseRows(torch.from_numpy(rows))) for rows in X]
     distinct = len(np.unique(np.concatenate(digests))) / sum(map(len, digests))
     note = None
     if distinct < MOSTLY_COPIES:
-        note = f"only {100 * distinct:.0f}% of the rows are distinct, so equal rows were taken for different cases"
+        note = f"only {100 * distinct:.0f}% of the rows are distinct, so equal rows count as different cases"
         starts = (0, len(digests[0]))
         digests = [start + np.arange(len(own)) for start, own in zip(starts, digests, strict=True)]
     held = choose_held_out((digests[0], digests[1]), fraction, seed)
@@ -215,7 +281,7 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
         train = np.setdiff1d(np.arange(len(X[which])), held[which])
         if min(len(train), len(choose), len(evaluate)) < 2:
             raise TableError(
-                f"set {which} has {len(X[which])} rows, too few to hold {fraction:g} of them out; use more rows, or a "
+                f"set {which} has {len(X[which])} rows, too few to hold out {fraction:g} of them; use more rows, or a "
                 "larger --hold-out."
             )
         splits.append(Split(train, choose, evaluate))
@@ -223,47 +289,76 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
 
 
 def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
-    """Some rows as a matrix of their own, copied a piece at a time."""
-    out = _empty((len(positions), *X.shape[1:]), X.dtype, folder)
+    """Return some rows as a new matrix, copied in pieces."""
+    out = MatrixWriter((len(positions), *X.shape[1:]), X.dtype, folder)
     step = max(1, 2**24 // max(1, X[:1].nbytes))
     for start in range(0, len(positions), step):
-        out[start : start + step] = X[positions[start : start + step]]
-    return out
+        out.append(X[positions[start : start + step]])
+    return out.matrix()
 
 
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> Matrix:
-    size = math.prod(shape) * dtype.itemsize
-    if size <= MEMORY_BYTES:
-        return np.empty(shape, dtype)
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:  # gone when the last array that uses it is
-            reserve(file.fileno(), size)
-            return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
-    except OSError as error:
-        raise no_room(size, folder, error, "name a roomier folder in TMPDIR") from error
+class MatrixWriter:
+    """A matrix that is filled in pieces: in memory, or in a temporary file in ``folder`` if it is large.
+
+    The file is written, and mapped into memory only afterwards, so that its pages do not count as used memory.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> None:
+        self.rows, self._shape, self._dtype, self._folder = 0, shape, dtype, folder
+        self._size = math.prod(shape) * dtype.itemsize
+        self._array, self._file = None, None
+        if self._size <= MEMORY_BYTES:
+            self._array = np.empty(shape, dtype)
+            return
+        with self._explained():
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (the mapping keeps it)
+            reserve(self._file.fileno(), self._size)
+
+    def append(self, rows: Matrix) -> None:
+        """Add rows."""
+        if self._array is not None:
+            self._array[self.rows : self.rows + len(rows)] = rows
+        elif self._file is not None:
+            with self._explained():
+                self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
+        self.rows += len(rows)
+
+    def matrix(self) -> Matrix:
+        """Return the matrix; a temporary file is gone with the last array that uses it."""
+        if self._file is None:
+            assert self._array is not None
+            return self._array
+        with self._explained(), self._file:
+            self._file.flush()
+            return np.memmap(self._file, dtype=self._dtype, mode="r+", shape=self._shape)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise no_room(self._size, self._folder, error, "set TMPDIR to a folder with more space") from error
 
 
 def no_room(size: int, folder: Path, error: OSError, remedy: str) -> TableError:
-    """What to say where the system has no place for rows."""
+    """Return the error for a disk without space for the matrix."""
     return TableError(
-        f"the rows as numbers take {size / 2**20:,.1f} MiB in {folder} ({error.strerror or error}); free space there, "
+        f"the encoded rows take {size / 2**20:,.1f} MiB in {folder} ({error.strerror or error}); free space there, "
         f"or {remedy}."
     )
 
 
 def reserve(file: int, size: int) -> None:
-    """Take the space of a mapped file now; where a page has no place on the disk later, the system kills."""
+    """Allocate the space of a mapped file now; a full disk would otherwise kill the process later."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, size)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise  # any other: the disk does not know how
+                raise  # other errors: the file system cannot allocate
 
 
 def _sample(source: Source, schema: Schema, seed: Sequence[int]) -> pd.DataFrame:
-    import pandas as pd
-
     rng = np.random.default_rng([*seed, 5])
     wanted = np.arange(source.rows)
     if source.rows > SAMPLED_ROWS:
@@ -272,6 +367,6 @@ def _sample(source: Source, schema: Schema, seed: Sequence[int]) -> pd.DataFrame
     for frame in source.frames():
         own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
         if len(own):
-            parts.append(typed(frame.iloc[own], schema, name=source.name))
+            parts.append(apply_schema(frame.iloc[own], schema, name=source.name))
         start += len(frame)
     return pd.concat(parts, ignore_index=True)

@@ -1,7 +1,7 @@
-"""The columns of a table as a model knows them, and rows converted by them: alike at fit and at predict time.
+"""The columns that a model uses, and the conversion of rows by them, the same at fit and at predict time.
 
-A schema is plain data: it goes into the model directory as JSON, and holds no value of the files but the frequent
-categories.
+A schema is plain data: it is stored as JSON in the model directory, and contains no values of the files except the
+frequent categories.
 """
 
 from __future__ import annotations
@@ -11,33 +11,30 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, read_cells
-
-if TYPE_CHECKING:
-    import pandas as pd
+from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
-"""What a category becomes that was rare in the files of the fit, or not in them."""
-LARGEST, SMALLEST = 1e300, 1e-280
-"""Numbers beyond the one, infinities too, count as it, those below the other as 0: no later step overflows."""
+"""The category of values that were rare in the training files, or not in them."""
+LARGEST, SMALLEST = 1e300, 1e-280  # larger numbers are cut, smaller ones become 0, so that no later step overflows
 FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column that is used, and what its kind needs.
+class TableColumn:
+    """One column that is used, with the details of its kind.
 
     Examples
     --------
-    >>> Column("colour", "category", values=("green", "red"))
-    Column(name='colour', kind='category', missing=False, values=('green', 'red'), other=False, day_first=True, ...)
+    >>> TableColumn("color", "category", values=("green", "red"))
+    TableColumn(name='color', kind='category', missing=False, values=('green', 'red'), other=False, day_first=True, ...)
     """
 
     name: str
@@ -46,19 +43,19 @@ class Column:
     missing: bool = False
     """Whether any cell of either file was missing."""
     values: tuple[str, ...] = ()
-    """Category: the values that have a column of their own in the matrix."""
+    """Category: the values with their own feature."""
     other: bool = False
-    """Category: whether the files hold rare values, which share one column."""
+    """Category: whether there are rare values, which share one feature."""
     day_first: bool = True
-    """Date: whether 03/04/2024 is a day in April."""
+    """Date: whether 03/04/2024 is in April."""
     clock: bool = False
     """Date: whether any cell has a time of day."""
     long: bool = False
-    """Text: whether the cells are sentences, compared by words, or short, compared by letters."""
+    """Text: whether cells are sentences, compared by words, or short, compared by letters."""
 
     def __post_init__(self) -> None:
         _check(isinstance(self.name, str) and self.name != "", f"a column must have a name, got {self.name!r}")
-        _check(self.kind in KINDS, f"column {self.name!r} is of kind {self.kind!r}, known are {', '.join(KINDS)}")
+        _check(self.kind in KINDS, f"column {self.name!r} has kind {self.kind!r}, expected one of {', '.join(KINDS)}")
         for flag in ("missing", "other", "day_first", "clock", "long"):
             _check(isinstance(getattr(self, flag), bool), f"{flag} of column {self.name!r} must be true or false")
         words = isinstance(self.values, tuple) and all(isinstance(value, str) for value in self.values)
@@ -70,36 +67,36 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that are used, those kept for the output only, and why the others are left out.
+    """The columns that are used, those kept only for the output, and why the others are dropped.
 
     Examples
     --------
-    >>> schema = Schema((Column("age", "number"), Column("smokes", "boolean")), ids=("patient",))
+    >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
     True
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     ids: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(all(isinstance(column, Column) for column in self.columns), "columns must be Column objects")
+        _check(all(isinstance(column, TableColumn) for column in self.columns), "columns must be TableColumn objects")
         _check(len(self.columns) > 0, "a schema must have a column")
         _check(all(isinstance(name, str) for name in self.ids), "ids must be names of columns")
         texts = isinstance(self.left_out, dict) and all(isinstance(t, str) for p in self.left_out.items() for t in p)
-        _check(texts, "left_out must say for names of columns why")
+        _check(texts, "left_out must map column names to reasons")
         names = [*self.names, *self.ids, *self.left_out]
         repeated = [name for name, count in Counter(names).items() if count > 1]
         _check(not repeated, f"column {repeated[:1]!r} is named twice")
 
     @property
     def names(self) -> list[str]:
-        """The columns that are used."""
+        """Names of the columns that are used."""
         return [column.name for column in self.columns]
 
     def to_dict(self) -> dict[str, Any]:
-        """As data for JSON."""
+        """Return plain data for JSON."""
         columns = [
             {name: value for name, value in dataclasses.asdict(column).items() if value != DEFAULTS.get(name)}
             for column in self.columns
@@ -116,97 +113,94 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """From such data; whatever does not belong there is a ValueError that says so."""
+        """Return the schema in such data; other data raise ValueError."""
         given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out"}, set())
         version = given["format_version"]
-        _check(version == FORMAT_VERSION, f"format_version is {version!r}, but this version of uulearn reads 1")
+        _check(version == FORMAT_VERSION, f"format_version is {version!r}, expected {FORMAT_VERSION}")
         for name, kind in (("columns", list), ("ids", list), ("left_out", dict)):
             _check(isinstance(given[name], kind), f"{name} must be a {kind.__name__}")
-        known = {entry.name for entry in dataclasses.fields(Column)}
+        known = {entry.name for entry in dataclasses.fields(TableColumn)}
         columns = []
         for entry in given["columns"]:
             column = dict(_fields(entry, "a column", {"name", "kind"}, known))
             if "values" in column:
                 _check(isinstance(column["values"], list), "values must be a list")
                 column["values"] = tuple(column["values"])
-            columns.append(Column(**column))
+            columns.append(TableColumn(**column))
         return cls(tuple(columns), tuple(given["ids"]), given["left_out"])
 
 
-DEFAULTS = {entry.name: entry.default for entry in dataclasses.fields(Column)}
+DEFAULTS = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
 
 
-def typed(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
-    """The columns of a schema, in its order and in the types of their kinds.
+def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
+    """Return the columns of a schema, in its order and in the types of their kinds.
 
-    Numbers and booleans become float64 (1 for true, NaN where missing), dates datetime64 in UTC, categories
-    Categorical with one and the same list of values, text strings or None. A number, boolean or date that cannot be
-    read is refused, not taken for missing: where the rows of the fit could all be read, it is an error of the file or
-    a sign that the columns are not the same. A category that is not in the schema becomes ``"(other)"``.
+    Numbers and booleans become float64 (1 for true, NaN for missing), dates datetime64 in UTC, categories Categorical
+    with a fixed list of values, and text strings or None. A number, boolean or date that cannot be parsed is an error,
+    not a missing value: all training rows could be parsed, so the file is wrong or has other columns. A category that
+    is not in the schema becomes ``"(other)"``.
 
     Parameters
     ----------
     frame : DataFrame of n rows
-        A chunk as a reader gives it. Further columns are ignored. Its index tells the rows in messages, counted from 1.
+        A chunk of a file. Other columns are ignored. Messages show the index as the row, counted from 1.
     schema : Schema
     name : str
-        What to call the file in messages.
+        Name of the file in messages.
 
     Returns
     -------
-    DataFrame of n rows, with the index of ``frame``
+    DataFrame of n rows with the index of ``frame``
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> schema = Schema((Column("age", "number"), Column("colour", "category", values=("green", "red"))))
-    >>> typed(pd.DataFrame({"colour": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
-        age   colour
+    >>> schema = Schema((TableColumn("age", "number"), TableColumn("color", "category", values=("green", "red"))))
+    >>> apply_schema(pd.DataFrame({"color": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
+        age    color
     0  41.0      red
     1   NaN  (other)
     """
-    import pandas as pd
-
-    check_there(schema.names, frame.columns, name)
+    check_has_columns(schema.names, frame.columns, name)
     columns = {}
     for column in schema.columns:
-        cells = read_cells(frame[column.name], day_first=column.day_first)
-        _refuse_unreadable(cells, column, frame.index, name)
+        cells = parse_cells(frame[column.name], day_first=column.day_first, keep_text=column.kind == "text")
+        _check_kind(cells, column, frame, name)
         columns[column.name] = _converted(cells, column, frame.index)
     return pd.DataFrame(columns, index=frame.index)
 
 
-def check_there(names: Iterable[str], columns: Iterable[Any], name: str) -> None:
-    """Refuse a file that lacks some of the columns."""
+def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -> None:
+    """Raise `TableError` if a file lacks some of the columns."""
     there = [str(column) for column in columns]
     lacking = [wanted for wanted in names if wanted not in set(there)]
     if lacking:
         raise TableError(
-            f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {listed(lacking)}{near(lacking[0], there)}; "
-            "the file needs the columns that the model was fitted on, under the same names."
+            f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
+            f"{suggest(lacking[0], there)}; the file needs the columns that the model was trained on, with these names."
         )
 
 
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """Names in quotes, the first of them if they are many.
+def join_names(names: Iterable[str], limit: int = 5) -> str:
+    """Return names in quotes, only the first if there are many.
 
     Examples
     --------
-    >>> listed(["a", "b", "c"]), listed("abcdef", 2)
+    >>> join_names(["a", "b", "c"]), join_names("abcdef", 2)
     ("'a', 'b' and 'c'", "'a', 'b' and 4 more")
     """
-    shown = [repr(name) for name in names]
-    if len(shown) > most:
-        shown = [*shown[:most], f"{len(shown) - most:,} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    quoted = [repr(name) for name in names]
+    if len(quoted) > limit:
+        quoted = [*quoted[:limit], f"{len(quoted) - limit:,} more"]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
-def near(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
-    """A hint at names that are spelled alike, in parentheses, or nothing.
+def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
+    """Return similar names as a hint in parentheses, or nothing.
 
     Examples
     --------
-    >>> near("wieght", ["weight", "age"])
+    >>> suggest("wieght", ["weight", "age"])
     " (did you mean 'weight'?)"
     """
     folded = {other.casefold(): other for other in names}
@@ -214,34 +208,35 @@ def near(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str
     return f" ({hint.replace('{}', ' or '.join(repr(folded[other]) for other in close))})" if close else ""
 
 
-def _refuse_unreadable(cells: Cells, column: Column, index: Any, name: str) -> None:
+def quote_value(value: str, limit: int = 40) -> str:
+    """Return a value in quotes, cut if it is long."""
+    return repr(value if len(value) <= limit else value[: limit - 1] + "…")
+
+
+def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: str) -> None:
     wanted = {"number": NUMBER, "boolean": BOOLEAN, "date": DATE}.get(column.kind)
     bad = cells.kinds == UNREADABLE
     if wanted is not None:
         bad = (cells.kinds != wanted) | (np.isnat(cells.dates) if wanted == DATE else bad)
-    rows = np.append(bad, False)[cells.codes]  # the code −1, missing, is never bad
+    if not bad.any():
+        return
+    rows = np.append(bad, False)[cells.codes]  # a missing cell, code −1, is never bad
     if not rows.any():
         return
     position = int(rows.argmax())
-    value = cells.codes[position]
-    what = cells.words[value] if cells.kinds[value] == UNREADABLE else shown(cells.words[value])
-    row = index[position] + 1 if isinstance(index[position], int | np.integer) else position + 1
-    meant = {
+    cell = parse_cells(frame[column.name].iloc[[position]])  # with the text of a number as it was written
+    what = cell.words[0] if cell.kinds[0] == UNREADABLE else quote_value(cell.words[0])
+    label = frame.index[position]
+    row = label + 1 if isinstance(label, int | np.integer) else position + 1
+    expected = {
         "number": "a number; write numbers with a point and without separators, like 1234.5",
         "boolean": "yes or no; write true, false, yes, no, t, f, y or n",
         "date": "a date; write dates like 2024-12-31",
     }.get(column.kind, "a word")
-    raise TableError(f"{name} holds {what} in row {row}, column {column.name!r}, which is not {meant}.")
+    raise TableError(f"{name} has {what} in row {row}, column {column.name!r}, which is not {expected}.")
 
 
-def shown(value: str, most: int = 40) -> str:
-    """A value in quotes, cut if it is long."""
-    return repr(value if len(value) <= most else value[: most - 1] + "…")
-
-
-def _converted(cells: Cells, column: Column, index: Any) -> Any:
-    import pandas as pd
-
+def _converted(cells: Cells, column: TableColumn, index: Any) -> Any:
     if column.kind in ("number", "boolean"):
         numbers = np.where(np.abs(cells.numbers) < SMALLEST, 0.0, np.clip(cells.numbers, -LARGEST, LARGEST))
         return np.append(numbers, np.nan)[cells.codes]
@@ -252,7 +247,7 @@ def _converted(cells: Cells, column: Column, index: Any) -> Any:
         codes = np.array([number.get(word, len(number)) for word in cells.labels] + [-1], dtype=np.int64)
         return pd.Categorical.from_codes(codes[cells.codes], categories=[*column.values, OTHER])
     words: NDArray[np.object_] = np.append(cells.words, np.array([None], dtype=object))
-    return pd.Series(words[cells.codes], index=index, dtype=object)  # an array would be guessed at
+    return pd.Series(words[cells.codes], index=index, dtype=object)  # the type of an array would be inferred
 
 
 def _check(holds: bool, problem: str) -> None:

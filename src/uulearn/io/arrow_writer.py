@@ -1,4 +1,4 @@
-"""Frames to Parquet and Feather, one row group or batch a frame; the first frame fixes the types."""
+"""Write frames as Parquet and Feather, one row group or batch per frame; the first frame fixes the types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from uulearn.io.formats import in_one_line
 class ArrowEncoder:
     """Encode frames into a stream; a context manager, because the formats end with a footer.
 
-    Categories are written as their values, and a column without a single value as text.
+    Categories are written as their values, and a column in which all values are missing as text.
     """
 
     def __init__(self, stream: Any, format: str, name: str) -> None:
@@ -57,8 +57,8 @@ class ArrowEncoder:
                 values = values.cast(pa.large_string())
             return values if self._schema is None else values.cast(self._schema.field(position).type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            due = "" if self._schema is None else f" as {self._schema.field(position).type}, like the first frame"
+            expected = "" if self._schema is None else f" as {self._schema.field(position).type}, like the first frame"
             raise TableError(
-                f"column {name!r} cannot be written to {self._name}{due} ({in_one_line(error)}); give all its values "
-                "one type."
+                f"column {name!r} cannot be written to {self._name}{expected} ({in_one_line(error)}); use one "
+                "type for all of its values."
             ) from error
