@@ -10,7 +10,7 @@ labels, is described in ``docs/defaults.md``.
 ==========================  ==================  =======================================================================
 where                       default             why
 ==========================  ==================  =======================================================================
-`UURisk`, `uu_risk`         loss "sigmoid"      a risk does not know the model; `UUClassifier` uses "logistic" for "linear"
+`UURisk`, `uu_risk`         loss "sigmoid"      a risk has no model; `UUClassifier` uses "logistic" for "linear"
 `pn_risk`                   loss "logistic"     the risk of labeled rows, an evaluation metric, not a training objective
 `RunOptions`                no early stopping   one training run has no held-out rows unless they are passed
 `prior_sensitivity`         one model, 20% of   twelve trainings are compared on the same held-out rows, and their
@@ -20,6 +20,8 @@ paper reproduction          all explicit        the experiments pass every setti
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 # Value of a parameter that is derived from the data and the other parameters.
 AUTO = "auto"
@@ -65,7 +67,7 @@ PATIENCE_STEPS = 400
 # Epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 
-# ----------------------------------------------------------------------------------------------- folds and held-out rows
+# ---------------------------------------------------------------------------------------------- folds and held-out rows
 
 # Models of an ensemble, which is also the number of folds.
 N_ESTIMATORS = 5
@@ -75,8 +77,8 @@ VALIDATION_FRACTION = 0.1
 MIN_VALIDATION_ROWS = 500
 # Different rows per set that make sure that no fold is empty although copies of a row stay in one fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: with one
-# model, or with self-training.
+# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: for a
+# single model, and after self-training.
 EVALUATION_FRACTION = 0.1
 # Fraction of each set that evaluates the runs of `prior_sensitivity`.
 SENSITIVITY_FRACTION = 0.2
@@ -84,7 +86,7 @@ SENSITIVITY_FRACTION = 0.2
 SENSITIVITY_ERRORS = (-0.1, -0.05, 0.05, 0.1)
 
 # One model trained on all rows to the last epoch, without calibration: the setting of the paper.
-SINGLE_RUN = {
+SINGLE_RUN: dict[str, Any] = {
     "loss": "logistic", "lr": LEARNING_RATE, "l2": 0.0, "n_estimators": 1, "validation_fraction": 0.0,
     "early_stopping": False, "patience": None, "calibrated": False,
 }  # fmt: skip

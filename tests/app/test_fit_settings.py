@@ -90,8 +90,8 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     [
         ({"set_priors": "guess"}, "'auto', got 'guess'"),
         ({"hold_out": 0.0}, "hold_out must be above 0 and below 0.5, got 0.0"),
-        ({"classifier": {"colour": 1}}, "colour is no parameter to be set there"),
-        ({"classifier": {"random_state": 1}}, "random_state is no parameter to be set there"),
+        ({"classifier": {"colour": 1}}, "colour is not a parameter that can be set there"),
+        ({"classifier": {"random_state": 1}}, "random_state is not a parameter that can be set there"),
     ],
 )
 def test_wrong_settings_are_refused(changes, message):

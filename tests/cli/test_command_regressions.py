@@ -17,7 +17,7 @@ from uulearn import UUClassifier
 from uulearn.app import fitting
 from uulearn.app.model import TableModel
 from uulearn.cli import predict
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory
 from uulearn.io import formats, reading
 from uulearn.io.reading import read_table
 from uulearn.io.writing import TableWriter
@@ -448,7 +448,7 @@ def test_cards_go_only_when_the_new_model_is_there(numbers, reported, monkeypatc
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(persistence, "_write", full)
+    monkeypatch.setattr(model_directory, "_write", full)
     with pytest.raises(OSError, match="No space"):
         UUClassifier.load(numbers.folder / "named").save(reported)
     assert {path.name: path.read_bytes() for path in reported.iterdir()} == before

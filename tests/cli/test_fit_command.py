@@ -59,7 +59,7 @@ def files(tmp_path_factory):
     for name, rows in zip(("a.csv", "b.csv"), sets.indices, strict=True):
         frame.iloc[rows].to_csv(folder / name, index=False)
     frame.iloc[2000:].assign(truth=y[2000:]).to_csv(folder / "new.csv", index=False)
-    (folder / "quick.toml").write_text("[classifier]\nlr = 0.05\nema = 0.9\n")
+    (folder / "quick.toml").write_text("[classifier]\nlr = 0.05\ntraining__ema = 0.9\n")
     return folder
 
 
@@ -262,15 +262,12 @@ def test_files_that_differ_in_more_than_their_shares_are_warned_of(files, uulear
     assert any("age" in note for note in facts["notes"])
 
 
-def test_many_rows_are_split_and_priors_estimated(files, uulearn, tmp_path, monkeypatch):
-    from uulearn.app import fitting
-
-    monkeypatch.setattr(fitting, "FEW_ROWS", 100)
-    options = ("--set-priors", "auto", "--model", "linear", "--only", "age", "--only", "ward", "--json", *QUICK)
+def test_single_model_sets_rows_aside_and_estimates_priors(files, uulearn, tmp_path):
+    options = ("--set-priors", "auto", "--n-estimators", "1", "--model", "linear", "--only", "age", "--only", "ward", "--json", *QUICK)
     code, said, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
     facts = json.loads(said)
-    assert facts["split"] == {"train": [320, 400], "choose": [40, 50], "evaluate": [40, 50]}
+    assert facts["split"] == {"train": [324, 405], "choose": [36, 45], "evaluate": [40, 50]}
     assert not facts["cross_fitted"]
     assert facts["priors_estimated"]["intervals"][0][0] < facts["set_priors"][0]
     assert "These shares were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
@@ -419,7 +416,7 @@ def test_folders_of_images(uulearn, tmp_path):
     truth = images(tmp_path / "new", 40, 0.5, 2)
     options = (*PRIORS, "--epochs", "6", "--no-sensitivity", "--model", "allconvnet")
     config = tmp_path / "config.toml"
-    config.write_text("[classifier]\nlr = 0.003\nema = 0.5\nbatch_size = 20\n")
+    config.write_text("[classifier]\nlr = 0.003\ntraining__ema = 0.5\nbatch_size = 20\n")
     code, said, error = uulearn(
         "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
     )
@@ -443,7 +440,7 @@ def test_models_of_plain_columns_take_images_as_lines_of_pixels(uulearn, tmp_pat
     images(tmp_path / "b", 60, 0.15, 1)
     truth = images(tmp_path / "new", 40, 0.5, 2)
     config = tmp_path / "config.toml"
-    config.write_text("[classifier]\nlr = 0.01\nema = 0.5\nbatch_size = 20\n")
+    config.write_text("[classifier]\nlr = 0.01\ntraining__ema = 0.5\nbatch_size = 20\n")
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
     code, said, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error

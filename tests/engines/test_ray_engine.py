@@ -25,6 +25,7 @@ from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_addre
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.exceptions import TableError
 from uulearn.reproduction.experiments import TARGET_PRIORS
+from uulearn.engines.ray_search import RayExecutor
 from uulearn.selection import UUClassifierCV
 from uulearn.storage import load_tree
 
@@ -305,13 +306,13 @@ def test_a_search_goes_on_though_a_worker_is_killed(cluster, tmp_path, monkeypat
     sets = [rng.normal(size=(600, 5)) + np.sign(share - rng.random((600, 1))) for share in (0.8, 0.2)]
     alone = search().fit_sets(*sets)
     with Killer("uulearn-search", lambda: any(tmp_path.glob("*.safetensors"))) as killer:
-        several = search(engine="ray", store=tmp_path).fit_sets(*sets)
+        several = search(executor=RayExecutor(), store=tmp_path).fit_sets(*sets)
     assert killer.killed
     assert len(list(tmp_path.glob("*.safetensors"))) == 12
     assert several.best_params_ == alone.best_params_
     np.testing.assert_allclose(several.decision_function(sets[0]), alone.decision_function(sets[0]), atol=1e-4)
     monkeypatch.setattr("uulearn.engines.ray_search.ray_cluster", lambda *_: pytest.fail("nothing was left to train"))
-    again = search(engine="ray", workers=1, store=tmp_path).fit_sets(*sets)
+    again = search(executor=RayExecutor(workers=1), store=tmp_path).fit_sets(*sets)
     np.testing.assert_array_equal(again.decision_function(sets[0]), several.decision_function(sets[0]))
 
 
@@ -329,10 +330,10 @@ def test_what_a_search_meets_on_the_cluster_is_said_here(cluster):
 
     base = UUClassifier((0.8, 0.2), model=Unwilling, epochs=1, n_estimators=2, random_state=0)
     with pytest.raises(ValueError, match="^enough of this$"):
-        UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
+        UUClassifierCV(base, {"lr": [0.1]}, executor=RayExecutor()).fit_sets(*sets)
     base.set_params(model=Elsewhere)
     with pytest.raises(RuntimeError, match="cannot read what it was sent .*'test_ray'.* must be importable on all of"):
-        UUClassifierCV(base, {"lr": [0.1]}, engine="ray").fit_sets(*sets)
+        UUClassifierCV(base, {"lr": [0.1]}, executor=RayExecutor()).fit_sets(*sets)
 
 
 class Elsewhere(nn.Linear):

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from uulearn import defaults
 from uulearn._version import __version__
 from uulearn.app.evaluating import both, evaluate_on_split, evaluate_out_of_fold, evaluates_out_of_fold
 from uulearn.app.facts import evaluation_facts, finite, importance_facts, sensitivity_facts, sensitivity_models
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_HERE, FitSettings
 from uulearn.app.sharing import read_once
-from uulearn import defaults
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.holdout import has_few_unique_rows
 from uulearn.defaults import AUTO

@@ -26,8 +26,7 @@ SET_HERE = (
 class FitSettings:
     """Files, priors, columns, and what the classifier is told.
 
-    ``classifier`` holds parameters of `uulearn.UUClassifier` by name, training options as ``training__ema``; others have
-    their defaults.
+    ``classifier`` holds parameters of `uulearn.UUClassifier` by name, training options as ``training__ema``.
     """
 
     first: str
@@ -58,7 +57,7 @@ class FitSettings:
                 raise ValueError(f"the column {name!r} has the name of one that predict writes; call it otherwise.")
         for name in self.classifier:
             if name in SET_HERE or name not in UUClassifier(None).get_params(deep=True):
-                raise ValueError(f"[{OWN_TABLE}] {name} is no parameter to be set there; remove or correct it.")
+                raise ValueError(f"[{OWN_TABLE}] {name} is not a parameter that can be set there; remove or correct it.")
 
     def to_toml(self) -> str:
         """As TOML, every value written out."""

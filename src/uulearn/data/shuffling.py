@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uulearn.storage import one_at_a_time, remove_leftovers, write_atomically
 from uulearn.data.streams import Numbers, RowStream, row_bytes
+from uulearn.storage import one_at_a_time, remove_leftovers, write_atomically
 
 FORMAT = 1
 INDEX, ROWS, LOCK = "index.json", "rows.bin", ".lock"

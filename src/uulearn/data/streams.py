@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
 from torch import Tensor
 
-from uulearn.exceptions import PoorMixingWarning
 from uulearn.data.batches import BatchPlan
 from uulearn.data.rows import DenseRows, Rows, TwoSets
+from uulearn.exceptions import PoorMixingWarning
 
 BUFFER_BYTES = 128 * 2**20
 """Of the rows of a set that are mixed with each other."""

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.learners import NetworkModel
 from uulearn.export.graph import REFUSED, plain_model
 
 TOLERANCE = 1e-5
@@ -35,6 +36,7 @@ class PythonPath:
 
     def __init__(self, classifier: UUClassifier, pipeline: Any) -> None:
         self.classifier = copy.copy(classifier)
+        assert isinstance(classifier.trained_, NetworkModel)  # checked by export_onnx
         self.classifier.trained_ = dataclasses.replace(
             classifier.trained_, module=plain_model(classifier.model_), precision="float32"
         )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.learners import NetworkModel
 from uulearn.models import Ensemble
 from uulearn.risk import get_loss
 
@@ -59,6 +60,7 @@ class ClassifierGraph(nn.Module):
         scorer: nn.Module = plain if fold is None else fold(torch.float32)
         self.model = _Mean(scorer) if isinstance(scorer, Ensemble) else scorer
         self.pipeline = pipeline
+        assert isinstance(classifier.trained_, NetworkModel)  # checked by export_onnx
         self.input_scale = float(classifier.trained_.input_scale)
         scaling = classifier.scaling_
         # A buffer: the exporter rounds numbers that stand in the code to float32.

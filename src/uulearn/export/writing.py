@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.learners import NetworkModel
 from uulearn.export.checking import Agreement, PythonPath, check
 from uulearn.export.description import describe, metadata
 from uulearn.export.graph import ClassifierGraph
@@ -172,6 +173,8 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
             f"{type(classifier).__name__}; of a search pass best_estimator_."
         )
     check_is_fitted(classifier, "trained_")
+    if not isinstance(classifier.trained_, NetworkModel):
+        raise TypeError(f"export_onnx takes a network, got a model of kind {classifier.learner_.kind!r}.")
     if pipeline is not None:
         check_is_fitted(pipeline)
         if not hasattr(pipeline, "n_features_in_"):

@@ -16,9 +16,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from uulearn import defaults
+
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
-DEFAULT_SLOPE = -0.1
+DEFAULT_SLOPE = defaults.SLOPE
 LARGEST_SLOPE = 1e6
 
 

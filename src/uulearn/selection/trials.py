@@ -123,8 +123,9 @@ def train_all(
     jobs = plan_jobs(trials, found, by_fold=store is not None or executor is not None)
     with contextlib.closing((executor or LocalExecutor()).train(trials, jobs)) as finished:
         for results in finished:
-            for place, result in results.items() if store is not None else ():
-                store.put(names[place], result)
+            if store is not None:
+                for place, result in results.items():
+                    store.put(names[place], result)
             found |= results
     return [_merge(trials, found, setting) for setting in range(len(trials.plans))]
 
