@@ -33,6 +33,7 @@ from scipy.stats import norm
 
 from common import FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
+from uulearn.training import TrainingOptions
 from uulearn.exceptions import PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
 
@@ -89,7 +90,7 @@ def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
             for name, sets in ways.items():
                 clf = UUClassifier(
                     PRIORS, task.prior, epochs=15, n_estimators=1, validation_fraction=0.1, patience=None,
-                    input_scale=1 / 255, random_state=seed, progress=False,
+                    training=TrainingOptions(input_scale=1 / 255), random_state=seed, progress=False,
                 )  # fmt: skip
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PoorMixingWarning)

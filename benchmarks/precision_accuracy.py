@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from common import BATCH_SIZE, FORMAT, LR, RESULTS, SET_PRIORS, machine, read_json, versions, write_json
 from pixels import data_folder, read_mnist
 from uulearn import UUClassifier
+from uulearn.training import TrainingOptions
 from uulearn.data import DenseRows
 from uulearn.datasets import make_sets
 from uulearn.training import score_rows
@@ -68,7 +69,7 @@ def train(settings: dict[str, Any], train_part: Part, test_part: Part) -> dict[s
         batch_size=BATCH_SIZE,
         lr=LR,
         l2=L2,
-        precision=settings["precision"],
+        training=TrainingOptions(precision=settings["precision"]),
         device="cpu",
         random_state=settings["seed"],
     )

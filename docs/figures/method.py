@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from uulearn import UUClassifier, uu_coefficients
+from uulearn.training import TrainingOptions
 from uulearn.risk import LOSSES, leaky_relu
 
 Numbers = NDArray[np.float64]
