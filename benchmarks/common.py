@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import uulearn
-from uulearn.estimator.resolving import PLAIN
+from uulearn.defaults import SINGLE_RUN as PLAIN
 from uulearn.storage import write_atomically
 from uulearn.training.precision import cpu_multiplies_bfloat16
 

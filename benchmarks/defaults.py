@@ -54,6 +54,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch 600": {"batch_size": 600},
 }
 
+NESTED = ("ema", "clip_norm", "precision")
+
 Part = tuple[NDArray[np.uint8], NDArray[np.bool_]]
 
 
@@ -61,9 +63,10 @@ def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
     """Train once."""
     drawn = make_sets(*train, settings["set_priors"], SIZES, random_state=settings["seed"])
     options = {name: settings[name] for name in BASE if name != "momentum"}
-    classifier = UUClassifier(
-        drawn.realized_priors, float(test[1].mean()), **options, model_params={"momentum": settings["momentum"]},
-        input_scale=1 / 255, random_state=settings["seed"],
+    classifier = UUClassifier(None).set_params(
+        set_priors=drawn.realized_priors, target_prior=float(test[1].mean()),
+        **{f"training__{name}" if name in NESTED else name: value for name, value in options.items()}, model_params={"momentum": settings["momentum"]},
+        training__input_scale=1 / 255, random_state=settings["seed"],
     )  # fmt: skip
     started = time.perf_counter()
     classifier.fit_sets(*drawn, test_data=test)

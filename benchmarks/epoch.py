@@ -40,7 +40,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, TwoSets
 from uulearn.exceptions import UUWarning
 from uulearn.models import build_model
-from uulearn.training import Trainer, RunOptions
+from uulearn.training import RunOptions, Trainer, TrainingOptions
 from uulearn.training.precision import cpu_multiplies_bfloat16
 
 PRECISIONS = {"uulearn": "auto", "uulearn float32": "float32"}
@@ -73,7 +73,7 @@ def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, t
         TARGET_PRIOR,
         model=model,
         **LEAKY | {"lr": LR},
-        precision=precision,
+        training=TrainingOptions(precision=precision),
         epochs=1,
         device="cpu",
         random_state=0,

@@ -65,7 +65,7 @@ def classifier(model: str, **more: Any) -> UUClassifier:
         "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False, "patience": None,
         "random_state": 0, "progress": False, "device": "cpu",
     }  # fmt: skip
-    return UUClassifier((0.7, 0.3), **plain | MODELS[model] | more)
+    return UUClassifier((0.7, 0.3)).set_params(**plain | MODELS[model] | more)
 
 
 def epoch(
@@ -74,7 +74,7 @@ def epoch(
     """Seconds of an epoch over so many rows, half of them in each set, and the most memory held."""
     torch.set_num_threads(1)
     first, second = (Generated(rows // 2, columns, which) for which in (0, 1))
-    clf = classifier(model, distributed="auto" if distributed else False, batch_size=batch_size)
+    clf = classifier(model, training__distributed="auto" if distributed else False, batch_size=batch_size)
     clf.fit_sets(first, second)
     return {
         "model": model,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ def count_switches(calls: list[tuple[str, str]]) -> int:
     2
     """
     packages = [package for package, _ in calls]
-    return sum(first != second for first, second in zip(packages, packages[1:], strict=False))
+    return sum(first != second for first, second in itertools.pairwise(packages))
 
 
 def draw_sets(rows: int = 300) -> tuple[Any, Any]:
@@ -81,9 +82,9 @@ def fit_command() -> None:
             path.write_text("\n".join(lines) + "\n")
         command = ["uulearn", "fit", *map(str, paths), "--set-priors", "0.8", "0.2", "--epochs", "3"]
         sys.argv = [*command, "--out", str(Path(folder) / "model")]
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            with contextlib.suppress(SystemExit):
-                main()
+        silent = io.StringIO()
+        with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent), contextlib.suppress(SystemExit):
+            main()
 
 
 def main() -> None:

@@ -16,9 +16,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from stored_names import make_classifier, to_stored
 
 from uulearn import UUClassifier
-from uulearn.estimator.resolving import PLAIN, resolve_defaults
+from uulearn.defaults import SINGLE_RUN
+from uulearn.estimator import resolve_defaults
 from uulearn.exceptions import UUWarning
 from uulearn.reproduction.store import key, normalized
 from uulearn.surrogate import SurrogateSetClassifier
@@ -31,7 +33,7 @@ RISK, SUPERVISED, SURROGATE = "risk", "supervised", "surrogate"
 DEFAULT = "default"
 USUAL_SIZES = (1000, 1000)
 PAPER = ("biased", "unbiased", "abs", "relu", "leaky_relu")
-AS_PRINTED: Parameters = PLAIN | {
+AS_PRINTED: Parameters = to_stored(SINGLE_RUN) | {
     "slope": -0.1, "optimizer": "adam", "optimizer_params": None, "scheduler": None, "weight_decay": 0.0,
     "clip_norm": None, "ema": None, "rounds": 0,
 }  # fmt: skip
@@ -83,13 +85,14 @@ def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> 
     number of rows.
     """
     changes = dict(changes or {})
-    every = UUClassifier((1.0, 0.0), model=model).get_params()
+    every = to_stored(UUClassifier((1.0, 0.0), model=model).get_params(deep=True))
     unknown = sorted(changes.keys() - (every.keys() - NOT_COMPARED))
     if unknown:
         known = ", ".join(sorted(every.keys() - NOT_COMPARED))
         raise ValueError(f"{unknown[0]!r} is no parameter to vary here; there are {known}.")
     asked = every | changes
-    settled = asked | resolve_defaults(asked, USUAL_SIZES) | {"patience": asked["patience"]}
+    own = make_classifier(asked.pop("set_priors"), asked.pop("target_prior"), **asked).get_params(deep=False)
+    settled = asked | to_stored(resolve_defaults(own, USUAL_SIZES)) | {"patience": asked["patience"]}
     return {name: value for name, value in settled.items() if name not in NOT_COMPARED}
 
 
@@ -171,7 +174,7 @@ def build(configuration: Mapping[str, Any], priors: tuple[float, float], target_
         name: False if isinstance(value, bool) else None
         for name, value in default_parameters(configuration["model"]).items()
     }
-    return UUClassifier(
+    return make_classifier(
         (1.0, 0.0) if configuration["kind"] == SUPERVISED else priors,
         target_prior, model=configuration["model"], device="cpu", progress=False, random_state=seed,
         **{**off, **parameters},

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 from shared import Record, environment
+from stored_names import make_classifier, to_stored
 
-from uulearn import UUClassifier
 from uulearn.datasets import BinaryTask, load_task, make_sets
 from uulearn.metrics.calibration import calibration_error
 from uulearn.reproduction.store import RunStore
@@ -63,7 +63,7 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
     changes = dict(run["changes"])
     if run["fit"].startswith(SUPERVISED):
         sets, priors = 1 - task.y_train[rows], (1.0, 0.0)
-    classifier = UUClassifier(
+    classifier = make_classifier(
         priors,
         task.prior,
         model=run["model"],
@@ -79,7 +79,7 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
         classifier.fit(task.X_train[rows], sets, test_data=(task.X_test, task.y_test) if curves else None)
     seconds = time.perf_counter() - started
     probabilities = classifier.predict_proba(task.X_test)[:, 1]
-    history, evaluated = classifier.history_, classifier.cross_fitted_
+    history, evaluated = classifier.history_, classifier.out_of_fold_evaluation_
     kept = [name for name in ("test_accuracy", "validation_zero_one") if len(history) and name in history[0]]
     return {
         "configuration": run,
@@ -96,9 +96,12 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
                 "gain": None if turn.gain is None else [turn.gain.value, turn.gain.standard_error],
                 "better": turn.better,
             }
-            for turn in classifier.refinement_ or []
+            for turn in classifier.self_training_ or []
         ],
-        "parameters": {name: _plain(value) for name, value in classifier._trained_with().items()},
+        "parameters": {
+            name: _plain(value)
+            for name, value in to_stored(classifier.get_params(deep=True) | classifier.resolved_params_).items()
+        },
         "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in warned}),
         "stop_reason": history.stop_reason,
         "environment": environment(str(next(classifier.model_.parameters()).device)),

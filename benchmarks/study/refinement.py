@@ -4,7 +4,7 @@ Pairs of sets at (0.7, 0.3) and (0.6, 0.4): 3,000 rows a set of MNIST, Fashion-M
 pixels, 1,000 of the tables twonorm, magic and spambase; π is the share of positives among the test rows. In each pair
 the first training and every round are run on both halves of the rows, as the rule of `uulearn.estimator.self_training` does
 to choose, and on all rows whatever it would choose, so that any rule can be applied afterwards. Sorted sets are trained
-on as if they were pure, which is what ``UUClassifier(rounds=…)`` does, and with their estimated priors. Labels of test
+on as if they were pure, which is what ``UUClassifier(self_training_rounds=…)`` does, and with their estimated priors. Labels of test
 rows measure accuracy and do nothing else.
 
 Every pair is stored when it ends and never made twice. ``render_refinement.py`` makes tables of it.
@@ -15,6 +15,7 @@ Every pair is stored when it ends and never made twice. ``render_refinement.py``
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,20 +28,22 @@ import torch
 from numpy.typing import NDArray
 from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
+from stored_names import to_current
 from torch import Tensor, nn
 
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.rows import PickedRows
 from uulearn.datasets import load_task, make_sets
-from uulearn.estimator.members import round_options
-from uulearn.estimator.self_training import Folds, Priors, Stage, refine
+from uulearn.estimator.learners import Folds, Priors
+from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
+from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import uu_accuracy_difference
-from uulearn.models import build_model
+from uulearn.models import Ensemble, build_model
 from uulearn.reproduction.store import normalized
 from uulearn.risk import UURisk
 from uulearn.training import RunOptions, score_rows
-from uulearn.training.out_of_fold import CrossFit, cross_fit
+from uulearn.training.out_of_fold import count_folds, fit_fold
 
 STORE = STUDY / "refinement.jsonl"
 IMAGES = ("mnist", "fashion_mnist", "kmnist")
@@ -147,15 +150,17 @@ class Pair:
     loss: str
     settings: Record
     options: RunOptions
-    first: dict[Stage, CrossFit] = field(default_factory=dict)
+    first: dict[Stage, OutOfFold] = field(default_factory=dict)
     """Trainings before any sorting."""
 
-    def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFoldFit:
+    def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
         """The models of all folds."""
         if stage in self.first:
             return self.first[stage]
         risk = UURisk(priors, self.target_prior, self.loss, self.settings["method"], self.settings["slope"])
-        fitted = fit_out_of_fold(self._build, sets, folds, risk, round_options(self.options, *stage))
+        options = dataclasses.replace(self.options, seed=stage.seed(self.options.seed))
+        parts = [fit_fold(fold, self._build, sets, folds, risk, options) for fold in range(count_folds(folds))]
+        fitted = merge_folds(parts, folds)
         if stage.number == 0:
             self.first[stage] = fitted
         return fitted
@@ -164,9 +169,15 @@ class Pair:
         torch.manual_seed(seed)
         return build_model("mlp", self.sets.row_shape, {"hidden": tuple(self.settings["hidden"])})
 
-    def score(self, fitted: OutOfFoldFit, rows: Rows) -> Tensor:
+    def score(self, fitted: OutOfFold, rows: Rows) -> Tensor:
         """Scores of the ensemble, shape (n,)."""
-        return score_rows(fitted.ensemble(), rows, device=CPU, dtype=fitted.dtype, scale=self.options.input_scale)
+        return score_rows(
+            Ensemble(fitted.models, fitted.scales).eval(),
+            rows,
+            device=CPU,
+            dtype=torch.float32,
+            scale=self.options.input_scale,
+        )
 
 
 def draw(configuration: Record, data: Data) -> Pair:
@@ -183,8 +194,15 @@ def draw(configuration: Record, data: Data) -> Pair:
         (DenseRows(torch.from_numpy(data.X_test)), data.y_test),
         configuration["loss"],
         settings,
-        RunOptions(**settings["training"], input_scale=data.scale, seed=configuration["seed"], progress=False),
+        RunOptions(
+            **_current(settings["training"]), input_scale=data.scale, seed=configuration["seed"], progress=False
+        ),
     )
+
+
+def _current(training: Record) -> Record:
+    """Options of a record with the names of `RunOptions`."""
+    return {name.removeprefix("training__"): value for name, value in to_current(training).items()}
 
 
 def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None = None) -> Record:
@@ -198,17 +216,17 @@ def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None =
 
 def refined(pair: Pair, pure: bool) -> Record:
     """All rounds of a pair, by what the rule of halves sees of them and by what they are worth on test rows."""
-    trained: list[tuple[OutOfFoldFit, Stage]] = []
+    trained: list[tuple[OutOfFold, Stage]] = []
     on_test: dict[Stage, Scores] = {}
     by_other_half: dict[int, Tensor] = {}
 
-    def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFoldFit:
+    def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
         fitted = pair.train(sets, folds, priors, stage)
         trained.append((fitted, stage))
         on_test[stage] = pair.score(fitted, pair.test[0]).numpy()
         return fitted
 
-    def score(fitted: OutOfFoldFit, rows: Rows) -> Tensor:
+    def score(fitted: OutOfFold, rows: Rows) -> Tensor:
         assert isinstance(rows, PickedRows)
         found = pair.score(fitted, rows)
         number = next(stage.number for own, stage in trained if own is fitted)
@@ -217,9 +235,9 @@ def refined(pair: Pair, pure: bool) -> Record:
 
     folds = assign_folds(pair.sets, pair.settings["members"], pair.options.seed)
     known = pair.set_priors, pair.target_prior
-    done = refine(
+    done = self_train(
         train, score, pair.sets, folds, *known,
-        rounds=pair.settings["rounds"], seed=pair.options.seed, pure=pure, doubt=ALWAYS,
+        rounds=pair.settings["rounds"], seed=pair.options.seed, pure=pure, min_gain=ALWAYS,
     )  # fmt: skip
     numbers = [number for number in by_other_half if Stage(number, None) in on_test]
     fair = {number: by_other_half[number].numpy() for number in numbers}

@@ -25,8 +25,8 @@ import tables
 from numpy.typing import NDArray
 from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
+from stored_names import make_classifier
 
-from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.metrics import Estimate
@@ -103,7 +103,7 @@ def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None =
     drawn = make_sets(
         data.X_train, data.y_train, configuration["set_priors"], sizes, allow_reuse=False, random_state=seed
     )
-    classifier = UUClassifier(
+    classifier = make_classifier(
         drawn.realized_priors, data.target_prior, input_scale=data.scale, device="cpu", progress=False,
         random_state=seed, **configuration["parameters"],
     )  # fmt: skip

@@ -29,7 +29,7 @@ from sklearn.preprocessing import scale
 
 from uulearn import UUClassifier, uu_coefficients
 from uulearn.datasets import make_sets
-from uulearn.estimator.resolving import PLAIN
+from uulearn.defaults import SINGLE_RUN as PLAIN
 from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,

@@ -18,7 +18,7 @@ from uulearn import UUClassifier
 from uulearn.app import fitting, scoring
 from uulearn.app.facts import RowUse
 from uulearn.app.model import TableModel
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory
 from uulearn.io import reading
 from uulearn.io.reading import read_table
 from uulearn.io.writing import TableWriter
@@ -441,7 +441,7 @@ def test_failed_save_keeps_the_cards(numbers, reported, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(persistence, "_write", full)
+    monkeypatch.setattr(model_directory, "_write", full)
     with pytest.raises(OSError, match="No space"):
         UUClassifier.load(numbers.folder / "named").save(reported)
     assert {path.name: path.read_bytes() for path in reported.iterdir()} == before

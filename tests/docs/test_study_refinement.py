@@ -18,6 +18,7 @@ import resuming
 import sensitivity
 import tables
 import unknown_priors
+from stored_names import make_classifier, to_stored
 
 from uulearn import UUClassifier
 from uulearn.datasets import make_sets
@@ -150,7 +151,7 @@ def test_the_first_training_is_that_of_the_estimator(refined):
     one, settings = pair["configuration"], pair["configuration"]["settings"]
     table = tables.load(one["dataset"])
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=one["seed"])
-    own = UUClassifier(
+    own = make_classifier(
         drawn.realized_priors, float(table.y_test.mean()), method=settings["method"], slope=settings["slope"],
         loss=one["loss"], model="mlp", model_params={"hidden": settings["hidden"]}, members=settings["members"],
         rounds=settings["rounds"], device="cpu", progress=False, random_state=one["seed"], calibrated=False,
@@ -160,8 +161,8 @@ def test_the_first_training_is_that_of_the_estimator(refined):
     way = pair["ways"]["pure"]
     kept = render_refinement.kept(way)
     assert (own.predict(table.X_test) == table.y_test).mean() == way["accuracy"][kept]
-    assert max(done.number for done in own.refinement_ if done.better) == kept
-    assert [done.evaluation.accuracy.value for done in own.refinement_] == [value for value, _ in way["estimates"]]
+    assert max(done.number for done in own.self_training_ if done.better) == kept
+    assert [done.evaluation.accuracy.value for done in own.self_training_] == [value for value, _ in way["estimates"]]
 
 
 def test_a_killed_quick_run_goes_on(refined, tmp_path, capsys):
@@ -246,7 +247,7 @@ def test_a_quick_run_stores_what_prior_sensitivity_finds(altered, capsys):
     pair = fits(altered)[0]
     one, table = pair["configuration"], tables.load("breast_cancer")
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=0)
-    classifier = UUClassifier(drawn.realized_priors, table.target_prior, random_state=0, **one["parameters"])
+    classifier = make_classifier(drawn.realized_priors, table.target_prior, random_state=0, **one["parameters"])
     found = prior_sensitivity(
         classifier, np.concatenate(tuple(drawn)), drawn.sets, test_data=(table.X_test, table.y_test)
     )
@@ -268,7 +269,7 @@ def test_everything_that_shapes_a_run_is_stored():
     ignored = {"set_priors", "target_prior", "slope", "input_scale", "device", "progress", "random_state", "compile",
                "checkpoint_dir", "checkpoint_every", "optimizer_params", "scheduler", "scheduler_interval", "augment",
                "smoothing", "distributed"}  # fmt: skip
-    assert given | ignored == UUClassifier((0.8, 0.2)).get_params().keys()
+    assert given | ignored == to_stored(UUClassifier((0.8, 0.2)).get_params()).keys()
 
 
 def test_the_stored_pairs_are_those_planned():
