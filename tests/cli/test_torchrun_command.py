@@ -17,7 +17,7 @@ from uulearn.app.fitting import ROWS
 from uulearn.cli import fit, main
 from uulearn.cli import several as talking
 from uulearn.exceptions import TableError
-from uulearn.tabular.matrices import Prepared, Source
+from uulearn.tabular.matrices import Prepared, RowSource
 from uulearn.training.workers import Workers
 
 RAY = "--engine ray starts its own processes; leave torchrun out, or leave --engine out."
@@ -239,7 +239,7 @@ def alone(monkeypatch):
 
 def read():
     """Two files, as if they had been read."""
-    known = Prepared((Source("a.csv"), Source("b.csv")), None, None, [], [], (3, 4), {})
+    known = Prepared((RowSource("a.csv"), RowSource("b.csv")), None, None, [], [], (3, 4), {})
     return known, (np.ones((3, 2), np.float32), np.zeros((4, 2), np.float32))
 
 

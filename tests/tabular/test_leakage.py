@@ -238,7 +238,7 @@ def test_no_false_alarms_under_true_mixtures(priors, sizes):
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.99, 0.5), (0.05, 0.6)])
 def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
     """A column that is the class itself is on the bound; without a margin and at 80% there are alarms to count."""
-    monkeypatch.setattr(leaking_columns, "CONFIDENCE", 0.8)
+    monkeypatch.setattr(leaking_columns, "LEAKAGE_CONFIDENCE", 0.8)
     monkeypatch.setattr(leaking_columns, "MARGIN", 0.0)
     rng = np.random.default_rng(9)
     schema = Schema((MIXED.columns[4],))

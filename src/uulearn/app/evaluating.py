@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.estimator import UUClassifier
-from uulearn.tabular.matrices import Matrix, Split, split_rows, take
+from uulearn.tabular.matrices import Matrix, RowSplit, split_rows, take
 
 Score = Callable[[Matrix], NDArray[np.float32]]
 
@@ -80,7 +80,7 @@ def evaluate_out_of_fold(
     return Evaluated(rows, sets, folds, score, split, X, None)
 
 
-def _without_choosing(split: Split) -> Split:
+def _without_choosing(split: RowSplit) -> RowSplit:
     return split._replace(train=np.sort(np.concatenate([split.train, split.choose])), choose=split.choose[:0])
 
 
