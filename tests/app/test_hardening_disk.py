@@ -338,7 +338,7 @@ def test_rows_that_find_no_place_on_the_disk(files, tmp_path, monkeypatch):
         raise ENOSPC
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    assert_one_sentence(fit(files, tmp_path / "m"), "the rows as numbers take", "name a roomier folder in TMPDIR")
+    assert_one_sentence(fit(files, tmp_path / "m"), "the encoded rows take", "set TMPDIR to a folder with more space")
     assert not list(tmp_path.iterdir())
 
     def unknown(file, start, size):

@@ -217,7 +217,7 @@ def test_reason_describes_dates_and_texts():
         )
         for own in (["same", "ward"], ["same", "station"])
     ]
-    assert "certain words or letters stand" in two(TableColumn("t", "text"), *words, (0.7, 0.3)).reason
+    assert "certain words or letters occur" in two(TableColumn("t", "text"), *words, (0.7, 0.3)).reason
 
 
 # ------------------------------------------------------------------------------------------------------- simulations
