@@ -93,7 +93,7 @@ def test_model_of_few_unique_rows_works_with_all_commands(copies, tmp_path):
 def test_requested_ensemble_is_trained_or_refused(copies, tmp_path):
     files = (copies / "a.csv", copies / "b.csv", *PRIORS, *QUICK)
     refused = run("fit", *files, "--n-estimators", "5", "--out", tmp_path / "five")
-    assert_refused(refused, "cannot be cut into 5 folds")
+    assert_refused(refused, "cannot be split into 5 folds")
     (tmp_path / "rounds.toml").write_text("[classifier]\nself_training_rounds = 2\n")  # self-training needs an ensemble
     assert_refused(run("fit", *files, "--config", tmp_path / "rounds.toml", "--out", tmp_path / "m"), "5 folds")
     assert run("fit", *files, "--n-estimators", "2", "--no-sensitivity", "--out", tmp_path / "two").code == 0
