@@ -409,7 +409,7 @@ def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
     truth = images(tmp_path / "new", 40, 0.5, 2)
     options = (*PRIORS, "--epochs", "6", "--no-sensitivity", "--model", "allconvnet")
     config = tmp_path / "config.toml"
-    config.write_text("[classifier]\nlr = 0.003\ntraining__ema = 0.5\nbatch_size = 20\n")
+    config.write_text("[classifier]\nlr = 0.003\nbatch_size = 20\ntraining__ema = 0.5\n")
     code, printed, error = uulearn(
         "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
     )
@@ -435,7 +435,7 @@ def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
     images(tmp_path / "b", 60, 0.15, 1)
     truth = images(tmp_path / "new", 40, 0.5, 2)
     config = tmp_path / "config.toml"
-    config.write_text("[classifier]\nlr = 0.01\ntraining__ema = 0.5\nbatch_size = 20\n")
+    config.write_text("[classifier]\nlr = 0.01\nbatch_size = 20\ntraining__ema = 0.5\n")
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
     code, printed, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
