@@ -102,7 +102,7 @@ def test_fit_ends_with_what_a_person_wants_to_know(fitted):
 def test_the_directory_holds_all_that_belongs_to_it(fitted):
     out, _ = fitted
     names = {path.name.split("-")[0] for path in out.iterdir()}
-    assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
+    assert names == {"model.json", "weights", "history", "encoder", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
     assert facts["split"]["evaluate"] == [400, 500]
     assert facts["files"][0] == {"name": "a.csv", "rows": 400, "prior": 0.8}
