@@ -32,7 +32,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import load_task, make_sets
 from uulearn.models import ResNet32
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.training import Trainer, RunOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))

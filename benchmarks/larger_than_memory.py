@@ -33,9 +33,9 @@ from scipy.stats import norm
 
 from common import FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
-from uulearn.training import TrainingOptions
 from uulearn.exceptions import PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
+from uulearn.training import TrainingOptions
 
 OUT = RESULTS / "larger_than_memory.json"
 COLUMNS, GROUP, FILE = 100, 20_000, 1_000_000

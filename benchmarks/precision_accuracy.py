@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from common import BATCH_SIZE, FORMAT, LR, RESULTS, SET_PRIORS, machine, read_json, versions, write_json
 from pixels import data_folder, read_mnist
 from uulearn import UUClassifier
-from uulearn.training import TrainingOptions
 from uulearn.data import DenseRows
 from uulearn.datasets import make_sets
-from uulearn.training import score_rows
+from uulearn.training import TrainingOptions, score_rows
 
 PRECISIONS = ("float32", "bfloat16")
 SIZES = (30_000, 30_000)

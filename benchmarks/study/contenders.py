@@ -16,7 +16,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-
 from stored_names import make_classifier, to_stored
 
 from uulearn import UUClassifier

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 from shared import Record, environment
-
 from stored_names import make_classifier, to_stored
+
 from uulearn.datasets import BinaryTask, load_task, make_sets
 from uulearn.metrics.calibration import calibration_error
 from uulearn.reproduction.store import RunStore

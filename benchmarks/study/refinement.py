@@ -14,8 +14,8 @@ Every pair is stored when it ends and never made twice. ``render_refinement.py``
 
 from __future__ import annotations
 
-import dataclasses
 import argparse
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -25,8 +25,8 @@ import tables
 from numpy.typing import NDArray
 from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
-
 from stored_names import make_classifier
+
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.metrics import Estimate

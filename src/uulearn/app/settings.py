@@ -57,7 +57,9 @@ class FitSettings:
                 raise ValueError(f"the column {name!r} has the name of one that predict writes; call it otherwise.")
         for name in self.classifier:
             if name in SET_HERE or name not in UUClassifier(None).get_params(deep=True):
-                raise ValueError(f"[{OWN_TABLE}] {name} is not a parameter that can be set there; remove or correct it.")
+                raise ValueError(
+                    f"[{OWN_TABLE}] {name} is not a parameter that can be set there; remove or correct it."
+                )
 
     def to_toml(self) -> str:
         """As TOML, every value written out."""
