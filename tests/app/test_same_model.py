@@ -10,7 +10,7 @@ import torch
 from uulearn import UUClassifier
 from uulearn.app.fitting import fit_files
 from uulearn.app.settings import FitSettings
-from uulearn.tabular.matrices import as_numbers, split_rows
+from uulearn.tabular.matrices import encode_rows, split_rows
 
 
 def write_tables(folder, rows):
@@ -32,7 +32,7 @@ def fit_both_ways(folder, rows, **classifier):
     fitted = fit_files(settings)
     configuration = tomllib.loads(fitted.settings.to_toml())
     X = [
-        as_numbers(pd.read_csv(path, dtype=str), fitted.model.schema, fitted.model.pipeline, folder, path)
+        encode_rows(pd.read_csv(path, dtype=str), fitted.model.schema, fitted.model.encoder, folder, path)
         for path in paths
     ]
     if fitted.model.classifier.n_estimators == 1:

@@ -364,7 +364,7 @@ def test_rejects_rows_that_are_not_images(augment, shape, monkeypatch):
 )
 def test_rejects_invalid_function_before_training(augment, gave, monkeypatch):
     X, sets = pictures()
-    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(Trainer, "run", lambda *_: pytest.fail("training started"))
     said = rf"^augment=.*<lambda> must return a batch like its input, .*, but returned {gave}; .*\.$"
     with pytest.raises(ValueError, match=said):
         plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)

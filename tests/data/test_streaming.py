@@ -214,14 +214,14 @@ def test_test_rows_and_callbacks_work_with_streams(sets, folders):
     assert "test_accuracy" in records[0]
 
 
-@pytest.mark.parametrize("parameters", [{"members": 5}, {"rounds": 1}])
+@pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
 def test_rejects_unsupported_parameters_for_streams(folders, parameters):
-    with pytest.raises(ValueError, match="sets that are streamed train one model"):
+    with pytest.raises(ValueError, match="streamed sets train one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
 
 
 def test_rejects_a_stream_with_an_array(sets, folders):
-    with pytest.raises(TypeError, match="X1 is ndarray while the other set is streamed"):
+    with pytest.raises(TypeError, match="X1 is ndarray"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
     with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))

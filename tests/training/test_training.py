@@ -61,7 +61,7 @@ def test_equals_direct_transcription_of_algorithm_1(method):
             parts = [rows[part] for rows, part in zip(shuffled, plan.bounds(batch), strict=True)]
             members = torch.cat([torch.full((len(part),), which) for which, part in enumerate(parts)])
             optimizer.zero_grad()
-            uu_risk(model(torch.cat(parts)), members, PRIORS, PI, method=method).objective.backward()
+            uu_risk(model(torch.cat(parts)), members, PRIORS, PI, loss="logistic", method=method).objective.backward()
             optimizer.step()
     for ours, theirs in zip(run.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -73,7 +73,7 @@ def test_history_records_the_mean_over_batches():
     run = trainer(lr=1e-30, epochs=1, batch_size=50)
     scores = run.model(X).detach()
     record = run.run()[0]
-    whole = uu_risk(scores, sets, PRIORS, PI)
+    whole = uu_risk(scores, sets, PRIORS, PI, loss="logistic", method="leaky_relu")
     assert record["positive"] == pytest.approx(whole.positive.item(), rel=1e-5)
     assert record["negative"] == pytest.approx(whole.negative.item(), rel=1e-5)
     assert record["unbiased"] == record["positive"] + record["negative"]
@@ -85,7 +85,7 @@ def test_history_records_the_mean_over_batches():
     corrected = 0.0
     for batch in range(plan.n_batches):
         rows = torch.cat([index[part] for index, part in zip(own, plan.bounds(batch), strict=True)])
-        corrected += uu_risk(scores[rows], sets[rows], PRIORS, PI).corrected.item() / plan.n_batches
+        corrected += uu_risk(scores[rows], sets[rows], PRIORS, PI, loss="logistic", method="leaky_relu").corrected.item() / plan.n_batches
     assert record["corrected"] == pytest.approx(corrected, rel=1e-5)
 
 
@@ -103,7 +103,7 @@ def test_records_fraction_of_batches_below_zero():
     below = []
     for batch in range(plan.n_batches):
         rows = torch.cat([index[part] for index, part in zip(own, plan.bounds(batch), strict=True)])
-        parts = uu_risk(scores[rows], sets[rows], PRIORS, PI)
+        parts = uu_risk(scores[rows], sets[rows], PRIORS, PI, loss="logistic", method="leaky_relu")
         below.append([float(parts.positive < 0), float(parts.negative < 0)])
     positive, negative = np.mean(below, axis=0)
     assert 0 < positive < 1
@@ -132,7 +132,7 @@ def test_records_validation_and_test_metrics():
     run = trainer(validation=(DenseRows(X), sets), test=(DenseRows(X), labels), epochs=2)
     record = run.run()[-1]
     scores = run.final_model(X).detach()
-    risk = uu_risk(scores, sets, PRIORS, PI)
+    risk = uu_risk(scores, sets, PRIORS, PI, loss="logistic", method="leaky_relu")
     assert record["validation_unbiased"] == pytest.approx(risk.unbiased.item(), rel=1e-5)
     assert record["validation_corrected"] == pytest.approx(risk.corrected.item(), rel=1e-5)
     zero_one = uu_risk(scores, sets, PRIORS, PI, loss="zero_one").unbiased.item()
