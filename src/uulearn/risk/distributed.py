@@ -10,16 +10,8 @@ from torch import Tensor
 
 
 def world_size(group: Any = None) -> int:
-    """Return the number of workers in the process group (None: the default group); 1 without a group.
-
-    Examples
-    --------
-    >>> world_size()
-    1
-    """
-    if not (dist.is_available() and dist.is_initialized()):
-        return 1
-    return dist.get_world_size(group)
+    """Return the number of workers in the process group (None: the default group); 1 without a group."""
+    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
@@ -56,5 +48,4 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], values: Tensor, group: Any) -> tuple[Tensor, int]:
-        """Sum a stack of values in one exchange: sums are elementwise."""
         return sum_over_workers(values, group), in_dims[0]

@@ -1,15 +1,11 @@
 """Losses of the margin, ℓ(z) with z = y·g(x): pure elementwise functions of a tensor.
 
-`uulearn.risk.functional` evaluates ℓ(g) and ℓ(−g) for every row; the estimator uses the link from a score to a
-probability. Two families suit unlabeled sets, and every loss here belongs to one of them:
+Two families suit unlabeled sets, and every loss here belongs to one of them:
 
 * ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so that one row never dominates a risk term;
-* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the subtracted partial risks are linear in the score, so
-  that the unbiased risk is convex for a linear model. This does not hold for the hinge and the savage loss, which are
-  therefore not included.
+* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the unbiased risk is convex for a linear model.
 
-All losses and their gradients are finite for |z| ≤ 1e4 in float32; scores in half precision are converted to float32
-before.
+All losses and their gradients are finite for |z| ≤ 1e4 in float32.
 """
 
 from __future__ import annotations
@@ -99,8 +95,6 @@ def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     --------
     >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
     0.5
-    >>> get_loss(lambda z: torch.exp(-z)).name
-    '<lambda>'
     """
     if isinstance(loss, MarginLoss):
         return loss
