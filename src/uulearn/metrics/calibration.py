@@ -1,9 +1,4 @@
-"""Probabilities from scores without labels, prior shift, and decision thresholds.
-
-`fit_platt_scaling` finds the line a·g + b that turns scores into log-odds, from held-out rows of two unlabeled sets.
-`shift_log_odds` moves log-odds to another class prior, `bayes_threshold` gives the threshold for unequal costs, and
-`calibration_error` compares probabilities with labels.
-"""
+"""Probabilities from scores without labels, prior shift, and decision thresholds."""
 
 from __future__ import annotations
 
@@ -54,8 +49,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     The likelihood is that of the observed sets. Let t be the probability of the positive class at the class prior of
     all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
     ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
-    its parameters for small samples. Unlike a minimum of the unbiased risk, whose rows may have negative weights, it
-    exists for any priors.
+    its parameters for small samples.
 
     Parameters
     ----------
@@ -114,14 +108,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
 def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Floats) -> tuple[Floats, Floats]:
     """Return ln P(set) of every row and its derivative, for log-odds of the positive class at the pooled class prior.
 
-    ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row;
-    the probability of the set is linear in the probability of the class.
-
-    Examples
-    --------
-    >>> value, slope = set_log_likelihood(np.array([0.0]), np.array([0.2]), np.array([0.8]))
-    >>> round(float(np.exp(value[0])), 3), round(float(slope[0]), 3)
-    (0.5, 0.3)
+    ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row.
     """
     positive, negative = expit(log_odds), expit(-log_odds)
     likelihood = np.maximum(negative * at_negative + positive * at_positive, 1e-300)
@@ -169,8 +156,7 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     """Expected calibration error, computed from labels.
 
-    Rows are sorted by probability into bins of equal size. The error is the mean over the bins of the distance between
-    the mean probability and the fraction of positives.
+    It is the mean, over bins of equal size, of the distance between mean probability and fraction of positives.
 
     Examples
     --------

@@ -26,16 +26,7 @@ from uulearn.risk.coefficients import check_set_priors
 
 
 def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
-    """Area under the ROC curve estimated from two unlabeled sets; it needs no threshold and no target prior.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Scores of held-out rows of both sets.
-    sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′)
-    confidence : float
+    """Area under the ROC curve estimated from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
 
     Examples
     --------
@@ -58,9 +49,8 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
     """Probability that a score of the first sample exceeds a score of the second; ties count as one half.
 
-    The standard error is that of DeLong et al. (1988), computed from ranks. The interval is computed on the log-odds
-    scale. If the samples do not overlap, DeLong's variance is zero; the variance of an AUC that is half a pair away
-    from 0 or 1 is used instead.
+    The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
+    samples do not overlap, DeLong's variance is zero; that of an AUC half a pair away from 0 or 1 is used instead.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))

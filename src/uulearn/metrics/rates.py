@@ -97,7 +97,7 @@ def uu_accuracy(
 ) -> Estimate:
     """Accuracy at class prior π estimated from two unlabeled sets: one minus the unbiased zero-one risk (Eq. 4).
 
-    Its standard error grows as 1/|θ − θ′|; see `uu_rates` for the parameters.
+    See `uu_rates` for the parameters.
 
     Examples
     --------
@@ -116,7 +116,6 @@ def uu_balanced_accuracy(
     """Mean of the accuracies on positives and on negatives, estimated from two unlabeled sets.
 
     It equals ½ + (q − q′)/(2(θ − θ′)), so that ranking models by it does not depend on the priors (Menon et al., 2015).
-    See `uu_rates` for the parameters.
 
     Examples
     --------
@@ -139,8 +138,8 @@ def uu_cost(
 ) -> Estimate:
     """Expected cost per row at class prior π, estimated from two unlabeled sets.
 
-    If both costs are 1, it equals one minus the accuracy. See `uu_rates` for the other parameters, and
-    `uulearn.metrics.calibration.bayes_threshold` for the threshold with the lowest cost.
+    See `uu_rates` for the other parameters, and `uulearn.metrics.calibration.bayes_threshold` for the threshold with
+    the lowest cost.
 
     Examples
     --------
@@ -169,17 +168,8 @@ def uu_accuracy_difference(
 ) -> Estimate:
     """Accuracy of one classifier minus the accuracy of another at class prior π, from the same unlabeled rows.
 
-    Only rows with different predictions contribute, so that the difference is much more precise than either accuracy:
-    for two classifiers that agree on 90% of the rows, the standard error is about a third.
-
-    Parameters
-    ----------
-    scores, baseline : arrays of shape (n,)
-        Scores of the two classifiers for the same held-out rows; a row above the threshold is predicted positive.
-    sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
-    set_priors, target_prior
-        (θ, θ′) and π.
+    Only rows with different predictions contribute, so that the difference is much more precise than either accuracy.
+    ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
 
     Examples
     --------
