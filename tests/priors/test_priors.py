@@ -23,9 +23,8 @@ from uulearn.priors import (
     priors_from_labels,
     ratio_curve,
 )
-from uulearn.priors.intervals import clopper_pearson, hypergeometric_interval
-from uulearn.priors.mixture import DELTA, GAMMA, NOISE_FACTOR, solve_proportions
-from uulearn.priors.resampling import resample
+from uulearn.priors.labels import clopper_pearson, hypergeometric_interval
+from uulearn.priors.mixture import DELTA, GAMMA, NOISE_FACTOR, resample, solve_proportions
 from uulearn.priors.scoring import assign_folds
 
 

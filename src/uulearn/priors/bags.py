@@ -33,15 +33,12 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
     Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it
-    would increase the standard error. All pairs of cuts in the order of the proportions are compared with the bound of
-    `uulearn.risk.estimation_cost`.
+    would increase the standard error.
 
     Parameters
     ----------
-    proportions : array of shape (bags,)
-        Fraction of positives in each bag.
-    sizes : array of shape (bags,)
-        Number of rows of each bag.
+    proportions, sizes : arrays of shape (bags,)
+        Fraction of positives and number of rows of each bag.
     target_prior : float
         π, the class prior of the population that the classifier will be used on.
 

@@ -18,11 +18,7 @@ MIN_DISTINCT_FRACTION = 0.5
 
 
 def default_scorer(seed: int | None = None) -> Any:
-    """Return a forest of 100 extremely randomized trees with at least ten rows per leaf.
-
-    Chosen by measurement (docs/priors.md): set membership is a very noisy label of the class. Averaging over large
-    leaves is more robust to this noise than boosting, and more flexible than a linear model.
-    """
+    """Return a forest with large leaves, which is robust to noisy labels; chosen by measurement (docs/priors.md)."""
     return ExtraTreesClassifier(n_estimators=100, min_samples_leaf=10, random_state=seed)
 
 
@@ -31,24 +27,17 @@ def out_of_fold_scores(
 ) -> tuple[Floats, Floats]:
     """Return out-of-fold scores of the rows of two sets, higher for rows that look like set 0.
 
-    The folds are stratified by set. Each fold is scored by a classifier that was trained on the other folds to
-    distinguish the sets. Copies of a row stay in one fold, so that no row is scored by a model that was trained on it.
-    If more than half of the rows are copies, as in tables with few distinct values, they are assigned like other rows.
+    Each fold is scored by a classifier that was trained on the other folds to distinguish the sets. Copies of a row
+    stay in one fold, unless more than half of the rows are copies, as in tables with few distinct values.
 
     Parameters
     ----------
     X0, X1 : arrays of shape (n, …) and (n′, …)
-        Rows of the two sets.
     scorer : scikit-learn classifier, optional
         Has ``fit`` and ``decision_function`` or ``predict_proba``; it is cloned. Default: `default_scorer`.
     folds : int
-        Number of folds, at least 2.
     random_state : int, optional
         Seed of the folds and of the default scorer.
-
-    Returns
-    -------
-    scores0, scores1 : arrays of shape (n,) and (n′,)
 
     Examples
     --------

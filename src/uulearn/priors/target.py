@@ -19,7 +19,7 @@ from scipy import stats
 
 from uulearn.exceptions import NotAMixtureWarning, UnidentifiedPriorsWarning
 from uulearn.metrics.estimates import Floats, check_confidence
-from uulearn.priors.intervals import Interval
+from uulearn.priors.labels import Interval
 from uulearn.priors.scoring import read_scores
 from uulearn.risk.coefficients import check_set_priors
 
@@ -48,22 +48,17 @@ def estimate_target_prior(
 ) -> TargetPriorEstimate:
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
-    The function of the scores is their rank among all rows. It needs no labels, does not depend on the scale of the
-    scores, and involves no selection that noise could bias. The best combination of ten thresholds has a standard error
-    that is smaller by 2% to a third (docs/priors.md), but its interval is invalid for similar sets. The interval is
-    Fieller's for a ratio: close to the delta method for distinct sets, and valid for similar sets.
+    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/priors.md compares
+    alternatives). The interval is Fieller's for a ratio, which is valid for similar sets too.
 
     Parameters
     ----------
     scores_target, scores0, scores1 : arrays of shape (m,), (n,) and (n′,)
-        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 each, by the same model. The model was
-        not trained on any of these rows. Any scores that distinguish the sets can be used; the better they separate the
-        classes, the smaller the standard error.
+        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 each, by a model that was not trained
+        on any of these rows. The better they separate the classes, the smaller the standard error.
     set_priors : (θ, θ′)
-        Class priors of set 0 and of set 1, assumed to be exact. If they are estimates, repeat the call with the ends of
-        their intervals to see the effect on π̂.
+        Class priors of set 0 and of set 1, assumed to be exact.
     confidence : float
-        Confidence level of the interval.
 
     Warns
     -----
