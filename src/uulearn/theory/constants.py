@@ -10,7 +10,7 @@ import torch
 
 from uulearn.risk.corrections import DEFAULT_SLOPE, check_slope
 from uulearn.risk.losses import LOSSES
-from uulearn.theory.checks import check_at_least
+from uulearn.theory.checks import check_number
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def loss_constants(loss: str, score_bound: float) -> LossConstants:
             f"loss must be one of {names}, got {loss!r}; for your own loss, pass its constants to "
             "estimation_error_bound."
         )
-    c_g = check_at_least("score_bound", score_bound, 0, "it bounds the absolute value of every score.", strictly=True)
+    c_g = check_number("score_bound", score_bound)
     # All losses are largest at −C_g and decrease; only the squared loss increases again after z = 1.
     margins = torch.tensor([-c_g, min(c_g, 1.0) if loss == "squared" else c_g], dtype=torch.float64)
     largest, least = LOSSES[loss](margins).tolist()

@@ -4,12 +4,10 @@ The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connect
 and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported are
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
-* batch normalization directly after a linear layer. In evaluation mode it is a fixed affine map, so that folding it
-  into the layer changes no score; the bound is then about the class of the folded networks;
-* dropout, which has no effect in evaluation mode;
+* batch normalization directly after a linear layer, which is folded into the layer, and dropout, which has no effect in
+  evaluation mode;
 * biases. A constant κ > 0 is appended to the rows and carried from layer to layer, since σ(κ) = κ: layer j becomes
-  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]], which has the form of the corollary and the same scores. The κ are chosen to
-  minimize the bound, a convex problem in their logarithms (a geometric program).
+  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The κ are chosen to minimize the bound, a geometric program.
 
 Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
 """
@@ -29,7 +27,7 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from uulearn.models import MLP, Ensemble, Linear
-from uulearn.theory.checks import check_at_least
+from uulearn.theory.checks import check_number
 
 Floats = NDArray[np.float64]
 
@@ -88,11 +86,6 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     input_bound : float
         C_x, a bound of the Euclidean norm of every possible row, as it is passed to the model or the classifier.
 
-    Notes
-    -----
-    Strictly, the corollary is about a class of networks with norms that are fixed before training. With the norms of
-    the trained network it describes the smallest class that contains this network, as is common in practice.
-
     Examples
     --------
     >>> import torch
@@ -101,7 +94,7 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     >>> round(network_norms(model, input_bound=2.0).score_bound, 6)  # |w·x + b| ≤ 5·2 + 1
     11.0
     """
-    bound = check_at_least("input_bound", input_bound, 0, "it bounds the Euclidean norm of every row.", strictly=True)
+    bound = check_number("input_bound", input_bound)
     layers = affine_layers(model)
     weights = np.array([np.linalg.norm(layer.weight) for layer in layers])
     biases = np.array([np.linalg.norm(layer.bias) for layer in layers])
@@ -114,13 +107,7 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
 
 
 def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
-    """Return the affine layers of a network with batch normalization folded in; raise a ValueError for other layers.
-
-    Examples
-    --------
-    >>> [layer.weight.shape for layer in affine_layers(MLP(5, hidden=(4, 3)))]
-    [(4, 5), (3, 4), (1, 3)]
-    """
+    """Return the affine layers of a network with batch normalization folded in; raise a ValueError for other layers."""
     module, scale = (model, 1.0) if isinstance(model, nn.Module) else _network_of(model)
     linear: list[nn.Linear] = []
     last: nn.Module | None = None
@@ -142,8 +129,12 @@ def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
             f"Corollary 5 covers networks that end in a linear layer with one output, got one that ends in "
             f"{_brief(last)}; use one output and no activation after it."
         )
-    layers = [AffineLayer(*map(_array, (layer.weight, layer.bias))) for layer in linear]
-    layers = [AffineLayer(w, b if b.shape else np.zeros(len(w))) for w, b in layers]
+    layers = []
+    for layer in linear:
+        weight, bias = layer.weight.detach().double().cpu().numpy(), layer.bias
+        layers.append(
+            AffineLayer(weight, np.zeros(len(weight)) if bias is None else bias.detach().double().cpu().numpy())
+        )
     return [AffineLayer(layers[0].weight * scale, layers[0].bias), *layers[1:]]
 
 
@@ -189,10 +180,6 @@ def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
 def _brief(module: nn.Module | None) -> str:
     text = str(module)
     return text if "\n" not in text else type(module).__name__
-
-
-def _array(values: Any) -> Floats:
-    return np.asarray(values.detach().double().cpu()) if values is not None else np.zeros(())
 
 
 def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tuple[float, Floats]:
