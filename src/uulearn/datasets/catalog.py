@@ -20,22 +20,16 @@ class DatasetSource:
     """Files and properties of one dataset."""
 
     title: str
-    folders: tuple[str, ...]
-    """Subfolders of a data folder that are searched; downloads go into the first."""
-    files: tuple[str, ...]
-    """File names; IDX files may end in ``.gz``."""
-    addresses: tuple[str, ...]
-    """Base addresses of the downloads, tried in order."""
-    downloads: Mapping[str, str]
-    """Published MD5 of each download."""
+    folders: tuple[str, ...]  # subfolders of a data folder that are searched; downloads go into the first
+    files: tuple[str, ...]  # file names; IDX files may end in ``.gz``
+    addresses: tuple[str, ...]  # base addresses of the downloads, tried in order
+    downloads: Mapping[str, str]  # published MD5 of each download
     digests: Mapping[str, str]
     """SHA-256 of each uncompressed IDX file; of the records of each part of CIFAR-10, in any order."""
-    sizes: tuple[int, int]
-    """Number of training and of test images."""
+    sizes: tuple[int, int]  # number of training and of test images
     image_shape: tuple[int, ...]
     classes: tuple[str, ...]
-    positive_classes: tuple[int, ...]
-    """The positive classes of Appendix C of the paper."""
+    positive_classes: tuple[int, ...]  # the positive classes of Appendix C of the paper
 
     @property
     def is_idx(self) -> bool:

@@ -17,12 +17,10 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 class MergedBags:
     """The assignment of bags to two sets."""
 
-    assignment: NDArray[np.int64]
-    """Set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,)."""
+    assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]
     sizes: tuple[int, int]
-    standard_error: float
-    """Largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`."""
+    standard_error: float  # largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
         """Return the set of each row from the bag of each row, shape (n,); drop rows with −1."""

@@ -57,15 +57,12 @@ def hypergeometric_interval(positives: int, rows: int, size: int, confidence: fl
 class LabelledPriors:
     """Class priors estimated from labelled samples of two sets."""
 
-    set_priors: tuple[float, float]
-    """(θ, θ′): fractions of positives in the samples."""
+    set_priors: tuple[float, float]  # (θ, θ′): fractions of positives in the samples
     intervals: tuple[Interval, Interval]
     confidence: float
     positives: tuple[int, int]
-    rows: tuple[int, int]
-    """Number of labelled rows of each set."""
-    order_p_value: float
-    """p-value of Fisher's exact test that both sets have the same class prior."""
+    rows: tuple[int, int]  # number of labelled rows of each set
+    order_p_value: float  # p-value of Fisher's exact test that both sets have the same class prior
 
 
 def priors_from_labels(

@@ -39,8 +39,7 @@ class RatioCurve(NamedTuple):
     """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
 
     thresholds: Floats
-    rows: Counts
-    """Rows of the component in the tail."""
+    rows: Counts  # rows of the component in the tail
     ratio: Floats
 
 
@@ -48,12 +47,10 @@ class BestBin(NamedTuple):
     """Three nested tails, and the ratio on the tail that gives the estimate."""
 
     threshold: float
-    half_threshold: float
-    """Threshold of the upper half of the tail, which shows whether the ratio is still decreasing."""
+    half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
     cautious_threshold: float
     """Threshold of the wider tail selected by the distribution-free rule of Garg et al., used for bounds."""
-    rows: int
-    """Rows of the component in the tail."""
+    rows: int  # rows of the component in the tail
     half_rows: int
     ratio: float
 
@@ -130,12 +127,9 @@ def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
 class Resampled:
     """One mixture proportion in every bootstrap resample; arrays of shape (replicates,)."""
 
-    low: Floats
-    """Extrapolation: the ratio continues to decrease as it does from the tail to its upper half."""
-    high: Floats
-    """The ratio on the tail."""
-    cautious: Floats
-    """The ratio on the wider tail of the distribution-free rule."""
+    low: Floats  # extrapolation: the ratio continues to decrease as it does from the tail to its upper half
+    high: Floats  # the ratio on the tail
+    cautious: Floats  # the ratio on the wider tail of the distribution-free rule
 
 
 def resample(

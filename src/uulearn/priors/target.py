@@ -33,14 +33,11 @@ MAX_ERRORS_OUTSIDE = 3.0  # an estimate further outside [0, 1], in standard erro
 class TargetPriorEstimate:
     """Estimated class prior of unlabeled target rows."""
 
-    target_prior: float
-    """π̂; noise can move it outside [0, 1]."""
-    interval: Interval
-    """Clipped to [0, 1]."""
+    target_prior: float  # π̂; noise can move it outside [0, 1]
+    interval: Interval  # clipped to [0, 1]
     standard_error: float
     confidence: float
-    misfit_p_value: float
-    """p-value of the hypothesis that the target rows are a mixture of the same classes."""
+    misfit_p_value: float  # p-value of the hypothesis that the target rows are a mixture of the same classes
 
 
 def estimate_target_prior(

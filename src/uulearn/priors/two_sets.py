@@ -31,36 +31,27 @@ MAX_INTERVAL_WIDTH = 0.2  # wider intervals raise a warning
 class Bounds(NamedTuple):
     """Bounds that hold with the given confidence each, for any classes; κ can only be overestimated."""
 
-    higher_prior_at_least: float
-    """Lower bound on the higher prior: 1 − κ(P₁ | P₀)."""
-    lower_prior_at_most: float
-    """Upper bound on the lower prior: κ(P₀ | P₁)."""
-    gap_at_least: float
-    """Lower bound on the difference of the priors."""
+    higher_prior_at_least: float  # lower bound on the higher prior: 1 − κ(P₁ | P₀)
+    lower_prior_at_most: float  # upper bound on the lower prior: κ(P₀ | P₁)
+    gap_at_least: float  # lower bound on the difference of the priors
 
 
 @dataclass(frozen=True)
 class SetPriorsEstimate:
     """Class priors estimated from two unlabeled sets."""
 
-    set_priors: tuple[float, float]
-    """(θ, θ′) in the order of the sets; NaN if the sets are identical."""
+    set_priors: tuple[float, float]  # (θ, θ′) in the order of the sets; NaN if the sets are identical
     intervals: tuple[Interval, Interval]
     confidence: float
-    higher_prior_set: int
-    """The set with the higher prior, as named by the caller; the rows cannot show it."""
+    higher_prior_set: int  # the set with the higher prior, as named by the caller; the rows cannot show it
     bounds: Bounds
     sizes: tuple[int, int]
-    set_auc: float
-    """AUC of the scores between the sets; ½ is chance."""
-    class_auc: float
-    """AUC between the classes at the estimated priors: ½ + (set_auc − ½)/(θ − θ′)."""
-    class_auc_at_least: float
-    """AUC between the classes at the largest difference of the priors within the intervals."""
+    set_auc: float  # AUC of the scores between the sets; ½ is chance
+    class_auc: float  # AUC between the classes at the estimated priors: ½ + (set_auc − ½)/(θ − θ′)
+    class_auc_at_least: float  # AUC between the classes at the largest difference of the priors within the intervals
     bins: tuple[BestBin, BestBin]
     """The most negative and the most positive tail; thresholds of the first are on negated scores."""
-    concern: str | None
-    """Why the data do not identify the priors; None if no problem was found."""
+    concern: str | None  # why the data do not identify the priors; None if no problem was found
 
     @property
     def identified(self) -> bool:

@@ -36,10 +36,8 @@ class UUCoefficients(NamedTuple):
 class EstimationCost(NamedTuple):
     """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
 
-    standard_error: float
-    """Largest possible standard error of the zero-one risk estimated from all rows."""
-    effective_rows: float
-    """Number of labelled rows that would give the same standard error."""
+    standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
+    effective_rows: float  # number of labelled rows that would give the same standard error
 
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:

@@ -44,10 +44,9 @@ def default_estimator(random_state: Any = None) -> Any:
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Binary classifier from two or more unlabeled sets, based on any scikit-learn classifier.
 
-    The base classifier learns to predict the *set* of a row (surrogate set classification, Lu et al., ICML 2021). Its
-    set probabilities are then converted to the probability of the positive class, using the known class priors: see
-    `uulearn.surrogate.inversion`. The training objective of the base classifier is unchanged, so that trees, kernels
-    and nearest neighbors can be used.
+    The base classifier learns to predict the *set* of a row, with its own objective, so that trees, kernels and
+    nearest neighbors can be used. Its set probabilities are then converted to the probability of the positive class,
+    using the known class priors (`uulearn.surrogate.inversion`).
 
     Parameters
     ----------
@@ -72,22 +71,14 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     ----------
     estimator_ : classifier
         The fitted classifier of sets; ``estimator_.predict_proba(X)`` has shape (n, m).
-    set_priors_ : array of shape (m,)
-        The priors used in training.
-    set_sizes_ : tuple of m ints
-        Number of training rows of each set.
-    set_fractions_ : array of shape (m,)
-        ρ, the fraction of the rows in each set; by weight if ``sample_weight`` was given.
+    set_priors_, set_sizes_, set_fractions_
+        Class prior, number of rows and fraction of all rows (by weight if ``sample_weight`` was given) of each set.
     classes_ : array([0, 1])
         0 is negative, 1 is positive.
-    n_features_in_, feature_names_in_
-        Number and names of the columns.
 
     Notes
     -----
     ``target_prior`` is not used in training: ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
-
-    As with `UUClassifier`, the rows cannot show which set has the higher prior.
 
     Examples
     --------
@@ -99,8 +90,6 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     >>> clf = SurrogateSetClassifier((0.9, 0.5, 0.1), estimator=LogisticRegression(), random_state=0)
     >>> clf.fit_sets(*X).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> clf.predict_proba([[0.5, 0.0]]).round(1)  # exact: 1/(1 + e) and 1/(1 + 1/e)
-    array([[0.3, 0.7]])
     >>> clf.set_params(target_prior=0.1).predict_proba([[0.5, 0.0]]).round(1)  # positives are rare
     array([[0.8, 0.2]])
     """
@@ -129,16 +118,9 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.random_state = random_state
 
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on rows of all sets.
+        """Train on rows of all sets, in any order; ``sets`` contains the set of each row, 0 to m − 1.
 
-        Parameters
-        ----------
-        X : input of the estimator, n rows
-            Rows of all sets, in any order.
-        sets : array of shape (n,)
-            The set that each row came from, 0 to m − 1.
-        sample_weight : array of shape (n,), optional
-            Passed to the estimator; ``set_priors`` are then weighted class priors.
+        ``sample_weight`` is passed to the estimator; ``set_priors`` are then weighted class priors.
         """
         theta = read_priors(self.set_priors)
         check_target_prior(self.target_prior)
@@ -193,8 +175,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def invert(self, X: Any) -> Inversion:
         """Return log-odds of the positive class at class prior π, and the rows that were clipped.
 
-        A large ``clipped_fraction`` on held-out rows means that the set probabilities are more extreme than the priors
-        allow: the estimator overfits or needs calibration, or the true priors differ more than the given ones.
+        Many clipped held-out rows mean that the estimator overfits or needs calibration, or that the priors are wrong.
         """
         check_is_fitted(self, "estimator_")
         if getattr(X, "ndim", 2) == 2:  # other kinds of rows, such as text, are validated by the estimator
@@ -219,9 +200,9 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def score(self, X: Any, sets: Any) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of every set.
 
-        For two sets this equals `UUClassifier.score`; for more sets, see `uulearn.surrogate.accuracy`. The estimate is
-        unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1]. Do not set
-        ``scoring`` in ``cross_val_score`` and ``GridSearchCV``: ``"accuracy"`` would compare classes with sets.
+        The estimate is unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1].
+        Do not set ``scoring`` in ``cross_val_score`` and ``GridSearchCV``: ``"accuracy"`` would compare classes with
+        sets.
         """
         scores = self.decision_function(X)
         theta, n_sets = self.set_priors_, len(self.set_priors_)

@@ -13,8 +13,7 @@ rows is π̄ = Σ ρ_j·θ_j. At π = π̄ the denominator is 1: with t for η a
 
 The inversion is computed at π̄, and then the log-odds are shifted to π (`uulearn.metrics.calibration.shift_log_odds`).
 Two sets determine t. For more sets, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
-predicted probabilities q. The objective is strictly concave unless all θ_j are equal, so that bisection on the sign of
-its derivative finds the maximum.
+predicted probabilities q; the objective is concave, so that bisection on its derivative finds the maximum.
 """
 
 from __future__ import annotations
@@ -40,10 +39,8 @@ CLIPPING_TOLERANCE = 1e-9  # probabilities this little outside the segment are a
 class Inversion(NamedTuple):
     """Log-odds of the positive class, and the rows that were clipped; both of shape (n,)."""
 
-    log_odds: Floats
-    """ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1."""
-    clipped: NDArray[np.bool_]
-    """Rows whose set probabilities are more extreme than any η in [0, 1] allows."""
+    log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
+    clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows
 
     @property
     def positive(self) -> Floats:
@@ -99,12 +96,9 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayL
     ----------
     positive : array of shape (n,)
         η(x) = P(y = 1 | x) at class prior ``target_prior``.
-    set_priors : sequence of m numbers
-        θ_j, the class prior of each set.
-    set_fractions : array of shape (m,)
-        ρ_j, the fraction of the rows in each set, or the number of rows.
+    set_priors, set_fractions : m numbers each
+        θ_j, the class prior of each set, and ρ_j, its fraction of the rows (or number of rows).
     target_prior : float
-        π.
 
     Examples
     --------
@@ -126,12 +120,8 @@ def invert_set_posterior(
 ) -> Inversion:
     """Return η(x) as log-odds from P(set = j | x): closed form for two sets, maximum likelihood for more.
 
-    Parameters
-    ----------
-    probabilities : array of shape (n, m)
-        Probability of each set, predicted by a classifier of sets.
-    set_priors, set_fractions, target_prior
-        As in `set_posterior`; ``set_fractions`` are those of the training rows of that classifier.
+    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are those of its
+    training rows. The other parameters are those of `set_posterior`.
 
     Examples
     --------
@@ -196,13 +186,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """Return η at another class prior, for the same two classes (prior shift).
-
-    Parameters
-    ----------
-    positive : array of any shape
-        P(y = 1 | x) at class prior ``from_prior``.
-    from_prior, to_prior : float
-        Class priors, strictly between 0 and 1.
 
     Examples
     --------

@@ -17,12 +17,9 @@ from uulearn.theory.checks import check_number
 class LossConstants:
     """Properties of a loss on the margins |z| ≤ C_g."""
 
-    bound: float
-    """C_ℓ, its largest value."""
-    least: float
-    """Its smallest value; π·least and (1 − π)·least are valid choices of α and β."""
-    lipschitz: float
-    """L_ℓ, its Lipschitz constant; infinite for the zero-one loss, to which Theorem 4 does not apply."""
+    bound: float  # C_ℓ, its largest value
+    least: float  # its smallest value; π·least and (1 − π)·least are valid choices of α and β
+    lipschitz: float  # L_ℓ, its Lipschitz constant; infinite for the zero-one loss, to which Theorem 4 does not apply
 
 
 # L_ℓ as a function of C_g.

@@ -28,10 +28,8 @@ from uulearn.theory.checks import check_number, magnitudes
 class NegativeTermBound:
     """Bounds on the probability that a risk term is negative; their sum is Δ_g of Theorem 3."""
 
-    positive: float
-    """For a·R̂_u⁺ − c·R̂_u′⁺."""
-    negative: float
-    """For d·R̂_u′⁻ − b·R̂_u⁻."""
+    positive: float  # for a·R̂_u⁺ − c·R̂_u′⁺
+    negative: float  # for d·R̂_u′⁻ − b·R̂_u⁻
 
     @property
     def value(self) -> float:
@@ -43,10 +41,8 @@ class NegativeTermBound:
 class BiasBound:
     """Two upper bounds on E[R̂_cc(g)] − R(g), which is never negative."""
 
-    value: float
-    """(L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)."""
-    sharp: float
-    """A smaller bound from the same exponents, see `bias_bound`."""
+    value: float  # (L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)
+    sharp: float  # a smaller bound from the same exponents, see `bias_bound`
 
 
 @dataclass(frozen=True)
@@ -54,12 +50,9 @@ class DeviationBound:
     """|R̂_cc(g) − R(g)| ≤ bias + spread with probability at least ``confidence``."""
 
     bias: float
-    spread: float
-    """C_δ·χ = C_ℓ·L_f·√(ln(2/δ)/2)·((a + b)/√n + (c + d)/√n′)."""
-    confidence: float
-    """May be negative; the bound is then vacuous."""
-    sharp: float
-    """A smaller bound with the same confidence."""
+    spread: float  # C_δ·χ = C_ℓ·L_f·√(ln(2/δ)/2)·((a + b)/√n + (c + d)/√n′)
+    confidence: float  # may be negative; the bound is then vacuous
+    sharp: float  # a smaller bound with the same confidence
 
     @property
     def value(self) -> float:

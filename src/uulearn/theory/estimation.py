@@ -25,12 +25,9 @@ from uulearn.theory.network import NetworkNorms
 class EstimationErrorBound:
     """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``."""
 
-    complexity: float
-    """8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′)."""
-    bias: float
-    """2(L_f + 1)(a + b + c + d)·C_ℓ·Δ."""
-    spread: float
-    """2C′_δ·χ, with C′_δ = C_ℓ·L_f·√(ln(1/δ)/2)."""
+    complexity: float  # 8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′)
+    bias: float  # 2(L_f + 1)(a + b + c + d)·C_ℓ·Δ
+    spread: float  # 2C′_δ·χ, with C′_δ = C_ℓ·L_f·√(ln(1/δ)/2)
     confidence: float
 
     @property

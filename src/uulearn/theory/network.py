@@ -54,8 +54,7 @@ class NetworkNorms:
 
     frobenius: tuple[float, ...]
     """M_F(1), …, M_F(m): the norms of the weight matrices, including biases and carried constants."""
-    input_bound: float
-    """C_x, including the carried constant."""
+    input_bound: float  # C_x, including the carried constant
     constants: tuple[float, ...] = ()
     """κ_1, κ_2, …: the constant that enters each layer, up to the last layer with a bias; empty without biases."""
 

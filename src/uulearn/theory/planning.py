@@ -184,8 +184,7 @@ class Allocation:
 
     name: str
     rows: SetSizes
-    cost: float
-    """Total number of rows, relative to the best allocation."""
+    cost: float  # total number of rows, relative to the best allocation
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,7 @@ class PriorGap:
 
     set_priors: tuple[float, float]
     rows_each: int
-    prior_error: float
-    """Largest change of the estimate for an error of 0.01 in one prior."""
+    prior_error: float  # largest change of the estimate for an error of 0.01 in one prior
 
 
 @dataclass(frozen=True)
@@ -204,24 +202,16 @@ class PlannedPrecision:
 
     sizes: SetSizes
     half_width: float
-    interval: tuple[float, float]
-    """Interval around the anticipated accuracy, clipped to [0, 1]."""
+    interval: tuple[float, float]  # interval around the anticipated accuracy, clipped to [0, 1]
     standard_error: float
     worst_half_width: float
-    guaranteed_half_width: float
-    """By Hoeffding's inequality, for the unbiased estimate."""
-    corrected_half_width: float
-    """By Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1."""
-    corrected_sharp: float
-    """See `DeviationBound.sharp`."""
-    corrected_bias: float
-    """See `BiasBound.sharp`."""
-    labelled_rows: float
-    """Number of labelled rows that would give the same precision in the worst case."""
-    set0_needed: int | None
-    """Rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough."""
-    set1_needed: int | None
-    """The same for set 1 with set 0 unchanged."""
+    guaranteed_half_width: float  # by Hoeffding's inequality, for the unbiased estimate
+    corrected_half_width: float  # by Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1
+    corrected_sharp: float  # see `DeviationBound.sharp`
+    corrected_bias: float  # see `BiasBound.sharp`
+    labelled_rows: float  # number of labelled rows that would give the same precision in the worst case
+    set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
+    set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
 
 @dataclass(frozen=True)
@@ -233,16 +223,12 @@ class RowPlan:
     accuracy: float
     half_width: float
     delta: float
-    splits: tuple[Allocation, ...]
-    """The best allocation first, equal sizes second."""
-    worst: SetSizes
-    """Equal sizes, for any classifier."""
-    guaranteed: SetSizes
-    """Equal sizes, by Hoeffding's inequality."""
+    splits: tuple[Allocation, ...]  # the best allocation first, equal sizes second
+    worst: SetSizes  # equal sizes, for any classifier
+    guaranteed: SetSizes  # equal sizes, by Hoeffding's inequality
     distances: tuple[PriorGap, ...]
     prior_error: float
-    precision: PlannedPrecision
-    """For the given sizes; without them, for the equal sizes that reach the half-width."""
+    precision: PlannedPrecision  # for the given sizes; without them, for the equal sizes that reach the half-width
 
     @property
     def equal(self) -> SetSizes:
