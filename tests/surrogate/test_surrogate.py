@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from uulearn import UUClassifier, uu_risk
 from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning
 from uulearn.surrogate import SurrogateSetClassifier, accuracy_weights, estimate_accuracy, shift_prior
-from uulearn.surrogate.inputs import CALIBRATIONS
+from uulearn.surrogate.classifier import CALIBRATIONS
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -35,7 +35,9 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Byt
     content = _read(path, limit=start + size)
     announced = _idx_shape(content, path)
     if announced != shape:
-        raise _unusable(path, f"is not from {title}: its header should be {_times(shape)} bytes, found {_times(announced)}")
+        raise _unusable(
+            path, f"is not from {title}: its header should be {_times(shape)} bytes, found {_times(announced)}"
+        )
     if len(content) != start + size:
         state = f"truncated: found {len(content) - start:,}" if len(content) < start + size else "too long: found more"
         raise _unusable(path, f"is {state} bytes, expected {_times(shape)} after its header")

@@ -7,8 +7,15 @@ scores into probabilities.
 
 from uulearn.metrics.estimates import Estimate
 from uulearn.metrics.evaluation import Evaluation, evaluate, evaluate_labelled
-from uulearn.metrics.ranking import uu_auc
-from uulearn.metrics.rates import Rates, uu_accuracy, uu_accuracy_difference, uu_balanced_accuracy, uu_cost, uu_rates
+from uulearn.metrics.rates import (
+    Rates,
+    uu_accuracy,
+    uu_accuracy_difference,
+    uu_auc,
+    uu_balanced_accuracy,
+    uu_cost,
+    uu_rates,
+)
 
 __all__ = [
     "Estimate", "Evaluation", "Rates", "evaluate", "evaluate_labelled", "uu_accuracy", "uu_accuracy_difference",

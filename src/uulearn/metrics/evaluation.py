@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, combine_proportions, split_labelled
-from uulearn.metrics.ranking import two_sample_auc, uu_auc
-from uulearn.metrics.rates import PredictedFractions, predicted_fractions
+from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
 
 

@@ -182,10 +182,7 @@ def _estimate(
     tail = (1 - confidence) / 2
     lowest = solve_proportions(negative.high, positive.low)
     highest = solve_proportions(negative.low, positive.high)
-    intervals = (
-        _interval(lowest[0], highest[0], theta, tail),
-        _interval(lowest[1], highest[1], theta_prime, tail),
-    )
+    intervals = (_interval(lowest[0], highest[0], theta, tail), _interval(lowest[1], highest[1], theta_prime, tail))
     bounds = Bounds(
         1 - float(np.quantile(negative.cautious, 1 - tail)),
         float(np.quantile(positive.cautious, 1 - tail)),
