@@ -465,7 +465,7 @@ def test_rejects_bad_parameters(parameters, error, text):
     ("sets", "text"),
     [
         (None, r"requires y to be passed, but the target y is None: pass sets"),
-        (SETS[:50], "X has 60 rows and sets 50"),
+        (SETS[:50], "X 60, sets 50"),
         (SETS + 1, "from 0 to 2, one for each of the 3 set_priors, got 3"),
         (SETS - 1, "got -1; number the sets from 0"),
         (np.where(SETS == 0, "a", "b"), "got 'a'"),

@@ -117,9 +117,8 @@ def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) ->
     from requests.exceptions import RequestException
 
     # Without "identity" a server may send a .gz file uncompressed, which changes the checksum.
-    downloader = pooch.HTTPDownloader(
-        chunk_size=DOWNLOAD_BLOCK_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers={"Accept-Encoding": "identity"}
-    )
+    headers = {"Accept-Encoding": "identity"}
+    downloader = pooch.HTTPDownloader(chunk_size=DOWNLOAD_BLOCK_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers=headers)
     failures = []
     for address in source.addresses:
         host = urlsplit(address).netloc

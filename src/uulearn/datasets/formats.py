@@ -35,9 +35,7 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Byt
     content = _read(path, limit=start + size)
     announced = _idx_shape(content, path)
     if announced != shape:
-        raise _unusable(
-            path, f"is not from {title}: its header should be {_times(shape)} bytes, found {_times(announced)}"
-        )
+        raise _unusable(path, f"is not {title}: its header should be {_times(shape)} bytes, found {_times(announced)}")
     if len(content) != start + size:
         state = f"truncated: found {len(content) - start:,}" if len(content) < start + size else "too long: found more"
         raise _unusable(path, f"is {state} bytes, expected {_times(shape)} after its header")
@@ -49,9 +47,7 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Byt
 
 def _idx_shape(content: bytes, path: Path) -> tuple[int, ...]:
     if content[:2] == GZIP_MAGIC:
-        raise DatasetFileError(
-            f"{path} is gzip-compressed but its name does not end in .gz; rename it to {path.name}.gz."
-        )
+        raise DatasetFileError(f"{path} is gzip-compressed without .gz in its name; rename it to {path.name}.gz.")
     if len(content) < 4 or content[:2] != b"\0\0":
         begin = content[:4].hex(" ") or "nothing"
         raise _unusable(path, f"is not an IDX file: it starts with {begin}, not with 00 00")

@@ -125,9 +125,8 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     """
     positive_classes = _source(name).positive_classes
     images = load_images(name, data_dir=data_dir, download=download)
-    y_train, y_test = (
-        np.isin(labels, positive_classes).astype(np.int64) for labels in (images.train_labels, images.test_labels)
-    )
+    labels = images.train_labels, images.test_labels
+    y_train, y_test = (np.isin(part, positive_classes).astype(np.int64) for part in labels)
     return BinaryTask(name, images.train_images, y_train, images.test_images, y_test, positive_classes)
 
 

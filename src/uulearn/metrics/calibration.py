@@ -82,9 +82,8 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     fractions = sizes / sizes.sum()
     pooled = float(fractions @ priors)
     # P(set | negative) and P(set | positive) for the set of every row.
-    at_negative, at_positive = (
-        np.repeat(ends, sizes) for ends in (fractions * (1 - priors) / (1 - pooled), fractions * priors / pooled)
-    )
+    at_negative = np.repeat(fractions * (1 - priors) / (1 - pooled), sizes)
+    at_positive = np.repeat(fractions * priors / pooled, sizes)
     means, deviations = np.transpose([LOG_SLOPE_PRIOR, INTERCEPT_PRIOR])
 
     def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -120,9 +119,7 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
     low, median, high = np.quantile(values, [0.16, 0.5, 0.84])
     scale = float(high - low) / 2 or float(values.std())
     if not scale > 0:
-        raise ValueError(
-            f"all scores are {values[0]:g}, which contains no information about the class; train the model."
-        )
+        raise ValueError(f"all scores are {values[0]:g}, without information about the class; train the model.")
     return float(median), scale
 
 

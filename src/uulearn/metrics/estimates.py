@@ -121,13 +121,11 @@ def read_column(values: Any, name: str) -> Floats:
         column = column[:, 0]
     if column.ndim != 1 or column.dtype.kind not in "biuf":
         raise ValueError(
-            f"{name} must be numbers of shape (n,), one per row, got {column.dtype} of shape {column.shape}."
+            f"{name} must be numbers of shape (n,), one per row, got {column.dtype}, shape {column.shape}."
         )
     missing = np.isnan(column)
     if missing.any():
-        raise ValueError(
-            f"{name} must be numbers, got nan in row {int(missing.argmax())}; check the model's output for that row."
-        )
+        raise ValueError(f"{name} must be numbers, got nan in row {int(missing.argmax())}; check the model's output.")
     return column.astype(np.float64)
 
 

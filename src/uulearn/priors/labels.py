@@ -104,9 +104,7 @@ def priors_from_labels(
         totals = check_sizes(sizes)
         for which, (size, labelled) in enumerate(zip(totals, rows, strict=True)):
             if size < labelled:
-                raise ValueError(
-                    f"set {which} has {size} rows but y{which} has {labelled} labels; pass one label per labelled row."
-                )
+                raise ValueError(f"set {which} has {size} rows but y{which} has {labelled} labels; check sizes.")
         intervals = [
             hypergeometric_interval(k, n, size, confidence) for k, n, size in zip(positives, rows, totals, strict=True)
         ]

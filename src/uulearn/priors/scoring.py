@@ -50,14 +50,10 @@ def out_of_fold_scores(
     """
     rows0, rows1 = read_rows(X0, "X0"), read_rows(X1, "X1")
     if rows0.shape[1] != rows1.shape[1]:
-        raise ValueError(
-            f"X0 has {rows0.shape[1]} columns and X1 has {rows1.shape[1]}; pass the same columns in the same order."
-        )
+        raise ValueError(f"X0 has {rows0.shape[1]} columns and X1 has {rows1.shape[1]}; pass the same columns.")
     smaller = min(len(rows0), len(rows1))
     if not 2 <= folds <= smaller:
-        raise ValueError(
-            f"folds must be between 2 and the number of rows of the smaller set ({smaller:,}), got {folds!r}."
-        )
+        raise ValueError(f"folds must be between 2 and the rows of the smaller set ({smaller:,}), got {folds!r}.")
     rng = np.random.default_rng(random_state)
     seed = int(rng.integers(2**31 - 1))
     model = default_scorer(seed) if scorer is None else _check_scorer(scorer)
@@ -103,7 +99,7 @@ def read_scores(scores: Any, name: str) -> Floats:
     values = read_column(scores, name)
     if not len(values) or not np.isfinite(values).all():
         raise ValueError(
-            f"{name} must be finite scores of at least one row, got {'inf' if len(values) else 'no rows'}."
+            f"{name} must be finite scores of one or more rows, got {'inf' if len(values) else 'no rows'}."
         )
     return values
 
@@ -127,7 +123,5 @@ def _score(model: Any, X: Floats) -> Floats:
     else:
         scores = np.asarray(model.predict_proba(X), dtype=float)[:, 1]
     if scores.shape != (len(X),) or not np.isfinite(scores).all():
-        raise ValueError(
-            f"scorer must return one finite number per row, got scores of shape {scores.shape} for {len(X)} rows."
-        )
+        raise ValueError(f"scorer must return one finite number per row, got shape {scores.shape} for {len(X)} rows.")
     return scores

@@ -86,9 +86,7 @@ def estimate_target_prior(
     means = np.array([values.mean() for values in ranks])
     variances = np.array([values.var(ddof=1) / len(values) for values in ranks])
     if means[1] == means[2]:
-        raise ValueError(
-            "the scores of set 0 and set 1 have the same mean rank; pass scores of a model that distinguishes the sets."
-        )
+        raise ValueError("both sets have the same mean rank of scores; pass scores of a model that distinguishes them.")
     pi = priors[0] + (means[0] - means[1]) * (priors[1] - priors[0]) / (means[2] - means[1])
     slope = (means[1] - means[2]) / (priors[0] - priors[1])
     error = math.sqrt(_mixing(pi, priors) ** 2 @ variances) / abs(slope)

@@ -86,7 +86,7 @@ def accumulate(
 
 def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, group: Any) -> None:
     """Raise on every worker if different numbers of micro-batches would deadlock the forward passes."""
-    communicating = next((module for module in model.modules() if _communicates_in_forward(module)), None)
+    communicating = next((m for m in model.modules() if _is_synchronized(m) or _is_sharded(m)), None)
     if communicating is None:
         return
     extremes = torch.tensor([len(batches), -len(batches)], device=batches[0][1].device)
@@ -99,9 +99,8 @@ def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, gro
         )
 
 
-def _communicates_in_forward(module: nn.Module) -> bool:
-    synchronized = isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
-    return synchronized or _is_sharded(module)
+def _is_synchronized(module: nn.Module) -> bool:
+    return isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
 
 
 def _is_sharded(module: nn.Module) -> bool:

@@ -48,10 +48,7 @@ def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
 
 def check_priors(set_priors: Iterable[float], number: Literal["two", "two or more"]) -> list[float]:
     """Return the class priors of two, or of two or more, sets; raise a ValueError unless they are valid and differ."""
-    try:
-        values = tuple(set_priors)
-    except TypeError:
-        values = ()
+    values = tuple(set_priors) if isinstance(set_priors, Iterable) else ()
     enough = len(values) == 2 if number == "two" else len(values) >= 2
     if not enough or not all(isinstance(value, Real) for value in values):
         raise ValueError(
@@ -61,9 +58,7 @@ def check_priors(set_priors: Iterable[float], number: Literal["two", "two or mor
     priors = [float(value) for value in values]
     for which, prior in enumerate(priors):
         if not 0.0 <= prior <= 1.0:
-            raise ValueError(
-                f"the class prior of set {which} must lie in [0, 1], got {prior!r}; give it as a fraction, 80% as 0.8."
-            )
+            raise ValueError(f"the class prior of set {which} must lie in [0, 1], got {prior!r}; write 80% as 0.8.")
     if max(priors) - min(priors) < EQUAL_PRIORS:
         raise ValueError(
             f"set_priors must differ, got {set_priors!r}: sets with the same class prior contain no information about "
@@ -84,10 +79,7 @@ def check_target_prior(target_prior: float) -> float:
 
 def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
     """Return (n, n′) as integers, or raise a ValueError that names the offending value."""
-    try:
-        values = tuple(sizes)
-    except TypeError:
-        values = ()
+    values = tuple(sizes) if isinstance(sizes, Iterable) else ()
     if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
         raise ValueError(
             f"sizes must be two whole numbers of rows, of set 0 and of set 1, each at least 1, got {sizes!r}; "

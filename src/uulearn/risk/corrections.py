@@ -63,13 +63,7 @@ def check_slope(slope: float) -> float:
 
 
 def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
-    """Return the method with the given name, or build one from a pair of corrections (names or functions).
-
-    Examples
-    --------
-    >>> get_method(("relu", "abs")).name
-    'relu+abs'
-    """
+    """Return the method with the given name, or build one from a pair of corrections (names or functions)."""
     if isinstance(method, Method):
         return method
     slope = check_slope(slope)
@@ -86,7 +80,7 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
         if method in named:
             return Method(method, (named[method], named[method]))
         raise ValueError(
-            f"method must be one of {', '.join(map(repr, METHODS))} or a pair of correction functions, got {method!r}."
+            f"method must be one of {', '.join(map(repr, METHODS))} or a pair of functions, got {method!r}."
         )
     if not isinstance(method, tuple | list) or len(method) != 2:
         raise ValueError(
@@ -145,7 +139,7 @@ def check_correction(f: Any) -> None:
     slope, place = _steepest(f, x, y)
     if not slope <= LARGEST_SLOPE:
         raise ValueError(
-            f"correction {name} is not Lipschitz: its slope exceeds {LARGEST_SLOPE:g} near x = {place:.4g}; {remedy}"
+            f"correction {name} is not Lipschitz: slope above {LARGEST_SLOPE:g} near x = {place:.4g}; {remedy}"
         )
 
 

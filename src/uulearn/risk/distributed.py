@@ -19,11 +19,6 @@ def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
 
     Every worker must call it, even without rows. The gradient is multiplied by the number of workers, because data
     parallelism (DDP, FSDP) averages the gradients of all workers; the average is then the gradient of the sum.
-
-    Examples
-    --------
-    >>> sum_over_workers(torch.tensor([2.0, 3.0]))  # no process group
-    tensor([2., 3.])
     """
     if world_size(group) == 1:
         return values

@@ -132,9 +132,7 @@ def uu_risk(
         g(x) of each row; rows of both sets in any order.
     sets : tensor of shape (n,) or (n, 1)
         The set that each row came from, 0 or 1.
-    set_priors, target_prior
-        (θ, θ′) and π.
-    loss, method, slope
+    set_priors, target_prior, loss, method, slope
         See `UURisk`.
 
     Notes
@@ -226,18 +224,11 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
     return sets, None
 
 
-# Six sums summarize a batch: ℓ(g) and ℓ(−g) over the rows of set 0, both over the rows of set 1, n and n′. The sums of
-# several batches can be added. The mean of corrected risks over parts of a batch (workers, micro-batches) would not be
-# the corrected risk of the batch, because the correction is not linear.
-
-
 def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
-    """Return the six sums of a batch, shape (6,); float64, so that adding many keeps precision; zeros without rows.
+    """Return six sums that summarize a batch: ℓ(g) and ℓ(−g) over set 0, both over set 1, n, n′; shape (6,), float64.
 
-    Examples
-    --------
-    >>> batch_sums(torch.tensor([2.0, -1.0, -2.0]), torch.tensor([0, 0, 1]), get_loss("zero_one"))
-    tensor([1., 1., 1., 0., 2., 1.], dtype=torch.float64)
+    The sums of several batches can be added for the risk of their union. The mean of their corrected risks would be
+    another number, because the correction is not linear.
     """
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))

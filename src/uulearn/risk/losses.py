@@ -58,10 +58,9 @@ def zero_one(z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """A loss of the margin and its properties.
+    """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
 
-    ``probability`` maps a score to the probability of the positive class. It is calibrated at the minimizer of a
-    *proper* loss only; for other losses it is the logistic function, which is correct only at score 0.
+    It is calibrated at the minimizer of a *proper* loss only; for other losses it is correct only at score 0.
     """
 
     name: str
@@ -100,14 +99,10 @@ def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
         return loss
     if isinstance(loss, str):
         if loss not in LOSSES:
-            raise ValueError(
-                f"loss must be one of {', '.join(map(repr, LOSSES))} or a function of the margin, got {loss!r}."
-            )
+            raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))} or a function ℓ(z), got {loss!r}.")
         return LOSSES[loss]
     if not callable(loss):
-        raise TypeError(
-            f"loss must be a name or a function of the margin, got {loss!r}; pass for example loss='logistic'."
-        )
+        raise TypeError(f"loss must be a name or a function of the margin, got {loss!r}; pass loss='logistic'.")
     name = getattr(loss, "__name__", type(loss).__name__)
     margins = torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0])
     values = loss(margins)

@@ -39,9 +39,8 @@ LARGEST_LOG_ODDS = 36.0  # beyond, 1 − η is rounded to 0 in double precision
 
 def default_estimator(random_state: Any = None) -> Any:
     """Return strongly regularized gradient boosting, because sets are noisy labels of the classes."""
-    return HistGradientBoostingClassifier(
-        learning_rate=0.05, max_leaf_nodes=8, max_features=0.3, random_state=random_state
-    )
+    options = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_features": 0.3}
+    return HistGradientBoostingClassifier(**options, random_state=random_state)
 
 
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -193,9 +192,8 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         check_is_fitted(self, "estimator_")
         if getattr(X, "ndim", 2) == 2:  # other kinds of rows, such as text, are validated by the estimator
             validate_data(self, X, reset=False, skip_check_array=True)
-        return invert_set_posterior(
-            self.estimator_.predict_proba(X), self.set_priors_, self.set_fractions_, self.target_prior
-        )
+        probabilities = self.estimator_.predict_proba(X)
+        return invert_set_posterior(probabilities, self.set_priors_, self.set_fractions_, self.target_prior)
 
     def decision_function(self, X: Any) -> Floats:
         """Return log-odds of the positive class at class prior π, shape (n,), between −36 and 36."""
@@ -268,9 +266,7 @@ def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
         raise ValueError("Input y contains NaN or infinity: sets must be the number of the set each row came from.")
     check_classification_targets(values)
     if len(values) != n_rows:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows and sets {len(values)}."
-        )
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: X {n_rows}, sets {len(values)}.")
     unknown = [value for value in np.unique(values).tolist() if value not in range(n_sets)]
     if unknown:
         raise ValueError(

@@ -1,9 +1,7 @@
 """Estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
 
 Both compare ĝ, an exact minimizer of the corrected risk over a class 𝒢 that is closed under negation, with g*, the best
-classifier of 𝒢; an imperfect optimizer adds to the error. The bounds hold for every distribution and are far above
-typical errors: they show how the error decreases with n and n′ and increases as θ approaches θ′. Above C_ℓ they are
-vacuous.
+classifier of 𝒢. They hold for every distribution and are far above typical errors; above C_ℓ they are vacuous.
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ from dataclasses import dataclass
 
 from uulearn.risk.coefficients import check_sizes, check_target_prior
 from uulearn.risk.corrections import DEFAULT_SLOPE
-from uulearn.theory.checks import check_number, magnitudes
+from uulearn.theory.constants import check_number, loss_constants, magnitudes
 from uulearn.theory.constants import correction_lipschitz as lipschitz_of
-from uulearn.theory.constants import loss_constants
 from uulearn.theory.deviation import bias_bound, mcdiarmid_spread
 from uulearn.theory.network import NetworkNorms
 
@@ -58,8 +55,6 @@ def estimation_error_bound(
     rademacher : (ℜ_n, ℜ_n′)
         Rademacher complexities of the class for n rows of set 0 and for n′ rows of set 1. For linear models with
         ‖w‖ ≤ C_w on rows with ‖x‖ ≤ C_x they are at most C_x·C_w/√n and C_x·C_w/√n′.
-    alpha, beta : float
-        Lower bounds, over all g in the class, of π·R_p⁺(g) and (1 − π)·R_n⁻(g).
     loss_bound, loss_lipschitz, correction_lipschitz : float
         C_ℓ, L_ℓ and L_f; see `loss_constants` and `correction_lipschitz`.
 
@@ -83,9 +78,8 @@ def estimation_error_bound(
     bias = bias_bound(set_priors, target_prior, sizes, **known)
     spread = mcdiarmid_spread(set_priors, target_prior, sizes, loss_bound, correction_lipschitz, 1 / delta)
     complexity = (a + b) * complexities[0] + (c + d) * complexities[1]
-    return EstimationErrorBound(
-        8 * correction_lipschitz * loss_lipschitz * complexity, 2 * bias.value, 2 * spread, 1 - delta
-    )
+    scale = 8 * correction_lipschitz * loss_lipschitz
+    return EstimationErrorBound(scale * complexity, 2 * bias.value, 2 * spread, 1 - delta)
 
 
 def network_error_bound(

@@ -18,7 +18,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +27,11 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from uulearn.models import MLP, Ensemble, Linear
-from uulearn.theory.checks import check_number
+from uulearn.theory.constants import check_number
 
 Floats = NDArray[np.float64]
 
 _MAX_LOG_CONSTANT = 60.0  # bounds ln κ, which would diverge for a layer of zeros
-
-
-class FittedClassifier(Protocol):
-    """A fitted `uulearn.UUClassifier`."""
-
-    model_: Any
-    trained_: Any
 
 
 class AffineLayer(NamedTuple):
@@ -52,11 +45,9 @@ class AffineLayer(NamedTuple):
 class NetworkNorms:
     """The properties of a network that Corollary 5 uses."""
 
-    frobenius: tuple[float, ...]
-    """M_F(1), …, M_F(m): the norms of the weight matrices, including biases and carried constants."""
+    frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
     input_bound: float  # C_x, including the carried constant
-    constants: tuple[float, ...] = ()
-    """κ_1, κ_2, …: the constant that enters each layer, up to the last layer with a bias; empty without biases."""
+    constants: tuple[float, ...] = ()  # κ_1, κ_2, …: the constant that enters each layer; empty without biases
 
     @property
     def depth(self) -> int:
@@ -74,16 +65,12 @@ class NetworkNorms:
         return (math.sqrt(2 * self.depth * math.log(2)) + 1) * self.score_bound
 
 
-def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> NetworkNorms:
+def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     """Return the norms of a trained network for Corollary 5.
 
-    Parameters
-    ----------
-    model : nn.Module or fitted UUClassifier
-        `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an ``nn.Sequential`` of the layers listed at
-        the top of this module. The ``input_scale`` of a classifier is folded into the first layer.
-    input_bound : float
-        C_x, a bound of the Euclidean norm of every possible row, as it is passed to the model or the classifier.
+    ``model`` is a fitted `uulearn.UUClassifier`, `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an
+    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound of the Euclidean
+    norm of every possible row, as it is passed to the model or the classifier.
 
     Examples
     --------
@@ -105,7 +92,7 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     return NetworkNorms(tuple(np.exp(log_norms).tolist()), math.exp(log_input), tuple(np.exp(log_constants).tolist()))
 
 
-def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
+def affine_layers(model: Any) -> list[AffineLayer]:
     """Return the affine layers of a network with batch normalization folded in; raise a ValueError for other layers."""
     module, scale = (model, 1.0) if isinstance(model, nn.Module) else _network_of(model)
     linear: list[nn.Linear] = []
@@ -117,7 +104,9 @@ def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
             linear.append(layer)
         elif isinstance(layer, nn.BatchNorm1d):
             linear[-1:] = [_fold(last, layer)]
-        elif not _is_homogeneous(layer):
+        elif not isinstance(layer, nn.ReLU) and not (
+            isinstance(layer, nn.LeakyReLU) and abs(layer.negative_slope) <= 1
+        ):
             raise ValueError(
                 "Corollary 5 covers fully connected networks with ReLU, or leaky ReLU with a slope of at most 1, got "
                 f"{_brief(layer)}; use estimation_error_bound with the Rademacher complexity of your model."
@@ -130,14 +119,13 @@ def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
         )
     layers = []
     for layer in linear:
-        weight, bias = layer.weight.detach().double().cpu().numpy(), layer.bias
-        layers.append(
-            AffineLayer(weight, np.zeros(len(weight)) if bias is None else bias.detach().double().cpu().numpy())
-        )
+        weight = layer.weight.detach().double().cpu().numpy()
+        bias = np.zeros(len(weight)) if layer.bias is None else layer.bias.detach().double().cpu().numpy()
+        layers.append(AffineLayer(weight, bias))
     return [AffineLayer(layers[0].weight * scale, layers[0].bias), *layers[1:]]
 
 
-def _network_of(classifier: FittedClassifier) -> tuple[nn.Module, float]:
+def _network_of(classifier: Any) -> tuple[nn.Module, float]:
     module = getattr(classifier, "model_", None)
     if not isinstance(module, nn.Module):
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
@@ -163,10 +151,6 @@ def _flatten(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _is_homogeneous(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.ReLU) or (isinstance(layer, nn.LeakyReLU) and abs(layer.negative_slope) <= 1)
-
-
 def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
     if not isinstance(product, nn.Linear) or norm.running_mean is None:
         raise ValueError(
@@ -177,8 +161,7 @@ def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
 
 
 def _brief(module: nn.Module | None) -> str:
-    text = str(module)
-    return text if "\n" not in text else type(module).__name__
+    return type(module).__name__ if "\n" in str(module) else str(module)
 
 
 def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tuple[float, Floats]:

@@ -19,7 +19,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from uulearn.risk.coefficients import check_set_priors, check_sizes, check_target_prior, estimation_cost
-from uulearn.theory.checks import check_number, magnitudes
+from uulearn.theory.constants import check_number, magnitudes
 from uulearn.theory.deviation import bias_bound, deviation_bound
 
 PRIOR_ERROR = 0.01  # error of a class prior whose effect is reported
@@ -83,12 +83,10 @@ class IntervalSpread:
 
     def rows_needed(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
         """Return the rows that one set needs if the size of the other is given; None if no number is enough."""
-        if set0 is not None and set1 is None:
-            given, own, other = set0, self.set1, self.set0
-        elif set1 is not None and set0 is None:
-            given, own, other = set1, self.set0, self.set1
-        else:
+        if (set0 is None) == (set1 is None):
             raise ValueError("pass the size of exactly one set, set0 or set1.")
+        given, own, other = (set1, self.set0, self.set1) if set0 is None else (set0, self.set1, self.set0)
+        assert given is not None
         n, _ = check_sizes((given, 1))
         remaining = check_number("half_width", half_width) ** 2 - other**2 / n
         if own == 0:
@@ -101,8 +99,7 @@ def anticipated_spread(
 ) -> IntervalSpread:
     """Spread of the estimated accuracy for a classifier of the given accuracy.
 
-    It uses the normal approximation. ``accuracy`` is the anticipated accuracy, the same on positives and on negatives;
-    the interval holds with probability 1 − ``delta``.
+    The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
     Examples
     --------
@@ -247,18 +244,9 @@ def plan_rows(
 ) -> RowPlan:
     """Plan the held-out rows of both sets for an estimate of the accuracy.
 
-    Parameters
-    ----------
-    set_priors, target_prior
-        (θ, θ′) and π.
-    accuracy : float
-        The anticipated accuracy, the same for both classes.
-    half_width : float
-        Half the width of the desired interval for the accuracy.
-    sizes : (n, n′), optional
-        Available rows, to compute their precision.
-    delta : float
-        Intervals hold with probability 1 − δ.
+    ``accuracy`` is the anticipated accuracy, the same for both classes, ``half_width`` half the width of the desired
+    interval, and ``sizes`` the available rows (n, n′), to compute their precision. Intervals hold with probability
+    1 − ``delta``.
 
     Examples
     --------
@@ -286,7 +274,8 @@ def plan_rows(
         except ValueError:  # outside [0, 1], or too close
             continue
         rows = anticipated_spread(others, pi, accuracy=accuracy, delta=delta).rows(half_width, 0.5)
-        distances.append(PriorGap(others, rows.set0, _prior_error(others, pi, accuracy)))
+        error = PRIOR_ERROR * max(prior_error_effect(others, pi, accuracy=accuracy))
+        distances.append(PriorGap(others, rows.set0, error))
     return RowPlan(
         priors,
         pi,
@@ -297,13 +286,9 @@ def plan_rows(
         worst=worst_spread(priors, pi, delta=delta).rows(half_width, 0.5),
         guaranteed=guaranteed_spread(priors, pi, delta=delta).rows(half_width, 0.5),
         distances=tuple(distances),
-        prior_error=_prior_error(priors, pi, accuracy),
+        prior_error=PRIOR_ERROR * max(prior_error_effect(priors, pi, accuracy=accuracy)),
         precision=_precision(priors, pi, accuracy, half_width, delta, given or splits[1].rows),
     )
-
-
-def _prior_error(priors: tuple[float, float], pi: float, accuracy: float) -> float:
-    return PRIOR_ERROR * max(prior_error_effect(priors, pi, accuracy=accuracy))
 
 
 def _precision(
