@@ -72,7 +72,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
     A data folder contains the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
     (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/``
     (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). Header,
-    length and SHA-256 of every file are checked.
+    length and SHA-256 of every file are checked (DatasetFileError).
 
     Parameters
     ----------
@@ -82,14 +82,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
         Data folder to search and to download into. Default: the folder in the environment variable UULEARN_DATA, then
         a per-user cache, into which downloads go.
     download : bool
-        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'``.
-
-    Raises
-    ------
-    DatasetNotFoundError
-        If files are missing and could not be downloaded.
-    DatasetFileError
-        If a file is damaged, truncated or a different file.
+        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'`` (DatasetNotFoundError).
 
     Examples
     --------
