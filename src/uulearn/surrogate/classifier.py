@@ -257,10 +257,7 @@ def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -
 def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
     """Return set memberships as integers from 0 to m − 1, one per row."""
     if sets is None:
-        raise ValueError(
-            "requires y to be passed, but the target y is None: pass sets, the number of the set that each row came "
-            "from, or use fit_sets(X0, X1, ...)."
-        )
+        raise ValueError("requires y to be passed, but the target y is None: pass sets, or use fit_sets(X0, X1, ...).")
     values = column_or_1d(sets, warn=True)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("Input y contains NaN or infinity: sets must be the number of the set each row came from.")
@@ -281,8 +278,7 @@ def _check_every_set(membership: NDArray[np.int64], n_sets: int, least: int = 1)
     for which, size in enumerate(np.bincount(membership, minlength=n_sets).tolist()):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty: sets has no row of it (one class of sets is missing); pass rows with "
-                f"sets == {which}, or drop its prior."
+                f"set {which} is empty (one class of sets is missing); pass rows of it, or drop its prior."
             )
         if size < least:
             raise ValueError(
@@ -316,22 +312,13 @@ def _check_base(base: Any, calibration: str | None, weighted: bool) -> None:
     """Raise unless the base classifier can be fitted on sets and return the required probabilities."""
     name = type(base).__name__
     if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
-        raise TypeError(
-            f"estimator must be a scikit-learn classifier such as RandomForestClassifier(), got {base!r}; pass an "
-            "instance, not a class."
-        )
+        raise TypeError(f"estimator must be a scikit-learn classifier, got {base!r}; pass an instance, not a class.")
     if calibration is None and not hasattr(base, "predict_proba"):
-        raise TypeError(
-            f"{name} has no predict_proba; pass calibration='mixture', which uses its decision function, or another "
-            "estimator."
-        )
+        raise TypeError(f"{name} has no predict_proba; pass calibration='mixture' or another estimator.")
     if not hasattr(base, "predict_proba") and not hasattr(base, "decision_function"):
         raise TypeError(f"{name} has neither predict_proba nor decision_function; pass a classifier that has one.")
     if weighted and not has_fit_parameter(base, "sample_weight"):
-        raise TypeError(
-            f"{name}.fit has no sample_weight; omit the weights, or pass an estimator that supports them (instead of a "
-            "pipeline, put its first steps before SurrogateSetClassifier)."
-        )
+        raise TypeError(f"{name}.fit has no sample_weight; omit the weights, or pass an estimator that supports them.")
     for parameter, value in base.get_params(deep=True).items():
         if parameter.split("__")[-1] == "class_weight" and value is not None:
             raise ValueError(
