@@ -51,15 +51,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
     its parameters for small samples.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Scores of held-out rows of both sets.
-    sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′)
-    target_prior : float
-        π, the class prior of the log-odds.
+    The log-odds are those at class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
     Examples
     --------

@@ -120,9 +120,7 @@ def read_column(values: Any, name: str) -> Floats:
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.ndim != 1 or column.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name} must be numbers of shape (n,), one per row, got {column.dtype}, shape {column.shape}."
-        )
+        raise ValueError(f"{name} must be numbers of shape (n,), got {column.dtype} of shape {column.shape}.")
     missing = np.isnan(column)
     if missing.any():
         raise ValueError(f"{name} must be numbers, got nan in row {int(missing.argmax())}; check the model's output.")

@@ -82,18 +82,12 @@ def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, p
 def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Floats, NDArray[np.int64]]:
     fractions, rows = np.asarray(proportions, dtype=float), np.asarray(sizes)
     if fractions.ndim != 1 or fractions.shape != rows.shape or len(fractions) < 2:
-        raise ValueError(
-            "expected one proportion and one size for each of at least two bags, got arrays of shape "
-            f"{fractions.shape} and {rows.shape}."
-        )
+        raise ValueError(f"expected data of at least two bags, got shapes {fractions.shape} and {rows.shape}.")
     outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
         raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")
     if not (np.issubdtype(rows.dtype, np.integer) and (rows >= 1).all()):
         raise ValueError(f"sizes must be whole numbers of rows, at least 1 each, got {np.asarray(sizes).tolist()}.")
     if fractions.max() - fractions.min() < EQUAL_PRIORS:
-        raise ValueError(
-            f"all bags have the same class prior ({fractions[0]:g}), which contains no information about the classes; "
-            "add a bag with another class prior."
-        )
+        raise ValueError(f"all bags have the same class prior ({fractions[0]:g}); add a bag with another class prior.")
     return fractions, rows.astype(np.int64)

@@ -70,6 +70,8 @@ def priors_from_labels(
 ) -> LabelledPriors:
     """Estimate (θ, θ′) from labels of a random sample of each set, with exact intervals.
 
+    An UnidentifiedPriorsWarning is raised if the labels do not show which set has the higher prior.
+
     Parameters
     ----------
     y0, y1 : arrays of shape (k,) and (k′,)
@@ -78,13 +80,6 @@ def priors_from_labels(
     sizes : (n, n′), optional
         Number of rows of each set. If given, the intervals are for the priors of these sets, which are the priors to
         train with (hypergeometric); otherwise for the populations that the sets were drawn from (Clopper–Pearson).
-    confidence : float
-        Confidence level of each interval.
-
-    Warns
-    -----
-    UnidentifiedPriorsWarning
-        If the labels do not show which set has the higher prior.
 
     Examples
     --------

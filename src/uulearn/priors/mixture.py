@@ -1,18 +1,14 @@
 """Mixture proportions of two sets, estimated from the tails of their scores.
 
 Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior and P₁ = θ′·P + (1 − θ′)·N that of the
-other set, θ > θ′. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution).
-It equals the infimum of the density ratio p₀/p₁. If P and N are mutually irreducible (neither contains a part of the
-other), the infimum is attained among purely negative rows, and
+other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution). If the
+classes P and N are mutually irreducible (neither contains a part of the other),
 
-    κ(P₁ | P₀) = (1 − θ)/(1 − θ′),   κ(P₀ | P₁) = θ′/θ,
+    κ(P₁ | P₀) = (1 − θ)/(1 − θ′)   and   κ(P₀ | P₁) = θ′/θ   (Scott, Blanchard and Handy, COLT 2013).
 
-so that θ = (1 − κ₁₀)/(1 − κ₁₀·κ₀₁) and θ′ = κ₀₁·θ (Scott, Blanchard and Handy, COLT 2013; Scott, AISTATS 2015).
-
-For a threshold on the scores, consider the fraction of the mixture above it divided by the fraction of the component
-above it. In the population this ratio is at least κ, and it equals κ if the tail is pure. Smaller tails are purer but
-noisier: the best bin minimizes the ratio plus a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and
-Lipton, NeurIPS 2021).
+For a threshold on the scores, the fraction of the mixture above it divided by the fraction of the component above it is
+at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin minimizes the ratio plus
+a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and Lipton, NeurIPS 2021).
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def estimate_target_prior(
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
     π is computed from the mean ranks of the scores, which do not depend on their scale (docs/priors.md compares
-    alternatives). The interval is Fieller's for a ratio, which is valid for similar sets too.
+    alternatives). The interval is Fieller's for a ratio, which is valid for similar sets too. A NotAMixtureWarning is
+    raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior is possible.
 
     Parameters
     ----------
@@ -55,15 +56,6 @@ def estimate_target_prior(
         on any of these rows. The better they separate the classes, the smaller the standard error.
     set_priors : (θ, θ′)
         Class priors of set 0 and of set 1, assumed to be exact.
-    confidence : float
-
-    Warns
-    -----
-    NotAMixtureWarning
-        If the scores of the three samples are inconsistent (p < 0.01), or the estimate is more than three standard
-        errors outside [0, 1].
-    UnidentifiedPriorsWarning
-        If the sets are so similar that any class prior is possible.
 
     Examples
     --------

@@ -72,7 +72,8 @@ def estimate_set_priors(
 ) -> SetPriorsEstimate:
     """Estimate (θ, θ′) from the rows of two unlabeled sets.
 
-    The rows get out-of-fold scores of a classifier that distinguishes the sets, see `out_of_fold_scores`.
+    The rows get out-of-fold scores of a classifier that distinguishes the sets (`out_of_fold_scores`). If the data do
+    not identify the priors, an UnidentifiedPriorsWarning contains the bounds.
 
     Parameters
     ----------
@@ -88,11 +89,6 @@ def estimate_set_priors(
         Confidence level of intervals and bounds.
     replicates : int
         Number of bootstrap resamples.
-
-    Warns
-    -----
-    UnidentifiedPriorsWarning
-        If the data do not identify the priors; the message contains the bounds.
 
     Examples
     --------

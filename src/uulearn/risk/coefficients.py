@@ -1,6 +1,4 @@
-"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow.
-
-With the class priors θ and θ′ of the two sets and the class prior π of the target population,
+"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow:
 
     R(g) = a·R_u⁺(g) − b·R_u⁻(g) − c·R_u′⁺(g) + d·R_u′⁻(g).
 

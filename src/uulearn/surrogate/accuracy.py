@@ -52,12 +52,7 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
 def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> float:
     """Estimate the accuracy at class prior π of the signs of the scores, from rows of every set.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Positive scores predict the positive class; a score of 0 counts as half of each class.
-    sets : array of shape (n,)
-        The set that each row came from, 0 … m − 1; every set needs at least one row.
+    Positive scores predict the positive class, and a score of 0 counts as half of each class. Every set needs a row.
 
     Examples
     --------

@@ -2,8 +2,7 @@
 
 Platt scaling fits a logistic curve to the probability of a set, although the priors restrict that probability to an
 interval. Here the curve is the probability t of the positive class, and (1 − t)·u + t·v, on the segment of
-`uulearn.surrogate.inversion`, is fitted to the sets of held-out rows. The result needs no clipping, has two parameters
-for any number of sets, and preserves the ranking of the rows.
+`uulearn.surrogate.inversion`, is fitted to the sets of held-out rows.
 """
 
 from __future__ import annotations

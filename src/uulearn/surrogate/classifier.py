@@ -137,10 +137,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             weights["sample_weight"] = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
             mass = np.bincount(membership, weights=weights["sample_weight"], minlength=len(theta))
             if not (mass > 0).all():
-                raise ValueError(
-                    f"all rows of set {int(mass.argmin())} have sample_weight 0, so that one class of sets is missing; "
-                    "use positive weights."
-                )
+                raise ValueError(f"all rows of set {int(mass.argmin())} have sample_weight 0 (a class is missing).")
             fractions = mass / mass.sum()
         _warn_if_close(theta, self.target_prior, tuple(sizes.tolist()))
         classifier = self._classifier(theta, fractions, cv).fit(X, membership, **weights)

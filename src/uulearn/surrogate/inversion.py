@@ -5,9 +5,8 @@ class prior π, Bayes' rule with η(x) = P(y = 1 | x) gives
 
     P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)),
 
-which, after normalization, is a ratio of two linear functions of η (Lu, Lei, Niu, Sato and Sugiyama, Binary
-Classification from Multiple Unlabeled Datasets via Surrogate Set Classification, ICML 2021). The class prior of all
-rows is π̄ = Σ ρ_j·θ_j. At π = π̄ the denominator is 1: with t for η at π̄, the set probabilities lie on the segment
+a ratio of two linear functions of η after normalization. At the class prior of all rows, π̄ = Σ ρ_j·θ_j, the denominator
+is 1: with t for η at π̄, the set probabilities lie on the segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
@@ -62,10 +61,7 @@ def check_fractions(set_fractions: ArrayLike, n_sets: int) -> Floats:
     """Return ρ, scaled to sum to 1, shape (m,); numbers of rows are accepted."""
     fractions = np.asarray(set_fractions, dtype=np.float64)
     if fractions.shape != (n_sets,) or not (np.isfinite(fractions) & (fractions > 0)).all():
-        raise ValueError(
-            f"set_fractions must be {n_sets} numbers above 0, one per set, got {set_fractions!r}; pass the number "
-            "of rows of each set."
-        )
+        raise ValueError(f"set_fractions must be {n_sets} numbers above 0, rows per set, got {set_fractions!r}.")
     return np.asarray(fractions / fractions.sum())
 
 
