@@ -105,7 +105,7 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
     Examples
     --------
     >>> from_sensitivity(0.9, 0.95, prevalence=0.1)
-    (0.666..., 0.0116...)
+    (0.666..., 0.0115...)
     """
     _check_fraction(sensitivity, "sensitivity"), _check_fraction(specificity, "specificity")
     _check_inside(prevalence, "prevalence")
