@@ -13,32 +13,23 @@ from uulearn.risk.coefficients import check_target_prior
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval.
-
-    ``labels_used`` says whether the metrics were computed from labels. ``sizes`` are the numbers of rows of set 0 and
-    set 1 or, with labels, of positives and negatives.
-    """
+    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval."""
 
     accuracy: Estimate
     balanced_accuracy: Estimate
     auc: Estimate
     true_positive_rate: Estimate
     false_positive_rate: Estimate
-    sizes: tuple[int, int]
-    labels_used: bool
+    sizes: tuple[int, int]  # numbers of rows of set 0 and set 1 or, with labels, of positives and negatives
+    labels_used: bool  # whether the metrics were computed from labels
 
     def __str__(self) -> str:
-        rows = [
-            ("accuracy", self.accuracy),
-            ("balanced accuracy", self.balanced_accuracy),
-            ("AUC", self.auc),
-            ("true-positive rate", self.true_positive_rate),
-            ("false-positive rate", self.false_positive_rate),
-        ]
+        names = ("accuracy", "balanced accuracy", "AUC", "true-positive rate", "false-positive rate")
+        values = (self.accuracy, self.balanced_accuracy, self.auc, self.true_positive_rate, self.false_positive_rate)
         n, n_prime = self.sizes
         from_labels = f"labels were used: {n:,} positive and {n_prime:,} negative rows"
         from_sets = f"no label was used: estimated from {n:,} + {n_prime:,} rows of the two sets"
-        lines = [f"{name:<20}{estimate}" for name, estimate in rows]
+        lines = [f"{name:<20}{estimate}" for name, estimate in zip(names, values, strict=True)]
         return "\n".join([*lines, from_labels if self.labels_used else from_sets])
 
 

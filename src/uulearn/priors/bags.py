@@ -33,20 +33,13 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it
     would increase the standard error.
 
-    Parameters
-    ----------
-    proportions, sizes : arrays of shape (bags,)
-        Fraction of positives and number of rows of each bag.
-    target_prior : float
-        π, the class prior of the population that the classifier will be used on.
+    ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
     Examples
     --------
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
     (array([ 1,  0, -1,  0]), (150, 100))
-    >>> print("{:.3f} {:.3f}".format(*merged.set_priors))
-    0.833 0.200
     """
     fractions, rows = _check_bags(proportions, sizes)
     pi = check_target_prior(target_prior)
@@ -82,7 +75,7 @@ def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, p
 def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Floats, NDArray[np.int64]]:
     fractions, rows = np.asarray(proportions, dtype=float), np.asarray(sizes)
     if fractions.ndim != 1 or fractions.shape != rows.shape or len(fractions) < 2:
-        raise ValueError(f"expected data of at least two bags, got shapes {fractions.shape} and {rows.shape}.")
+        raise ValueError(f"expected data of at least two bags, got arrays of shape {fractions.shape} and {rows.shape}.")
     outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
         raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")

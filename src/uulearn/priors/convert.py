@@ -63,7 +63,7 @@ def from_noise_rates(
     _check_fraction(rho_plus, "rho_plus"), _check_fraction(rho_minus, "rho_minus")
     informative = 1 - rho_plus - rho_minus
     if abs(informative) < 1e-9:
-        raise ValueError(f"rho_plus + rho_minus must not be 1 (no information), got {rho_plus:g} + {rho_minus:g}.")
+        raise ValueError(f"rho_plus + rho_minus must not be 1, got {rho_plus:g} + {rho_minus:g}: no information.")
     if (class_prior is None) == (marked_fraction is None):
         raise ValueError("pass exactly one of class_prior and marked_fraction.")
     if class_prior is None:

@@ -22,10 +22,9 @@ class UURisk(nn.Module):
     without rows in the batch is 0 with zero gradient, because it cannot be estimated; a set whose coefficient is zero
     is not needed.
 
-    In an initialized process group, the risk terms are computed from the rows of all workers, so every worker must call
-    the criterion, even without rows. The mean of the workers' gradients, as DDP and FSDP compute it, is the gradient of
-    the global risk. Splitting a batch over several calls would correct each part separately, because the correction
-    is not linear; use `accumulate` for gradient accumulation.
+    In a process group, the risk terms are computed from the rows of all workers. Every worker must call the
+    criterion, even without rows, and the mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
+    Use `accumulate` for gradient accumulation: several calls would correct each part of the batch separately.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
 """The risk estimators of the paper as pure functions of scores.
 
 Every estimate is a weighted sum over the rows of a batch: a row of set 0 has weight a/n in the positive risk term and
-−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64, whatever the
-precision of the scores.
+−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     set_priors : sequence of m ≥ 2 numbers
         Class prior of each set; not all equal.
     target_prior : float
-        π, the class prior of the population that the classifier will be used on.
+        π, the class prior of the population that the classifier will be used on. It is not used in training:
+        ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
     estimator : classifier, optional
         Base classifier; it is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
         ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None, because the inversion depends on
@@ -77,10 +78,6 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         Class prior, number of rows and fraction of all rows (by weight if ``sample_weight`` was given) of each set.
     classes_ : array([0, 1])
         0 is negative, 1 is positive.
-
-    Notes
-    -----
-    ``target_prior`` is not used in training: ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
 
     Examples
     --------

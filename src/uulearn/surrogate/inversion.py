@@ -136,11 +136,7 @@ def invert_set_posterior(
 
 
 def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two sets at class prior π̄: solve for the class densities and clip them at 0.
-
-    q_j/ρ_j is proportional to the density θ_j·P + (1 − θ_j)·N of set j, so that up to a common factor
-    P = (1 − θ₁)·q₀/ρ₀ − (1 − θ₀)·q₁/ρ₁ and N = θ₀·q₁/ρ₁ − θ₁·q₀/ρ₀ for θ₀ > θ₁. At most one of them is negative.
-    """
+    """Invert for two sets at class prior π̄: solve for the class densities, up to a factor, and clip them at 0."""
     pooled = float(rho @ theta)
     high, low = (0, 1) if theta[0] > theta[1] else (1, 0)
     positive = (1 - theta[low]) * q[:, high] / rho[high] - (1 - theta[high]) * q[:, low] / rho[low]
@@ -152,10 +148,7 @@ def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 
 def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds.
-
-    Log-odds keep precision near t = 0 and 1, where a set with θ_j in {0, 1} can distinguish 10⁻¹² from 10⁻¹³.
-    """
+    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds."""
     pooled = float(rho @ theta)
     # The segment divided by ρ_j, which changes neither the maximum nor the derivative.
     v, u = theta / pooled, (1 - theta) / (1 - pooled)

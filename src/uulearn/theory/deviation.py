@@ -12,7 +12,7 @@ from this list:
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
 and a row of set 1 by d·C_ℓ/n′, so that McDiarmid's inequality gives b²/n + d²/n′, which is used here; for n = n′ both
-agree. A returned probability above 1, or a risk above C_ℓ, is vacuous but not an error.
+agree. Bounds above 1 or C_ℓ are vacuous.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ positive. One minus the unbiased zero-one risk (Eq. 4) is then
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
 so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
-of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); `IntervalSpread` contains S₀ and S₁ and answers
-questions about sizes. All spreads assume exact priors.
+of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
 """
 
 from __future__ import annotations
