@@ -200,10 +200,7 @@ def test_failed_packing_deletes_nothing(store, monkeypatch):
     assert not (store.folder / ".pack.lock").exists()
 
 
-@pytest.mark.parametrize("with_flock", [True, False])
-def test_only_one_process_packs_at_a_time(store, monkeypatch, with_flock):
-    if not with_flock:
-        monkeypatch.setattr(storage, "fcntl", None)
+def test_only_one_process_packs_at_a_time(store, monkeypatch):
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
     store.add(record())
     packing = storage.file_lock(store.folder / ".pack.lock", "busy")

@@ -15,7 +15,7 @@ from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, Sens
 from uulearn.estimator import UUClassifier
 from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
-from uulearn.metrics.ranking import two_sample_auc
+from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
 from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
