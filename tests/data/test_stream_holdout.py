@@ -171,9 +171,9 @@ def test_number_is_bounded_and_rows_depend_on_the_seed(monkeypatch):
     assert [len(rows) for rows in held_out.rows] == [500, 30]
     assert not np.array_equal(held_out.numbers[0], hold_out_streams(streams, 0.1, 1).numbers[0])
     assert abs(held_out.numbers[0].mean() - 2500) < 4 * 5000 / np.sqrt(12 * 500)
-    monkeypatch.setattr(stream_holdout, "MAX_ROWS", 100)
+    monkeypatch.setattr(stream_holdout, "MAX_HELD_OUT_ROWS", 100)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 100
-    monkeypatch.setattr(stream_holdout, "MAX_BYTES", 40)
+    monkeypatch.setattr(stream_holdout, "MAX_HELD_OUT_BYTES", 40)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 10
 
 

@@ -171,7 +171,7 @@ def test_rejects_normalization_that_cannot_be_synchronized(monkeypatch):
     model = nn.Sequential(nn.Linear(2, 2), Own(2))
     with synchronized(model):  # a single process has nothing to synchronize
         assert type(model[1]) is Own
-    monkeypatch.setattr("uulearn.models.normalization.workers", lambda group: 2)
+    monkeypatch.setattr("uulearn.models.normalization.world_size", lambda group: 2)
     with pytest.raises(ValueError, match="Own cannot be synchronized over workers"), synchronized(model):
         pass
 

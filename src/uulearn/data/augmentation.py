@@ -22,14 +22,10 @@ MAX_SHIFT = 4
 
 
 def flip(x: Tensor) -> Tensor:
-    """Mirror each image left to right with probability 1/2.
-
-    Takes and returns a tensor of shape (n, channels, height, width), with the same type and memory format.
+    """Mirror each image of shape (n, channels, height, width) left to right with probability 1/2.
 
     Examples
     --------
-    Fifty copies of an image, and the two different results:
-
     >>> flip(torch.tensor([1.0, 2.0, 3.0]).expand(50, 1, 1, 3)).unique(dim=0)[:, 0, 0]
     tensor([[1., 2., 3.],
             [3., 2., 1.]])
@@ -41,24 +37,13 @@ def flip(x: Tensor) -> Tensor:
 def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
     """Move each image by −``pixels`` to ``pixels`` rows and columns, all equally likely; zeros move in.
 
-    This is a random crop from the image padded with zeros; no value is interpolated.
-
-    Parameters
-    ----------
-    x : tensor of shape (n, channels, height, width)
-        The result has the same shape, type and memory format.
-    pixels : int
-        Maximum shift in each direction, at least 0.
+    This is a random crop from the images, of shape (n, channels, height, width), padded with zeros.
 
     Examples
     --------
-    Five hundred copies of an image, and the first and last of the nine different results:
-
     >>> moved = shift(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(500, 1, 2, 2), pixels=1).unique(dim=0)[:, 0]
-    >>> len(moved), moved[0], moved[-1]
-    (9, tensor([[0., 0.],
-                [0., 1.]]), tensor([[4., 0.],
-                                    [0., 0.]]))
+    >>> len(moved), moved[0].tolist(), moved[-1].tolist()
+    (9, [[0.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 0.0]])
     """
     if not isinstance(pixels, Integral) or isinstance(pixels, bool) or pixels < 0:
         raise ValueError(f"pixels must be an integer of at least 0, got {pixels!r}.")
@@ -73,13 +58,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift}
 
 
 def is_augmentation(name: str) -> bool:
-    """Whether this is a name in `AUGMENTATIONS`, or several joined by ``+``.
-
-    Examples
-    --------
-    >>> [is_augmentation(name) for name in ("flip", "shift+flip", "shift+", "rotate")]
-    [True, True, False, False]
-    """
+    """Whether this is a name in `AUGMENTATIONS`, or several joined by ``+``."""
     return all(part in AUGMENTATIONS for part in name.split("+"))
 
 
@@ -90,10 +69,6 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     --------
     >>> get_augmentation("shift+flip")(torch.ones(10, 3, 8, 8)).shape
     torch.Size([10, 3, 8, 8])
-    >>> get_augmentation("rotate")
-    Traceback (most recent call last):
-        ...
-    ValueError: augment must be one of 'flip', 'shift', several joined by '+', or a function ..., got 'rotate'.
     """
     if callable(augment):
         return augment
@@ -107,26 +82,7 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
 
 
 def build_augmentation(augment: AugmentationLike | None, rows: Tensor) -> Augmentation | None:
-    """The augmentation that a trainer applies to its batches, after a test on a few rows; None for None.
-
-    Parameters
-    ----------
-    augment : str, callable or None
-        See `get_augmentation`.
-    rows : tensor of shape (n, …)
-        A few rows as the model gets them.
-
-    Examples
-    --------
-    >>> build_augmentation("flip", torch.zeros(2, 784))
-    Traceback (most recent call last):
-        ...
-    ValueError: augment='flip' expects images, got rows of shape (784,); reshape X to (n, channels, height, width) ...
-    >>> build_augmentation(lambda x: x[..., 1:], torch.zeros(2, 1, 8, 8))
-    Traceback (most recent call last):
-        ...
-    ValueError: augment=<lambda> must return a batch like its input, (2, 1, 8, 8) of torch.float32 on cpu, ...
-    """
+    """The augmentation that a trainer applies to its batches, tested on a few ``rows``; None for None."""
     if augment is None:
         return None
     augmentation = functools.partial(_apply_checked, get_augmentation(augment))
@@ -142,9 +98,7 @@ def build_augmentation(augment: AugmentationLike | None, rows: Tensor) -> Augmen
 
 
 def _apply_in_order(augmentations: list[Augmentation], x: Tensor) -> Tensor:
-    for augmentation in augmentations:
-        x = augmentation(x)
-    return x
+    return functools.reduce(lambda images, augmentation: augmentation(images), augmentations, x)
 
 
 def _apply_checked(augmentation: Augmentation, x: Tensor) -> Tensor:

@@ -39,30 +39,32 @@ class Columns:
 
 
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
-    """Rows of X, all finite, and their columns.
-
-    ``any_shape`` admits rows that are images or sequences.
-    """
+    """Rows of X, all finite, and their columns; ``any_shape`` admits rows that are images or sequences."""
     rows = _read(X, any_shape, name)
-    names = None if isinstance(X, Tensor) else _get_feature_names(X)
-    return rows, Columns(rows.row_shape, names)
+    return rows, Columns(rows.row_shape, None if isinstance(X, Tensor) else _get_feature_names(X))
 
 
 def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
-    """Rows of X, all finite, with the same columns as another table.
-
-    ``estimator`` is the name that messages of scikit-learn mention.
-    """
+    """Rows of X, all finite, with the same columns as another table; messages mention ``estimator``."""
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
             known.feature_names_in_ = columns.names
         _check_feature_names(known, X, reset=False)
     rows = _read(X, any_shape, name)
-    _check_row_shape(rows.row_shape, columns.row_shape, name, estimator)
-    return rows
+    found, expected = rows.row_shape, columns.row_shape
+    if found == expected:
+        return rows
+    if name == "X1":
+        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
+    if len(found) == len(expected) == 1:
+        raise ValueError(
+            f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
+            "same columns as in fit."
+        )
+    raise ValueError(f"{name} has rows of shape {found}, but {estimator} was fitted on rows of shape {expected}.")
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,14 @@ def read_held_out(
     data: TwoSets | StreamedSets, columns: Columns, validation_data: Any, test_data: Any, *, any_shape: bool
 ) -> FitData:
     """The rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
-    check_set_sizes(data.sizes)
+    for which, size in enumerate(data.sizes):
+        if size == 0:
+            raise ValueError(
+                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
+                "both; pass rows with sets == 0 and rows with sets == 1."
+            )
+        if size == 1:
+            raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
     validation = read_pair(validation_data, columns, read_sets, any_shape=any_shape, name="validation_data")
     if validation is not None:
         check_both_sets(validation[1])
@@ -136,19 +145,6 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
         rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
     _check_finite(rows, name)
     return rows
-
-
-def _check_row_shape(found: tuple[int, ...], expected: tuple[int, ...], name: str, estimator: str) -> None:
-    if found == expected:
-        return
-    if name == "X1":
-        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
-    if len(found) == len(expected) == 1:
-        raise ValueError(
-            f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
-            "same columns as in fit."
-        )
-    raise ValueError(f"{name} has rows of shape {found}, but {estimator} was fitted on rows of shape {expected}.")
 
 
 def read_sets(sets: Any, n_rows: int) -> Tensor:
@@ -203,34 +199,16 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
         raise ValueError(
             f"the sets have rows of shape {first.row_shape} and {second.row_shape}; give both the same columns."
         )
-    _check_same_columns(first, second)
-    return first, second
-
-
-def _check_same_columns(first: RowStream, second: RowStream) -> None:
-    """Both sets must have the same named columns in the same order, unless a transform reads them by name."""
-    streams = first, second
-    if any(getattr(stream, "transform", None) is not None for stream in streams):
-        return
-    pairs = zip(*(getattr(stream, "columns", None) or () for stream in streams), strict=False)
+    # Named columns must have the same order in both sets, unless a transform reads them by name.
+    by_name = any(getattr(stream, "transform", None) is not None for stream in (first, second))
+    pairs = zip(*(getattr(stream, "columns", None) or () for stream in (first, second)), strict=False)
     for number, (first_name, second_name) in enumerate(pairs, 1):
-        if first_name != second_name:
+        if first_name != second_name and not by_name:
             raise ValueError(
                 f"column {number} is {first_name!r} in the first set and {second_name!r} in the second; pass the same "
                 "columns to both, as in ParquetSet(path, columns=[…])."
             )
-
-
-def check_set_sizes(sizes: tuple[int, int]) -> None:
-    """Raise if a set has fewer than two rows."""
-    for which, size in enumerate(sizes):
-        if size == 0:
-            raise ValueError(
-                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of both; "
-                "pass rows with sets == 0 and rows with sets == 1."
-            )
-        if size == 1:
-            raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
+    return first, second
 
 
 def check_both_sets(sets: Tensor) -> None:
@@ -283,12 +261,10 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
 
 def _first_text(X: Any) -> tuple[Any, Any] | None:
     """Column and value of the first entry that is a string; None if there is none."""
-    names = getattr(X, "columns", None)
-    for row in np.asarray(X, dtype=object):
-        for column, value in enumerate(np.ravel(row)):
-            if isinstance(value, str | bytes):
-                return (names[column] if names is not None else column), value
-    return None
+    table = np.asarray(X, dtype=object)
+    names = getattr(X, "columns", range(table[0].size if len(table) else 0))
+    cells = ((names[column], value) for row in table for column, value in enumerate(np.ravel(row)))
+    return next((cell for cell in cells if isinstance(cell[1], str | bytes)), None)
 
 
 def _as_tensor(array: Any) -> Tensor:

@@ -12,13 +12,7 @@ from uulearn.training.batched.runs import Run
 from uulearn.training.options import RunOptions
 from uulearn.training.randomness import isolated_rng
 
-UNSUPPORTED = {
-    "augment": None,
-    "scheduler": None,
-    "clip_norm": None,
-    "checkpoint_dir": None,
-    "compile": False,
-}
+UNSUPPORTED = {"augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
 """Options that only single runs support, with the values that turn them off."""
 
 
