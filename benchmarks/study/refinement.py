@@ -166,7 +166,7 @@ class Pair:
 
     def score(self, fitted: OutOfFoldFit, rows: Rows) -> Tensor:
         """Scores of the ensemble, shape (n,)."""
-        return score_rows(fitted.ensemble(), rows, device=CPU, dtype=fitted.dtype, scale=self.options.input_scale)
+        return score_rows(fitted.ensemble().cpu(), rows, dtype=fitted.dtype, scale=self.options.input_scale)
 
 
 def draw(configuration: Record, data: Data) -> Pair:

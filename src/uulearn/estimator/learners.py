@@ -229,7 +229,7 @@ class NetworkModel(TrainedModel):
         device = module_device(self.module)
         fast = self.precision == "bfloat16" and (self.forced or multiplies_bfloat16(device))
         dtype = torch.bfloat16 if fast else torch.float32
-        return score_rows(self.module, rows, device=device, dtype=dtype, scale=self.input_scale)
+        return score_rows(self.module, rows, dtype=dtype, scale=self.input_scale)
 
     @property
     def n_models(self) -> int | None:

@@ -1,8 +1,7 @@
 """Algorithm 1: one training run on two unlabeled sets.
 
-`Trainer` is the loop, a ladder of small steps that can be overridden. `RunOptions` holds all settings of a run except the
-data, the model and the risk; `TrainingOptions` are those that are rarely changed. `History` has one record per epoch.
-`score_rows` scores many rows in chunks.
+`Trainer` is the loop, `RunOptions` holds all settings of a run except the data, the model and the risk,
+`TrainingOptions` those that are rarely changed, and `History` one record per epoch. `score_rows` scores many rows.
 """
 
 from uulearn.training.history import History

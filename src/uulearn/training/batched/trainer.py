@@ -16,14 +16,12 @@ from torch import Tensor, nn
 
 from uulearn.data.batches import BatchPlan
 from uulearn.models import Linear
-from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
-from uulearn.training.batched.checks import check_options, check_runs, check_table, initial_model
 from uulearn.training.batched.early_stopping import BestWeights
 from uulearn.training.batched.network import BatchedNetwork
 from uulearn.training.batched.optimizer import BatchedOptimizer
 from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
-from uulearn.training.batched.runs import Groups, Run
+from uulearn.training.batched.runs import Groups, Run, check_options, check_runs, initial_model
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import follow_epochs
 from uulearn.training.history import (
@@ -57,19 +55,14 @@ class BatchedTrainer:
     all runs come from one table, which is stored once on the device. If the risk of a run stops being finite, the run
     keeps its last weights, its history has the reason, and the other runs continue.
 
-    Use it for a path of λ or of learning rates, for the folds of a cross-validation, for an ensemble over seeds, or
-    for different class priors.
-
     Parameters
     ----------
     X : tensor or array of shape (n, d)
         The table; any float type or uint8, converted batch by batch.
     runs : sequence of Run
         All with sets of the same sizes (see `train_runs` for others).
-    model : str
-        ``"linear"`` or ``"mlp"``.
-    model_params : dict, optional
-        Arguments for the model, the same for all runs.
+    model, model_params
+        ``"linear"`` or ``"mlp"`` and its arguments, the same for all runs.
     loss : str or callable
         See `uulearn.UURisk`; the same for all runs.
     options : RunOptions
@@ -82,8 +75,6 @@ class BatchedTrainer:
 
     Examples
     --------
-    A path of λ on one pair of sets:
-
     >>> from uulearn.datasets import make_sets
     >>> y = torch.randint(0, 2, (600,), generator=torch.Generator().manual_seed(0))
     >>> X = torch.randn(600, 5, generator=torch.Generator().manual_seed(1)) + y[:, None]
@@ -111,13 +102,13 @@ class BatchedTrainer:
     ) -> None:
         self.options = options or RunOptions()
         check_options(self.options)
-        self.groups = Groups.of(check_runs(runs))
+        table = torch.as_tensor(X)
+        check_runs(runs, table)
+        self.groups = Groups.of(runs)
         self.runs = [runs[position] for position in self.groups.order]
         self.device = torch.device(self.options.device)
         self.plan = BatchPlan(self.runs[0].sizes, self.options.batch_size)
         self.callback = callback
-        table = torch.as_tensor(X)
-        check_table(table, self.runs)
         self.n_features = table.shape[1]
         models = [initial_model(model, table.shape[1], model_params, run.seed) for run in self.runs]
         sample = table[torch.cat([index[:: max(1, len(index) // 256)] for index in self.runs[0].index])]
@@ -138,8 +129,9 @@ class BatchedTrainer:
         self.totals = torch.zeros(len(TRAINING_METRICS), len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
         stops_early = follow_epochs(self.options, self.held_out is not None) is not None
-        best = BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
-        self.best_weights = best
+        self.best_weights = (
+            BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
+        )
         self._plan_batches()
         self._step = GraphedFunction(self._one_step, self.device, self._snapshot)
         self._evaluation = GraphedFunction(self._evaluate, self.device, self._no_snapshot)
@@ -159,18 +151,11 @@ class BatchedTrainer:
 
     def _build_optimizer(self) -> BatchedOptimizer:
         assert isinstance(self.options.optimizer, str)
-        return BatchedOptimizer(
-            self.options.optimizer,
-            self.network.params,
-            self.network.per_run,
-            self.network.kernel_names,
-            self.groups.width,
-            self.options.optimizer_params or {},
-            lr=self._per_run("lr", self.options.lr),
-            lr_decay=self._per_run("lr_decay", 0.0),
-            weight_decay=self._per_run("weight_decay", self.options.weight_decay),
-            l2=self._per_run("l2", self.options.l2),
-        )
+        network, settings = self.network, self.options.optimizer_params or {}
+        rates = {name: self._per_run(name, getattr(self.options, name)) for name in ("lr", "weight_decay", "l2")}
+        rates["lr_decay"] = self._per_run("lr_decay", 0.0)
+        layout = (network.params, network.per_run, network.kernel_names, self.groups.width)
+        return BatchedOptimizer(self.options.optimizer, *layout, settings, **rates)
 
     def _copied_state(self) -> dict[str, dict[str, Tensor]]:
         state = {"params": self.network.params, "buffers": self.network.buffers}
@@ -205,12 +190,11 @@ class BatchedTrainer:
         return self.network.pad_rows(x).to(self.device), (y == 1).to(self.device)
 
     def _gather_held_out(self) -> tuple[Tensor, tuple[int, int]] | None:
-        sizes = self.runs[0].held_out_sizes
-        if not any(sizes):
+        leaders = [run for run in self.runs[:: self.groups.width] if run.held_out_index is not None]
+        if not leaders or not any(leaders[0].held_out_sizes):
             return None
-        leaders = self.runs[:: self.groups.width]
-        index = torch.stack([torch.cat(run.held_out_index) for run in leaders if run.held_out_index is not None])
-        return index.to(self.device), sizes
+        index = torch.stack([torch.cat(run.held_out_index or ()) for run in leaders])
+        return index.to(self.device), leaders[0].held_out_sizes
 
     def _plan_batches(self) -> None:
         """Allocate the row numbers of all batches: for each composition of a batch, shape (batches, G, rows)."""
@@ -262,7 +246,8 @@ class BatchedTrainer:
                     started = time.perf_counter()
                     self._load(shuffles.popleft().result())
                     shuffles.append(pool.submit(self._shuffle, epoch + EPOCHS_AHEAD))
-                    self._train_epoch()
+                    for batch in range(self.plan.n_batches):
+                        self._step(self.plan.counts(batch))
                     evaluate = self._evaluation if self.test or self.held_out else self._evaluate
                     records = self._record(epoch, evaluate(), started)
                     if self.best_weights is not None:
@@ -291,15 +276,12 @@ class BatchedTrainer:
             self._order[counts].copy_(order[:, places].transpose(0, 1))
         self.totals.zero_()
 
-    def _train_epoch(self) -> None:
-        for batch in range(self.plan.n_batches):
-            self._step(self.plan.counts(batch))
-
     def _one_step(self, counts: tuple[int, int]) -> None:
         """Gather, forward, correct, backward, update; adds the metrics to ``totals``."""
         leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
         with torch.enable_grad():
-            risk, statistics = self._forward(leaves, self._batch(counts), self.risks.weights(counts))
+            scores, statistics = self.network.training_scores(leaves, self._convert(self._batch(counts)))
+            risk = self.risks.risk(scores, self.risks.weights(counts))
             gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
         with torch.no_grad():
             parts = BatchedRiskParts(*(part.detach() for part in risk))
@@ -310,12 +292,6 @@ class BatchedTrainer:
             index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
             self._next[counts].add_(1).remainder_(len(self._order[counts]))
             return self.table[index]
-
-    def _forward(
-        self, params: dict[str, Tensor], rows: Tensor, weights: RowWeights
-    ) -> tuple[BatchedRiskParts, dict[str, Tensor]]:
-        scores, statistics = self.network.training_scores(params, self._convert(rows))
-        return self.risks.risk(scores, weights), statistics
 
     def _finish(
         self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: BatchedRiskParts, n_rows: int
@@ -328,9 +304,8 @@ class BatchedTrainer:
         self.totals += torch.stack([*(part * n_rows for part in risk), *below])
 
     def _convert(self, rows: Tensor) -> Tensor:
-        if self.options.input_scale != 1.0:
-            return (rows.float() * self.options.input_scale).to(self.dtype)
-        return rows.to(self.dtype)
+        scale = self.options.input_scale
+        return (rows.float() * scale if scale != 1.0 else rows).to(self.dtype)
 
     def _update_average(self) -> None:
         if self.average is None:
@@ -356,7 +331,7 @@ class BatchedTrainer:
         with torch.no_grad():
             if self.test is not None:
                 x, is_positive = self.test
-                scores = self._all_scores(x)
+                scores = torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
                 metrics.append(((scores > 0) == is_positive).float().mean(1))
                 metrics.append(self.risks.labelled_risk(scores, is_positive))
             if self.held_out is not None:
@@ -366,9 +341,6 @@ class BatchedTrainer:
                 unbiased = risk.positive + risk.negative
                 metrics += [risk.positive, risk.negative, unbiased, risk.corrected, risk.zero_one]
             return torch.stack(metrics) if metrics else torch.zeros(0, len(self.runs), device=self.device)
-
-    def _all_scores(self, x: Tensor) -> Tensor:
-        return torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
 
     def _chunk_scores(self, rows: Tensor) -> Tensor:
         return self.network.evaluation_scores(*self._final, self._convert(rows))
@@ -392,11 +364,9 @@ class BatchedTrainer:
             record = make_record(epoch, totals[:, place].tolist(), rates[place])
             record |= {**dict(zip(names, metrics[:, place].tolist(), strict=True)), "seconds": seconds}
             records.append(record)
-            if history.stop_reason is not None:
-                continue
-            if alive[place]:
+            if history.stop_reason is None and alive[place]:
                 history.epochs.append(record)
-            else:
+            elif history.stop_reason is None:
                 history.stop_reason = not_finite(epoch)
         return records
 
@@ -412,8 +382,7 @@ class BatchedTrainer:
         """The score g(x) of every row by every run, shape (R, n), on the CPU."""
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
-        scores = torch.cat(parts, 1).cpu()
-        return torch.stack(self._in_given_order(list(scores)))
+        return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
 
 
 def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
@@ -427,8 +396,7 @@ def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **ar
     histories: list[History] = [History() for _ in runs]
     for positions in by_size.values():
         step = max_runs or len(positions)
-        for start in range(0, len(positions), step):
-            chosen = positions[start : start + step]
+        for chosen in (positions[start : start + step] for start in range(0, len(positions), step)):
             trainer = BatchedTrainer(X, [runs[position] for position in chosen], **arguments)
             for position, history in zip(chosen, trainer.run(), strict=True):
                 histories[position] = history
