@@ -119,8 +119,8 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Maps shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
         active = F.relu(self.norm1(x))
-        residual: Tensor = x if self.shortcut is None else self.shortcut(active)
-        return residual + self.conv2(F.relu(self.norm2(self.conv1(active))))
+        out: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
+        return (x if self.shortcut is None else self.shortcut(active)) + out
 
 
 class ResNet32(HiddenLayers):

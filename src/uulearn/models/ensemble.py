@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,8 @@ class Ensemble(nn.Module):
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
         """A module for scoring that uses the models' own ``for_inference`` if they have one."""
-        models = [m.for_inference(dtype) if hasattr(m, "for_inference") else _Cast(m, dtype) for m in self.models]
+        each: list[Any] = list(self.models)
+        models = [m.for_inference(dtype) if hasattr(m, "for_inference") else _Cast(m, dtype) for m in each]
         return Ensemble(models, self.scales.tolist()).to(self.scales.device).eval()
 
 

@@ -13,17 +13,14 @@ TRAINING_METRICS = (*BATCH_METRICS, "positive_below_zero", "negative_below_zero"
 """Metrics of an epoch, in the order that `make_record` expects."""
 VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one")
 """Metrics on held-out rows, recorded as ``validation_…``."""
-CALLBACK_STOP = "the callback asked to stop"
 
 
-def all_epochs_done(n_epochs: int) -> str:
-    """Stop reason of a run that trained for all epochs."""
-    return f"all {n_epochs} epochs done"
+class StopReason:
+    """Why a run stopped; ``{}`` is the place of the number of epochs or of the epoch."""
 
-
-def not_finite(epoch: int) -> str:
-    """Stop reason of a run whose risk was not finite."""
-    return f"the risk was not finite in epoch {epoch}"
+    CALLBACK = "the callback asked to stop"
+    EPOCHS_DONE = "all {} epochs done"
+    NOT_FINITE = "the risk was not finite in epoch {}"
 
 
 def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, Any]:
@@ -98,12 +95,8 @@ class History:
             means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
             epochs.append({"epoch": record["epoch"], **means})
         reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
-        return cls(
-            epochs,
-            stop_reason="; ".join(reasons),
-            labels_used=any(history.labels_used for history in histories),
-            models=list(histories),
-        )
+        labels_used = any(history.labels_used for history in histories)
+        return cls(epochs, "; ".join(reasons), labels_used, models=list(histories))
 
     def __len__(self) -> int:
         return len(self.epochs)

@@ -27,8 +27,7 @@ from uulearn.training.averaging import MovingAverage
 from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, follow_epochs
-from uulearn.training.history import BATCH_METRICS, CALLBACK_STOP, VALIDATION_METRICS, History
-from uulearn.training.history import all_epochs_done, make_record, not_finite
+from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
@@ -56,12 +55,8 @@ class Trainer:
     ----------
     model : nn.Module
         Maps a batch of rows to scores of shape (n,) or (n, 1); trained in place.
-    data : TwoSets or StreamedSets
-        The rows of both sets, in memory or streamed.
-    risk : UURisk
-        The risk to minimize.
-    options : RunOptions
-        All other settings.
+    data, risk, options
+        The rows of both sets, the risk to minimize, and all other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets: their risk is recorded every epoch.
     test : (Rows, tensor of 0 and 1), optional
@@ -203,9 +198,9 @@ class Trainer:
                 # Only the first of several workers calls the callback; its answer holds for all.
                 stops = self.callback is not None and self.first and bool(self.callback(record, self.final_model))
                 if self.callback is not None and self._agreed(stops):
-                    self.history.stop_reason = CALLBACK_STOP
+                    self.history.stop_reason = StopReason.CALLBACK
                 elif len(self.history) == self.options.epochs:
-                    self.history.stop_reason = all_epochs_done(self.options.epochs)
+                    self.history.stop_reason = StopReason.EPOCHS_DONE.format(self.options.epochs)
                 elif self.best is not None and self.best.exhausted:
                     self.history.stop_reason = self.best.stop_reason
                 finished = self.history.stop_reason is not None
@@ -237,7 +232,7 @@ class Trainer:
         self._check_finite(record)
         record |= self._evaluate()
         record["seconds"] = time.perf_counter() - started
-        record = self._agreed(record)
+        record = dict(self._agreed(record))
         self.history.epochs.append(record)
         if self.best is not None and self.best.observe(record, self.history):
             self._best_weights = copy.deepcopy(self.final_model.state_dict())
@@ -344,11 +339,11 @@ class Trainer:
         return metrics
 
     def _score(self, rows: Rows) -> Tensor:
-        workers, settings = self.workers, {"dtype": self.dtype, "scale": self.options.input_scale}
-        if workers is None:
-            return score_rows(self.final_model, rows, **settings)
-        own = PickedRows(rows, torch.arange(rows.n_rows)[workers.share(rows.n_rows)])
-        return workers.gather(score_rows(self.final_model, own, **settings), rows.n_rows, self.device)
+        n, own = rows.n_rows, rows
+        if self.workers is not None:
+            own = PickedRows(rows, torch.arange(n)[self.workers.share(n)])
+        scores = score_rows(self.final_model, own, dtype=self.dtype, scale=self.options.input_scale)
+        return scores if self.workers is None else self.workers.gather(scores, n, self.device)
 
     # ----------------------------------------------------------------------------------------- failures, checkpoints
 
@@ -364,7 +359,7 @@ class Trainer:
             module.load_state_dict(state)
         epoch = record["epoch"]
         restored = f"weights after epoch {epoch - 1}" if epoch > 1 else "initial weights"
-        self.history.stop_reason = not_finite(epoch)
+        self.history.stop_reason = StopReason.NOT_FINITE.format(epoch)
         what = "risk" if weights_finite else "risk or a weight"
         raise NonFiniteRiskError(
             f"the {what} stopped being finite in epoch {epoch}: positive term {record['positive']:.4g}, negative "
@@ -373,16 +368,17 @@ class Trainer:
             f"overflows, or method 'unbiased', whose risk has no lower bound. The {restored} were restored."
         )
 
+    def _parts(self) -> dict[str, Any]:
+        parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer, "scheduler": self.scheduler}
+        return {name: part for name, part in parts.items() if part is not None}
+
     def _state(self, identity: dict[str, str]) -> dict[str, Any]:
         return {
             "fingerprint": identity,
             "seed": self.options.seed,
             "history": self.history.to_dict(),
-            "model": dict(self.model.state_dict()),
-            "average": self.average.state_dict() if self.average is not None else None,
+            **{name: dict(part.state_dict()) for name, part in self._parts().items()},
             "best": None if self._best_weights is None else dict(self._best_weights),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
@@ -391,21 +387,17 @@ class Trainer:
         self.history = History.from_dict(state["history"])
         self.history.labels_used |= self.test is not None
         self.history.resumed_at.append(len(self.history))
-        if self.history.stop_reason != CALLBACK_STOP:  # the number of epochs may have changed
+        if self.history.stop_reason != StopReason.CALLBACK:  # the number of epochs may have changed
             done = len(self.history) == self.options.epochs
-            self.history.stop_reason = all_epochs_done(self.options.epochs) if done else None
+            self.history.stop_reason = StopReason.EPOCHS_DONE.format(self.options.epochs) if done else None
         if self.best is not None:
             for record in self.history:
                 self.best.update(record[EARLY_STOPPING_METRIC])
             if self.best.exhausted and self.history.stop_reason is None:
                 self.history.stop_reason = self.best.stop_reason
             self._best_weights = state["best"]
-        self.model.load_state_dict(state["model"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None:
             torch.cuda.set_rng_state(state["random_cuda"], self.device)

@@ -44,7 +44,7 @@ class Workers:
         for gradients in by_type.values():
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             dist.all_reduce(flat)
-            parts = (flat / self.count).split([gradient.numel() for gradient in gradients])
+            parts = torch.split(flat / self.count, [gradient.numel() for gradient in gradients])
             for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 

@@ -24,15 +24,7 @@ from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
 from uulearn.training.batched.runs import Groups, Run, check_options, check_runs, initial_model
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import follow_epochs
-from uulearn.training.history import (
-    CALLBACK_STOP,
-    TRAINING_METRICS,
-    VALIDATION_METRICS,
-    History,
-    all_epochs_done,
-    make_record,
-    not_finite,
-)
+from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
@@ -139,7 +131,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- building
 
     def _per_run(self, name: str, default: float) -> Tensor:
-        values = [getattr(run, name) for run in self.runs]
+        values = (getattr(run, name) for run in self.runs)
         return torch.tensor([default if value is None else value for value in values], device=self.device)
 
     def _dropout(self, model: nn.Module) -> Tensor | None:
@@ -154,8 +146,7 @@ class BatchedTrainer:
         network, settings = self.network, self.options.optimizer_params or {}
         rates = {name: self._per_run(name, getattr(self.options, name)) for name in ("lr", "weight_decay", "l2")}
         rates["lr_decay"] = self._per_run("lr_decay", 0.0)
-        layout = (network.params, network.per_run, network.kernel_names, self.groups.width)
-        return BatchedOptimizer(self.options.optimizer, *layout, settings, **rates)
+        return BatchedOptimizer(self.options.optimizer, network, settings, **rates)
 
     def _copied_state(self) -> dict[str, dict[str, Tensor]]:
         state = {"params": self.network.params, "buffers": self.network.buffers}
@@ -217,10 +208,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch, and return the histories in the order of the given runs.
-
-        A second call does not train again and returns the same histories.
-        """
+        """Train to the last epoch, unless that was done before; the histories are in the order of the given runs."""
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
@@ -234,7 +222,7 @@ class BatchedTrainer:
         for history in self.histories:
             if history.stop_reason is None:
                 done = len(history) == self.options.epochs
-                history.stop_reason = all_epochs_done(len(history)) if done else CALLBACK_STOP
+                history.stop_reason = StopReason.EPOCHS_DONE.format(len(history)) if done else StopReason.CALLBACK
         return self._in_given_order(self.histories)
 
     def _train(self) -> None:
@@ -367,7 +355,7 @@ class BatchedTrainer:
             if history.stop_reason is None and alive[place]:
                 history.epochs.append(record)
             elif history.stop_reason is None:
-                history.stop_reason = not_finite(epoch)
+                history.stop_reason = StopReason.NOT_FINITE.format(epoch)
         return records
 
     # -------------------------------------------------------------------------------------------------------- results
