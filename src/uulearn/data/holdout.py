@@ -1,8 +1,4 @@
-"""Rows held out of both sets, so that a model can be evaluated on rows it has not seen.
-
-All copies of a row, in one set or in both, go to the same side. Otherwise the model would be evaluated on rows that
-it was trained on.
-"""
+"""Rows held out of both sets, for evaluation; all copies of a row, in one set or in both, go to the same side."""
 
 from __future__ import annotations
 
@@ -61,10 +57,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Positions in each set to hold out; rows with equal digests stay together.
-
-    First, the fraction of the rows with copies is drawn. Then unique rows fill up what each set still needs.
-    """
+    """Positions in each set to hold out: a fraction of the rows with copies, then unique rows to fill up each set."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))

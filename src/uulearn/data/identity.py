@@ -1,7 +1,4 @@
-"""Descriptions and digests of settings and rows that are the same in every process.
-
-They decide whether stored work, such as a checkpoint, belongs to the present run.
-"""
+"""Descriptions and digests that decide whether stored work, such as a checkpoint, belongs to the present run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists.
-
-Data is copied only if necessary. Every error names the offending value and the fix.
-"""
+"""Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists; copied only if necessary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The rows to learn from: dense or sparse, in their original type, on the device or copied to it batch by batch.
-
-Tables are never copied or converted as a whole: a batch is gathered into a reused buffer and converted there.
-"""
+"""The rows to learn from, dense or sparse: a batch is gathered and converted in a reused buffer, not a whole table."""
 
 from __future__ import annotations
 

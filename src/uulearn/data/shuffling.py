@@ -32,13 +32,8 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     Use it if rows are sorted, for example by day or by site: then neighboring rows resemble each other, and the batches
     of a stream are not random samples of the set. Reading the result is faster than reading the original, too.
 
-    Parameters
-    ----------
-    stream : RowStream
-        For example a `uulearn.streaming.ParquetSet`. It is read once, in bounded memory.
-    folder : path
-        A new folder, or one to which this function has written the same rows before; then nothing is read or written.
-        If several processes get the same folder, such as those of torchrun, one writes and the others wait.
+    ``folder`` is a new folder, or one to which this function has written the same rows before; then nothing is written.
+    If several processes get the same folder, such as those of torchrun, one writes and the others wait.
 
     Examples
     --------
@@ -48,9 +43,8 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     ...     def describe(self): return "counted: 1000"
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     mixed = shuffled(Counted(), place)
-    ...     (mixed.n_rows, float((mixed.read(0) < 500).float().mean().round(decimals=1)))
-    (1000, 0.5)
+    ...     shuffled(Counted(), place).n_rows
+    1000
     """
     if not isinstance(stream, RowStream):
         raise TypeError(f"stream must be a RowStream such as ParquetSet(path), got {type(stream).__name__}.")

@@ -40,10 +40,7 @@ class _Workers(Protocol):
 
 @dataclass(frozen=True)
 class StreamHoldOut:
-    """The rows held out of each set, their numbers, and the numbers of all rows excluded from training, ascending.
-
-    Excluded rows that are not held out are copies of rows held out of the other set.
-    """
+    """Rows held out of each set, their numbers, and the numbers of all rows excluded from training (with copies)."""
 
     rows: tuple[Tensor, Tensor]
     numbers: tuple[Numbers, Numbers]
@@ -56,16 +53,6 @@ def hold_out_streams(
     """Hold out a fraction of each set, limited by `MAX_HELD_OUT_ROWS` and `MAX_HELD_OUT_BYTES`.
 
     Each of several workers reads a part of the pieces, and all get the same result.
-
-    Examples
-    --------
-    >>> class Counted(RowStream):
-    ...     row_shape, piece_sizes = (1,), (50, 50)
-    ...     def read(self, piece): return torch.arange(50.0)[:, None] + 50 * piece
-    ...     def describe(self): return "counted"
-    >>> held_out = hold_out_streams((Counted(), Counted()), 0.1, seed=0)
-    >>> [len(rows) for rows in held_out.rows], torch.equal(*held_out.rows)
-    ([10, 10], True)
     """
     wanted = [
         max(1, min(MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES // row_bytes(stream), round(fraction * stream.n_rows)))

@@ -99,10 +99,7 @@ class StreamedSets:
         self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
 
     def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
-        """Warn if the buffer holds too few pieces to hide the order of the rows in their files.
-
-        ``numbers`` are the row numbers of the sampled rows. Without them, the files may be sorted or not.
-        """
+        """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` are of sampled rows."""
         for which, stream in enumerate(self.streams):
             window, largest = _buffer_rows(stream), max(stream.piece_sizes)
             mixed = max(1, window // largest)

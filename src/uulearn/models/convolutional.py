@@ -67,14 +67,8 @@ class AllConvNet(HiddenLayers):
     """The all convolutional net of the paper's Figure 1, twelve layers.
 
     [C(3×3, 96)]×2 – C(3×3, 96, stride 2) – [C(3×3, 192)]×2 – C(3×3, 192, stride 2) – C(3×3, 192) – C(1×1, 192) –
-    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU.
-
-    Parameters
-    ----------
-    shape : (channels, height, width)
-        Shape of one image.
-    momentum, eps : float
-        Of the batch normalization, as PyTorch defines them; the defaults are the paper's (Keras's momentum 0.99).
+    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is that of an
+    image, and ``momentum`` that of PyTorch's batch normalization (Keras's 0.99 is 0.01 here).
 
     Examples
     --------
@@ -128,11 +122,6 @@ class ResNet32(HiddenLayers):
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and third group halves height and width.
-
-    Examples
-    --------
-    >>> ResNet32()(torch.zeros(2, 3, 32, 32)).shape
-    torch.Size([2])
     """
 
     prefers_channels_last = True

@@ -13,13 +13,7 @@ from uulearn.models.initializers import get_initializer, lecun_normal_
 
 
 class Linear(nn.Module):
-    """The linear-in-input model g(x) = ωᵀx + b.
-
-    Examples
-    --------
-    >>> Linear(784)(torch.zeros(5, 784)).shape
-    torch.Size([5])
-    """
+    """The linear-in-input model g(x) = ωᵀx + b."""
 
     accepts_bfloat16_rows = True
 

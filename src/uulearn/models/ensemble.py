@@ -10,14 +10,7 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean of the scores of several models, each divided by its scale, so that all have the same weight.
-
-    Examples
-    --------
-    >>> models = [nn.Linear(2, 1), nn.Linear(2, 1)]
-    >>> Ensemble(models, [1.0, 2.0])(torch.zeros(5, 2)).shape
-    torch.Size([5])
-    """
+    """The mean of the scores of several models, each divided by its scale, so that all have the same weight."""
 
     scales: Tensor
 

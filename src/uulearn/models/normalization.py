@@ -142,10 +142,9 @@ _SYNCHRONIZED: dict[type[nn.Module], type[nn.Module]] = {
 def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     """Context in which the model's batch normalization uses the statistics of all workers while training.
 
-    W workers that each hold a part of a batch then normalize like one worker with the whole batch: forward pass,
-    running statistics and gradients are the same, even if a worker has no rows. All workers must call the model equally
-    often. Works on any device, while torch's ``SyncBatchNorm`` supports GPUs only. The model is changed in place and
-    restored at the end. A copy made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
+    W workers that each hold a part of a batch then normalize like one worker with the whole batch, even if one has no
+    rows. All workers must call the model equally often. Works on any device, unlike torch's ``SyncBatchNorm``. A copy
+    of the model made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
     Examples
     --------

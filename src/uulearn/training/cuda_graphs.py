@@ -19,8 +19,7 @@ class GraphedFunction:
 
     The function reads and writes tensors that stay in place, returns tensors or nothing, and has no other effect.
     Capturing needs warm-up calls: ``snapshot`` is called before them and returns a function that undoes their effects.
-    Both are methods of the object that holds this one, and are referenced weakly: a reference cycle would keep the
-    object's memory until Python's garbage collector runs.
+    Both are methods of the owner of this object, referenced weakly: a reference cycle would keep the owner's memory.
     """
 
     def __init__(

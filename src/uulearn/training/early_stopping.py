@@ -22,10 +22,8 @@ class BestEpoch:
     Examples
     --------
     >>> best = BestEpoch(smoothing=2, patience=3)
-    >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)]
-    [True, True, True, False, False]
-    >>> best.epoch, best.exhausted
-    (3, False)
+    >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
+    ([True, True, True, False, False], 3)
     """
 
     def __init__(self, smoothing: int, patience: int | None) -> None:

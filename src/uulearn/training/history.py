@@ -34,8 +34,7 @@ def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, An
 class History:
     """One record per epoch, and why the run stopped.
 
-    Each record in ``epochs`` is a flat dict (``pandas.DataFrame(history.epochs)`` is a table). Values are means over
-    the batches of the epoch, computed while the weights changed:
+    Each record in ``epochs`` is a flat dict. Values are means over the batches of the epoch, while the weights changed:
 
     ===========================  ==========================================================================
     ``epoch``                    counted from 1
@@ -44,13 +43,11 @@ class History:
     ``corrected``                the corrected risk of Eq. 6
     ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
-    ``positive_below_zero``,     fraction of batches in which the risk term was below zero, so that a correction
-    ``negative_below_zero``      acts
+    ``…_below_zero``             fraction of batches in which the risk term was below zero: a correction acts
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given
-    ``test_accuracy``,           accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
-    ``test_risk``
+    ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
     ===========================  ==========================================================================
     """
 

@@ -86,11 +86,10 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class RunOptions(TrainingOptions):
-    """All options of one `Trainer` run: everything except the data, the model and the risk.
+    """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that `TrainingOptions` does not have.
 
-    The fields that `TrainingOptions` does not have are described by `uulearn.UUClassifier`, except ``graph``: it
-    captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose forward pass
-    does not synchronize with the host, and no scheduler.
+    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose
+    forward pass does not synchronize with the host, and no scheduler.
     """
 
     epochs: int = defaults.EPOCHS

@@ -30,20 +30,16 @@ class Run:
 
     Parameters
     ----------
-    rows : (indices, indices)
-        Row numbers of set 0 and set 1 in the shared table.
+    rows, held_out : (indices, indices)
+        Row numbers of set 0 and set 1 in the shared table; the risk of held-out rows is recorded every epoch.
     set_priors, target_prior, method, slope
         The risk, as in `uulearn.UURisk`.
     seed : int
         Seed of initial weights and shuffles, with the same meaning as for a single run.
-    lr, l2, weight_decay : float, optional
-        Override those of the training options.
+    lr, l2, weight_decay, dropout : float, optional
+        Override those of the options and the model. Dropped units differ from a single run: runs share a generator.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
-    dropout : float, optional
-        Overrides that of the model. The dropped units differ from those of a single run, as runs share a generator.
-    held_out : (indices, indices), optional
-        Row numbers of held-out rows of set 0 and set 1: their risk is recorded every epoch.
     """
 
     rows: tuple[IndexLike, IndexLike]
@@ -68,8 +64,7 @@ class Run:
     def __post_init__(self) -> None:
         index, held_out = _as_indices(self.rows, "rows"), _as_indices(self.held_out, "held_out")
         derived = {
-            "index": index,
-            "held_out_index": held_out,
+            **{"rows": index, "index": index, "held_out": held_out, "held_out_index": held_out},
             "sizes": tuple(map(len, index or ())),
             "held_out_sizes": tuple(map(len, held_out or ((), ()))),
             "coefficients": uu_coefficients(self.set_priors, self.target_prior),

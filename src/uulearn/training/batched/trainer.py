@@ -43,23 +43,19 @@ BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 class BatchedTrainer:
     """Trains R linear models or MLPs together, each on its own rows, with its own risk, seed and rates.
 
-    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. The rows of
-    all runs come from one table, which is stored once on the device. If the risk of a run stops being finite, the run
-    keeps its last weights, its history has the reason, and the other runs continue.
+    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. If the risk
+    of a run stops being finite, the run keeps its last weights, its history has the reason, and the others continue.
 
     Parameters
     ----------
     X : tensor or array of shape (n, d)
-        The table; any float type or uint8, converted batch by batch.
+        The table of the rows of all runs, stored once on the device; any float type or uint8.
     runs : sequence of Run
         All with sets of the same sizes (see `train_runs` for others).
-    model, model_params
-        ``"linear"`` or ``"mlp"`` and its arguments, the same for all runs.
-    loss : str or callable
-        See `uulearn.UURisk`; the same for all runs.
+    model, model_params, loss
+        ``"linear"`` or ``"mlp"`` with its arguments, and the loss as in `uulearn.UURisk`: the same for all runs.
     options : RunOptions
-        All other settings. Augmentation, schedulers, clipping and checkpoints are not supported, and the optimizer must
-        be a name.
+        All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional
         Labelled rows: the accuracy and the supervised risk of every run are recorded every epoch, and not used.
     callback : callable, optional
@@ -67,17 +63,13 @@ class BatchedTrainer:
 
     Examples
     --------
-    >>> from uulearn.datasets import make_sets
-    >>> y = torch.randint(0, 2, (600,), generator=torch.Generator().manual_seed(0))
-    >>> X = torch.randn(600, 5, generator=torch.Generator().manual_seed(1)) + y[:, None]
-    >>> rows = make_sets(X, y, (0.8, 0.2), (200, 200), random_state=0).indices
+    >>> X = torch.randn(400, 5, generator=torch.Generator().manual_seed(1))
+    >>> rows = torch.arange(200), torch.arange(200, 400)
     >>> runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -1.0)]
     >>> options = RunOptions(epochs=5, lr=0.01, progress=False)
-    >>> trainer = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options, test=(X, y))
-    >>> [len(history) for history in trainer.run()]
-    [5, 5, 5]
-    >>> trainer.scores(X).shape
-    torch.Size([3, 600])
+    >>> trainer = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options)
+    >>> [len(history) for history in trainer.run()], trainer.scores(X).shape
+    ([5, 5, 5], torch.Size([3, 400]))
     """
 
     def __init__(
