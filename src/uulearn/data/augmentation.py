@@ -92,20 +92,18 @@ def _apply_in_order(augmentations: list[Augmentation], x: Tensor) -> Tensor:
 
 def _apply_checked(augmentation: Augmentation, x: Tensor) -> Tensor:
     """The augmented batch, computed without a gradient; an error if its shape, type or device differs from x."""
-    expected = _describe(x)
     with torch.no_grad():
         out = augmentation(x)
-    found = _describe(out) if isinstance(out, Tensor) else f"a {type(out).__name__}"
+    expected, found = (
+        f"{tuple(t.shape)} of {t.dtype} on {t.device}" if isinstance(t, Tensor) else f"a {type(t).__name__}"
+        for t in (x, out)
+    )
     if found != expected:
         raise ValueError(
             f"augment={_name(augmentation)} must return a batch like its input, {expected}, but returned {found}; make "
             "it return one image of the same size and type for each image."
         )
     return out
-
-
-def _describe(x: Tensor) -> str:
-    return f"{tuple(x.shape)} of {x.dtype} on {x.device}"
 
 
 def _name(augmentation: Augmentation) -> str:

@@ -22,9 +22,7 @@ from uulearn.data.streams import RowStream, StreamedSets
 # Bytes of rows that are checked for NaN and infinity at a time, so that the check needs little memory.
 CHECKED_BYTES = 16 * 2**20
 # Types that torch takes without a copy.
-TORCH_TYPES = {
-    np.dtype(name) for name in ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
-}
+TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8", "?")))
 
 
 @dataclass(frozen=True)
@@ -75,26 +73,27 @@ class FitData:
     """Rows with labels, used for evaluation only."""
 
 
-def read_two_tables(
-    X0: Any, X1: Any, *, any_shape: bool, validation_data: Any = None, test_data: Any = None
-) -> FitData:
+def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
     """Both sets, passed as one table each, and held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
-    return read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
+    return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
-def read_joint_table(
-    X: Any, sets: Any, *, any_shape: bool, validation_data: Any = None, test_data: Any = None
-) -> FitData:
+def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
     """Both sets, passed as one table and the set of each row, and held-out rows."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
-    return read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
+    return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_held_out(
-    data: TwoSets | StreamedSets, columns: Columns, validation_data: Any, test_data: Any, *, any_shape: bool
+    data: TwoSets | StreamedSets,
+    columns: Columns,
+    validation_data: Any = None,
+    test_data: Any = None,
+    *,
+    any_shape: bool,
 ) -> FitData:
     """The rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
     for which, size in enumerate(data.sizes):
@@ -247,29 +246,23 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
             X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, allow_nd=any_shape, input_name=name
         )
     except (ValueError, TypeError) as error:
-        text = _first_text(X)
-        if text is None:
-            raise
-        raise ValueError(
-            f"{name} holds text in column {text[0]!r}: {str(text[1])[:40]!r}; turn it into numbers first, for example "
-            "with sklearn.preprocessing.OneHotEncoder, or drop it."
-        ) from error
-
-
-def _first_text(X: Any) -> tuple[Any, Any] | None:
-    """Column and value of the first entry that is a string; None if there is none."""
-    table = np.asarray(X, dtype=object)
-    names = getattr(X, "columns", range(table[0].size if len(table) else 0))
-    cells = ((names[column], value) for row in table for column, value in enumerate(np.ravel(row)))
-    return next((cell for cell in cells if isinstance(cell[1], str | bytes)), None)
+        table = np.asarray(X, dtype=object)
+        names = getattr(X, "columns", range(table[0].size if len(table) else 0))
+        cells = ((names[column], value) for row in table for column, value in enumerate(np.ravel(row)))
+        for column, value in cells:
+            if isinstance(value, str | bytes):
+                raise ValueError(
+                    f"{name} holds text in column {column!r}: {str(value)[:40]!r}; turn it into numbers first, for "
+                    "example with sklearn.preprocessing.OneHotEncoder, or drop it."
+                ) from error
+        raise
 
 
 def _as_tensor(array: Any) -> Tensor:
     if array.dtype not in TORCH_TYPES or not array.dtype.isnative:
         array = array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64)
-    if not array.flags.c_contiguous:
-        # Gathering rows of a column-major table, such as most DataFrames, reads one element at a time.
-        array = np.ascontiguousarray(array)
+    # Gathering rows of a column-major table, such as most DataFrames, reads one element at a time.
+    array = np.ascontiguousarray(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)  # never written to

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from uulearn.models.dense import HiddenLayers, output_layer
-from uulearn.models.initializers import he_normal_
+from uulearn.models.dense import HiddenLayers, he_normal_, output_layer
 
 FULL_TILE = 64
 """Number of channels that fills a tile of a GPU's matrix units."""

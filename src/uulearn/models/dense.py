@@ -1,7 +1,8 @@
-"""The linear model and the MLP of the paper's experiments (Appendix C)."""
+"""The linear model and the MLP of the paper's experiments (Appendix C), initialized as in Keras."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -9,7 +10,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_linear_bn_weights
 
-from uulearn.models.initializers import get_initializer, lecun_normal_
+TRUNCATED_STD = 0.87962566103423978
+"""Standard deviation of a standard normal truncated at ±2."""
+
+
+def lecun_normal_(weight: Tensor, scale: float = 1.0) -> None:
+    """Fill with a truncated normal of variance scale/fan_in (Keras's LeCun normal)."""
+    std = math.sqrt(scale / weight[0].numel()) / TRUNCATED_STD
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+def he_normal_(weight: Tensor) -> None:
+    """Fill with a truncated normal of variance 2/fan_in (Keras's He normal)."""
+    lecun_normal_(weight, scale=2.0)
+
+
+INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
+    "lecun_normal": lecun_normal_,
+    "he_normal": he_normal_,
+    "glorot_uniform": nn.init.xavier_uniform_,  # Keras's default, variance 2/(fan_in + fan_out)
+}
 
 
 class Linear(nn.Module):
@@ -96,7 +116,10 @@ class MLP(HiddenLayers):
         initializer: str = "lecun_normal",
     ) -> None:
         super().__init__()
-        initialize_ = get_initializer(initializer)
+        if initializer not in INITIALIZERS:
+            names = ", ".join(map(repr, INITIALIZERS))
+            raise ValueError(f"initializer must be one of {names}, got {initializer!r}.")
+        initialize_ = INITIALIZERS[initializer]
         layers: list[nn.Module] = []
         width = n_features
         for size in hidden:

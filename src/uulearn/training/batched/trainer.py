@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from uulearn.data.batches import BatchPlan
 from uulearn.models import Linear
 from uulearn.risk.losses import LossFunction, get_loss
-from uulearn.training.batched.early_stopping import BestWeights
 from uulearn.training.batched.network import BatchedNetwork
 from uulearn.training.batched.optimizer import BatchedOptimizer
 from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
 from uulearn.training.batched.runs import Groups, Run, check_options, check_runs, initial_model
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
-from uulearn.training.early_stopping import follow_epochs
+from uulearn.training.early_stopping import BestWeights, Weights, follow_epochs
 from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions
 from uulearn.training.precision import resolve_precision
@@ -105,7 +104,10 @@ class BatchedTrainer:
             raise ValueError("loss 'zero_one' has no gradient and is for evaluation only; train with 'logistic'.")
         self.risks = BatchedRisk(self.runs, get_loss(loss), self.device)
         self.optimizer = self._build_optimizer()
-        self.average = self._copied_state() if self.options.ema else None
+        self._final: Weights = (self.network.params, self.network.buffers)
+        if self.options.ema:
+            params, buffers = ({name: value.clone() for name, value in kind.items()} for kind in self._final)
+            self._final = params, buffers
         self.table = self.network.pad_rows(table).to(self.device)
         self.test = None if test is None else self._labelled(*test)
         self.held_out = self._gather_held_out()
@@ -140,19 +142,14 @@ class BatchedTrainer:
         rates["lr_decay"] = self._per_run("lr_decay", 0.0)
         return BatchedOptimizer(self.options.optimizer, network, settings, **rates)
 
-    def _copied_state(self) -> dict[str, dict[str, Tensor]]:
-        state = {"params": self.network.params, "buffers": self.network.buffers}
-        return {kind: {name: value.clone() for name, value in tensors.items()} for kind, tensors in state.items()}
-
-    def _state(self) -> list[Tensor]:
-        """All tensors that a step changes."""
-        averages = [] if self.average is None else [value for kind in self.average.values() for value in kind.values()]
-        slots = [slot for own in self.optimizer.slots.values() for slot in own]
-        own = [*self.network.params.values(), *self.network.buffers.values(), *averages, *slots]
-        return [*own, self.optimizer.step, self.alive, self.totals, *self._next.values()]
-
     def _snapshot(self) -> Callable[[], None]:
-        return snapshot_tensors(self._state())
+        """Copy all tensors that a step changes; returns a function that restores them."""
+        weights = [
+            value for kind in (self.network.params, self.network.buffers, *self._final) for value in kind.values()
+        ]
+        slots = [slot for own in self.optimizer.slots.values() for slot in own]
+        others = [self.optimizer.step, self.alive, self.totals, *self._next.values()]
+        return snapshot_tensors([*weights, *slots, *others])
 
     def _no_snapshot(self) -> Callable[[], None]:
         return snapshot_tensors([])
@@ -288,22 +285,16 @@ class BatchedTrainer:
         return (rows.float() * scale if scale != 1.0 else rows).to(self.dtype)
 
     def _update_average(self) -> None:
-        if self.average is None:
+        if not self.options.ema:
             return
         n = self.optimizer.step - 1  # updates so far
-        decay = torch.minimum(torch.full_like(n, self.options.ema or 0.0), (1 + n) / (10 + n))
+        decay = torch.minimum(torch.full_like(n, self.options.ema), (1 + n) / (10 + n))
         weight = self.alive * torch.where(n == 0, 1.0, 1 - decay)
-        for kind, current in (("params", self.network.params), ("buffers", self.network.buffers)):
+        for average, current in zip(self._final, (self.network.params, self.network.buffers), strict=True):
             for name, value in current.items():
-                self.average[kind][name].lerp_(value, self.network.per_run(weight, name))
+                average[name].lerp_(value, self.network.per_run(weight, name))
 
     # ----------------------------------------------------------------------------------------------------- evaluation
-
-    @property
-    def _final(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        if self.average is not None:
-            return self.average["params"], self.average["buffers"]
-        return self.network.params, self.network.buffers
 
     def _evaluate(self) -> Tensor:
         """Metrics of shape (k, R): test accuracy and test risk, then those of the held-out rows."""
