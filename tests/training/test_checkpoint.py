@@ -121,7 +121,7 @@ def test_resumed_run_without_seed_uses_stored_seed(tmp_path, gaussians):
     np.testing.assert_array_equal(first.decision_function(gaussians["X"]), again.decision_function(gaussians["X"]))
 
 
-def stopped_in_member(number, epochs):
+def interrupt_model(number, epochs):
     """A callback that interrupts the training of one of several models in its second-to-last epoch."""
     seen = []
 
@@ -135,10 +135,16 @@ def stopped_in_member(number, epochs):
 
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_resumed_ensemble_without_seed_uses_stored_seed(tmp_path, gaussians, rounds):
-    several = {"members": 3, "rounds": rounds, "random_state": None, "checkpoint_every": 1, "model": "linear"}
+    several = {
+        "n_estimators": 3,
+        "self_training_rounds": rounds,
+        "random_state": None,
+        "checkpoint_every": 1,
+        "model": "linear",
+    }
     several |= {"model_params": None}
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "a", gaussians, callback=stopped_in_member(1, 6), **several)
+        fit(tmp_path / "a", gaussians, callback=interrupt_model(1, 6), **several)
     resumed = fit(tmp_path / "a", gaussians, **several)
     assert [history.resumed_at for history in resumed.history_.models][:1] == ([[6]] if not rounds else [[]])
     unbroken = fit(tmp_path / "b", gaussians, **several | {"random_state": resumed.seed_})
@@ -148,7 +154,7 @@ def test_resumed_ensemble_without_seed_uses_stored_seed(tmp_path, gaussians, rou
 
 
 def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
-    several = {"members": 2, "model": "linear", "model_params": None}
+    several = {"n_estimators": 2, "model": "linear", "model_params": None}
     first = fit(tmp_path, gaussians, **several | {"random_state": None})
     with pytest.raises(CheckpointError, match="different: .*seed"):
         fit(tmp_path, gaussians, **several | {"random_state": first.seed_ + 1})
@@ -163,7 +169,7 @@ def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
 
 
 def test_single_model_stores_no_separate_seed(tmp_path, gaussians):
-    fit(tmp_path, gaussians, members=1)
+    fit(tmp_path, gaussians, n_estimators=1)
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
 
 

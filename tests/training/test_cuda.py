@@ -354,8 +354,8 @@ def test_augmentation_does_not_synchronize_the_device(memory_format, dtype):
 
 
 def test_folds_are_trained_together_on_cuda(gaussians, quick, monkeypatch):
-    monkeypatch.setattr("uulearn.estimator.members.fit_out_of_fold", lambda *_, **__: pytest.fail("one by one"))
-    classifier = UUClassifier(**quick | {"members": 3, "keep": "best", "calibrated": True})
+    monkeypatch.setattr("uulearn.estimator.learners.fit_fold", lambda *_, **__: pytest.fail("one by one"))
+    classifier = UUClassifier(**quick | {"n_estimators": 3, "early_stopping": True, "calibrated": True})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9
     assert next(classifier.model_.parameters()).device.type == "cuda"

@@ -262,7 +262,8 @@ DIES = """
             return super().forward(x)
 
     X, sets = np.random.default_rng(0).normal(size=(200, 3)), np.repeat([0, 1], 100)
-    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, training=TrainingOptions(distributed=True))
+    training = TrainingOptions(distributed=True)
+    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, training=training)
     clf.fit(X, sets)
     clf.save(sys.argv[1])
 """

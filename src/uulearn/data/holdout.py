@@ -112,5 +112,4 @@ def _mixed(words: Tensor) -> Tensor:
 
 
 def _weights(columns: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(-(2**63), 2**63 - 1, (columns,), generator=generator) | 1
+    return torch.randint(-(2**63), 2**63 - 1, (columns,), generator=torch.Generator().manual_seed(0)) | 1

@@ -134,15 +134,7 @@ def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str,
         raise ValueError(f"{folder} already holds {min(others)!r}, but rows need an empty folder; pass another.")
     for name in (INDEX_FILE, ROWS_FILE):
         remove_temporary_files(folder, name)
-    index = wanted | {"sizes": _write_rows(stream, folder, wanted["seed"])}
-    text = json.dumps(index)
-    write_atomically(folder / INDEX_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    return index
-
-
-def _write_rows(stream: RowStream, folder: Path, seed: int) -> list[int]:
-    """Write every row to its piece, and return the number of rows of each piece."""
-    total = stream.n_rows * row_bytes(stream)
+    seed, total = wanted["seed"], stream.n_rows * row_bytes(stream)
     n_pieces = min(MAX_PIECES, max(1, math.ceil(total / max(1, stream.buffer_bytes // PIECES_PER_BUFFER))))
     sizes = np.zeros(n_pieces, np.int64)
     for drawn in _draw_pieces(stream, n_pieces, seed):
@@ -166,7 +158,10 @@ def _write_rows(stream: RowStream, folder: Path, seed: int) -> list[int]:
                 starts[:] += counts * row_bytes(stream)
 
     write_atomically(folder / ROWS_FILE, write)
-    return [int(size) for size in sizes if size]
+    index = wanted | {"sizes": [int(size) for size in sizes if size]}
+    text = json.dumps(index)
+    write_atomically(folder / INDEX_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return index
 
 
 def _draw_pieces(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:

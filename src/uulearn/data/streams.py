@@ -66,8 +66,13 @@ class RowStream(ABC):
         """Number of rows of all pieces."""
         return int(sum(self.piece_sizes))
 
+    @property
+    def buffer_rows(self) -> int:
+        """Number of rows that are mixed with each other."""
+        return max(1, self.buffer_bytes // row_bytes(self))
+
     def read_checked(self, piece: int) -> Tensor:
-        """The rows of a piece; an error if their number or shape is not the expected one."""
+        """The rows of a piece; raises an error if they do not have the expected shape."""
         rows = self.read(piece)
         expected = (self.piece_sizes[piece], *self.row_shape)
         if rows.shape != expected:
@@ -101,7 +106,7 @@ class StreamedSets:
     def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
         """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` are of sampled rows."""
         for which, stream in enumerate(self.streams):
-            window, largest = _buffer_rows(stream), max(stream.piece_sizes)
+            window, largest = stream.buffer_rows, max(stream.piece_sizes)
             mixed = max(1, window // largest)
             if numbers is None or self._sampled is None:
                 poor, reason = mixed < FEW_PIECES, "if its files are sorted"
@@ -203,7 +208,7 @@ class _MixedRows:
         self._remaining.reverse()
         self._rng = np.random.default_rng([*seed, plan.worker])
         largest = max((last - first for _, first, last in self._remaining), default=1)
-        room = min(max(_buffer_rows(data.streams[which]), 2 * largest), max(1, stop - start))
+        room = min(max(data.streams[which].buffer_rows, 2 * largest), max(1, stop - start))
         self._buffer = torch.empty((room, *data.row_shape))
         # Positions in the buffer: free ones, those of rows to be mixed again, and those of the next rows to leave.
         self._free = [torch.arange(room)]
@@ -274,11 +279,6 @@ def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
     if largest <= f_distribution.isf(P_VALUE / columns.shape[1], k - 1, n - k):
         return 0.0
     return float((largest - 1) / (largest - 1 + (n - (sizes**2).sum() / n) / (k - 1)))
-
-
-def _buffer_rows(stream: RowStream) -> int:
-    """Number of rows that are mixed with each other."""
-    return max(1, stream.buffer_bytes // row_bytes(stream))
 
 
 def row_bytes(stream: RowStream) -> int:

@@ -156,9 +156,10 @@ class Trainer:
         """Resume a stored run if there is one; all workers get its state or raise its error."""
         state, failure = None, None
         try:
-            state = None if checkpoint is None else checkpoint.resume(identity, self.options.epochs)
-            if checkpoint is not None and state is None:
-                checkpoint.write(self._state(identity))  # a folder that is not writable fails now, not after hours
+            if checkpoint is not None:
+                state = checkpoint.resume(identity, self.options.epochs)
+                if state is None:
+                    checkpoint.write(self._state(identity))  # a folder that is not writable fails now, not after hours
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))

@@ -16,7 +16,6 @@ from uulearn.models import build_model
 from uulearn.risk import UUCoefficients, uu_coefficients
 from uulearn.risk.corrections import DEFAULT_SLOPE, Method, MethodLike, get_method
 from uulearn.training.options import RunOptions
-from uulearn.training.randomness import isolated_rng
 
 IndexLike = Tensor | np.ndarray | Sequence[int]
 
@@ -129,8 +128,7 @@ def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, 
         raise ValueError(
             f"batched training supports models 'linear' and 'mlp', got {name!r}; train others one by one with Trainer."
         )
-    with isolated_rng(seed):
-        return build_model(name, (n_features,), params)
+    return build_model(name, (n_features,), params, seed)
 
 
 def check_options(options: RunOptions) -> None:

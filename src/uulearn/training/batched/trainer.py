@@ -235,10 +235,7 @@ class BatchedTrainer:
                         break
 
     def _in_given_order(self, values: Sequence[Any]) -> list[Any]:
-        out: list[Any] = [None] * len(values)
-        for place, position in enumerate(self.groups.order):
-            out[position] = values[place]
-        return out
+        return [value for _, value in sorted(zip(self.groups.order, values, strict=True), key=lambda pair: pair[0])]
 
     def _shuffle(self, epoch: int) -> Tensor:
         """For each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
@@ -328,8 +325,8 @@ class BatchedTrainer:
         totals[:5] /= sum(self.plan.sizes)
         totals[5:] /= self.plan.n_batches
         seconds = time.perf_counter() - started
-        names = [] if self.test is None else ["test_accuracy", "test_risk"]
-        names += [] if self.held_out is None else [f"validation_{name}" for name in VALIDATION_METRICS]
+        names = ["test_accuracy", "test_risk"] if self.test else []
+        names += [f"validation_{name}" for name in VALIDATION_METRICS] if self.held_out else []
         records = []
         for place, history in enumerate(self.histories):
             record = make_record(epoch, totals[:, place].tolist(), rates[place])
