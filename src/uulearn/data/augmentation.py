@@ -67,7 +67,8 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
             f"augment must be one of {names}, several joined by '+', or a function from batch to batch, got "
             f"{augment!r}."
         )
-    return functools.partial(_apply_in_order, [AUGMENTATIONS[name] for name in augment.split("+")])
+    chosen = [AUGMENTATIONS[name] for name in augment.split("+")]
+    return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 
 def build_augmentation(augment: AugmentationLike | None, rows: Tensor) -> Augmentation | None:
@@ -84,10 +85,6 @@ def build_augmentation(augment: AugmentationLike | None, rows: Tensor) -> Augmen
     with torch.random.fork_rng(devices=[rows.device] if rows.device.type == "cuda" else []):
         augmentation(rows)
     return augmentation
-
-
-def _apply_in_order(augmentations: list[Augmentation], x: Tensor) -> Tensor:
-    return functools.reduce(lambda images, augmentation: augmentation(images), augmentations, x)
 
 
 def _apply_checked(augmentation: Augmentation, x: Tensor) -> Tensor:

@@ -23,18 +23,13 @@ from torch import Tensor
 from uulearn.data.rows import Rows, TwoSets
 from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarning
 
-# Rows per set that the comparison of means reads.
-MEANS_ROWS = 20_000
-# Values per chunk of that comparison, which fit into the processor's cache.
-CHUNK_VALUES = 2**17
-# Rows per set that the slower classifiers are trained on.
-CLASSIFIER_ROWS = 2_500
-# Values per set that they may hold: a check must not need memory that training does not need.
-SAMPLED_VALUES = 2**20
-# Standard errors of the AUC above ½ from which on the sets count as distinguishable.
-MIN_Z = 2.0
-# Largest p-value (Mann–Whitney, exact for few rows) at which labels are said to contradict the priors.
-CONTRADICTION_P_VALUE = 0.02
+MEANS_ROWS, CHUNK_VALUES = (
+    20_000,
+    2**17,
+)  # rows per set that are compared by means, and values per chunk (fit the cache)
+CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # rows and values per set for slower classifiers (memory is limited)
+MIN_Z = 2.0  # standard errors of the AUC above ½ from which on the sets count as distinguishable
+CONTRADICTION_P_VALUE = 0.02  # largest p-value (Mann–Whitney) at which labels are said to contradict the priors
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Tensor], Floats]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from uulearn.training.batched.layers import split_runs, use_kernels
 from uulearn.training.batched.network import BatchedNetwork
+from uulearn.training.options import OPTIMIZERS
 
 OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
     "adam": {"betas": (0.9, 0.999), "eps": 1e-8},
@@ -45,7 +46,10 @@ class BatchedOptimizer:
         if unknown := sorted(set(settings) - set(OPTIMIZER_DEFAULTS[name])):
             known = ", ".join(OPTIMIZER_DEFAULTS[name])
             raise ValueError(f"optimizer_params of {name!r} may set {known}, got {unknown[0]!r}.")
-        _check_settings(name, self.settings)
+        try:
+            OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
+        except ValueError as error:
+            raise ValueError(f"optimizer_params={dict(settings)} cannot be used with {name!r}: {error}.") from error
         self.params, self.spread, self.kernels = network.params, network.per_run, set(network.kernel_names)
         self.width = network.groups.width
         self.lr, self.lr_decay, self.weight_decay, self.l2 = lr, lr_decay, weight_decay, l2
@@ -112,17 +116,3 @@ class BatchedOptimizer:
         if self.decays and self.name == "adamw":
             move.addcmul_(p, self.spread(self.weight_decay, key))
         return move
-
-
-def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise the errors that torch's optimizers raise."""
-    if name == "sgd":
-        if settings["momentum"] < 0:
-            raise ValueError(f"momentum must be ≥ 0, got {settings['momentum']!r}.")
-        if settings["nesterov"] and (not settings["momentum"] or settings["dampening"]):
-            raise ValueError("nesterov=True needs a momentum above 0 and no dampening; set momentum or nesterov=False.")
-        return
-    if not all(0 <= beta < 1 for beta in settings["betas"]):
-        raise ValueError(f"betas must lie in [0, 1), got {settings['betas']!r}.")
-    if settings["eps"] < 0:
-        raise ValueError(f"eps must be ≥ 0, got {settings['eps']!r}.")

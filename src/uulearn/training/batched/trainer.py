@@ -103,7 +103,11 @@ class BatchedTrainer:
         if loss == "zero_one":
             raise ValueError("loss 'zero_one' has no gradient and is for evaluation only; train with 'logistic'.")
         self.risks = BatchedRisk(self.runs, get_loss(loss), self.device)
-        self.optimizer = self._build_optimizer()
+        assert isinstance(self.options.optimizer, str)
+        rates = {name: self._per_run(name, getattr(self.options, name)) for name in ("lr", "weight_decay", "l2")}
+        rates["lr_decay"] = self._per_run("lr_decay", 0.0)
+        settings = self.options.optimizer_params or {}
+        self.optimizer = BatchedOptimizer(self.options.optimizer, self.network, settings, **rates)
         self._final: Weights = (self.network.params, self.network.buffers)
         if self.options.ema:
             params, buffers = ({name: value.clone() for name, value in kind.items()} for kind in self._final)
@@ -134,13 +138,6 @@ class BatchedTrainer:
         own = next((layer.p for layer in model.modules() if isinstance(layer, nn.Dropout)), 0.0)
         rates = self._per_run("dropout", own)
         return rates if bool((rates > 0).any()) else None
-
-    def _build_optimizer(self) -> BatchedOptimizer:
-        assert isinstance(self.options.optimizer, str)
-        network, settings = self.network, self.options.optimizer_params or {}
-        rates = {name: self._per_run(name, getattr(self.options, name)) for name in ("lr", "weight_decay", "l2")}
-        rates["lr_decay"] = self._per_run("lr_decay", 0.0)
-        return BatchedOptimizer(self.options.optimizer, network, settings, **rates)
 
     def _snapshot(self) -> Callable[[], None]:
         """Copy all tensors that a step changes; returns a function that restores them."""
@@ -252,20 +249,18 @@ class BatchedTrainer:
 
     def _one_step(self, counts: tuple[int, int]) -> None:
         """Gather, forward, correct, backward, update; adds the metrics to ``totals``."""
+        with torch.no_grad():
+            index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
+            self._next[counts].add_(1).remainder_(len(self._order[counts]))
+            x = self._convert(self.table[index])
         leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
         with torch.enable_grad():
-            scores, statistics = self.network.training_scores(leaves, self._convert(self._batch(counts)))
+            scores, statistics = self.network.training_scores(leaves, x)
             risk = self.risks.risk(scores, self.risks.weights(counts))
             gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
         with torch.no_grad():
             parts = BatchedRiskParts(*(part.detach() for part in risk))
             self._finish(dict(zip(leaves, gradients, strict=True)), statistics, parts, sum(counts))
-
-    def _batch(self, counts: tuple[int, int]) -> Tensor:
-        with torch.no_grad():
-            index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
-            self._next[counts].add_(1).remainder_(len(self._order[counts]))
-            return self.table[index]
 
     def _finish(
         self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: BatchedRiskParts, n_rows: int
