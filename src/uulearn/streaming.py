@@ -20,7 +20,7 @@ from torch import Tensor
 
 from uulearn.data.identity import describe
 from uulearn.data.shuffling import shuffled
-from uulearn.data.streams import BUFFER_BYTES, RowStream
+from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
 
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
@@ -66,10 +66,10 @@ class ParquetSet(RowStream):
         path: str | Path,
         columns: Sequence[str] | None = None,
         transform: Callable[[pa.Table], Any] | None = None,
-        buffer_bytes: int = BUFFER_BYTES,
+        buffer_bytes: int = MIXING_BYTES,
     ) -> None:
         if buffer_bytes < 1:
-            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {BUFFER_BYTES:,} is the default.")
+            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {MIXING_BYTES:,} is the default.")
         self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
         self.columns: tuple[str, ...] = ()
         self.files = _files(self.path)

@@ -173,11 +173,11 @@ def test_batched_early_stopping_equals_single_runs(ema, patience):
 
 def test_early_stopping_needs_held_out_rows():
     run = run_of()
-    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows"):
+    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
         alone(run, options=options(early_stopping=True))
-    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows"):
+    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
         train_batched([run], options=options(early_stopping=True))
-    with pytest.raises(ValueError, match=r"patience=3 needs early stopping; set early_stopping=True"):
+    with pytest.raises(ValueError, match="patience=3 needs early stopping; set early_stopping=True"):
         alone(run, options=options(patience=3))
 
 

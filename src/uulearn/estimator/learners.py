@@ -35,7 +35,6 @@ from uulearn.training.loop import Callback
 from uulearn.training.options import resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
-from uulearn.training.randomness import isolated_rng
 from uulearn.training.scoring import module_device
 
 Folds = tuple[Positions, Positions]
@@ -229,7 +228,7 @@ class NetworkModel(TrainedModel):
         device = module_device(self.module)
         fast = self.precision == "bfloat16" and (self.forced or multiplies_bfloat16(device))
         dtype = torch.bfloat16 if fast else torch.float32
-        return score_rows(self.module, rows, device=device, dtype=dtype, scale=self.input_scale)
+        return score_rows(self.module, rows, dtype=dtype, scale=self.input_scale)
 
     @property
     def n_models(self) -> int | None:
@@ -297,8 +296,7 @@ class NetworkLearner(Learner):
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
         """An untrained module with the initial weights of this seed."""
-        with isolated_rng(seed):
-            return build_model(self.model, row_shape, self.model_params)
+        return build_model(self.model, row_shape, self.model_params, seed)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
         """The risk that is minimized."""
@@ -319,10 +317,9 @@ class NetworkLearner(Learner):
 
     def check(self, data: TwoSets | StreamedSets, seed: int) -> None:
         """Raise if the augmentation or the module does not work with such rows."""
-        module = self.build(data.row_shape, seed)
         few = data.sample(0, 2) * self.options.input_scale
         build_augmentation(self.options.augment, few.to(self.options.device))
-        check_scores(module, few)
+        check_scores(self.build(data.row_shape, seed), few)
 
     def train(self, task: ModelTask) -> ModelFit:
         """Train one module; if training is interrupted or diverges, the weights learned so far are returned."""
