@@ -15,9 +15,9 @@ from uulearn.reproduction.experiments import (
     CONVOLUTIONAL,
     EXPERIMENTS,
     PAPER_SLOPES,
+    PAPER_TARGET_PRIORS,
     RESNET_LR,
     SELECTION_HOLD_OUT,
-    TARGET_PRIORS,
     Request,
     TableRow,
     configuration,
@@ -37,7 +37,7 @@ from uulearn.reproduction.store import RunStore, key
 from uulearn.risk.corrections import get_method
 
 EVERYTHING = ("table2", "table3", "figure1", "figure2", "figure3")
-MNIST_ROW = TableRow("table3", "mnist", (0.8, 0.2), Request())
+MNIST_ROW = TableRow("mnist", (0.8, 0.2), "table3", Request())
 
 
 # --- The definitions -------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_slopes_and_methods_match():
         assert (run["slope"] is not None) == (run["method"] == "leaky_relu")
         assert get_method(run["method"], -0.1 if run["slope"] is None else run["slope"]).name == run["method"]
         assert (run["momentum"] is not None) == (run["optimizer"] == "sgd")
-        assert run["target_prior"] == TARGET_PRIORS[run["dataset"]]
+        assert run["target_prior"] == PAPER_TARGET_PRIORS[run["dataset"]]
     x = torch.tensor([-2.0, 3.0])
     for slope in (0.0, *PAPER_SLOPES, -1.0):
         method, entry = method_of(slope)
@@ -100,7 +100,7 @@ def test_settings_match_the_appendix():
         "optimizer": "adam", "momentum": None, "lr_decay": 0.0, "dropout": 0.0, "batch_size": 3000, "epochs": 200,
         "seed": 3, "held_out": 0.0,
     }  # fmt: skip
-    linear = TableRow("table2", "cifar10", (0.8, 0.2), Request()).run(0.0, 3)
+    linear = TableRow("cifar10", (0.8, 0.2), "table2", Request()).run(0.0, 3)
     own = {"dataset": "cifar10", "model": "linear", "target_prior": 0.6, "lr": 5e-3, "l2": 5e-3}
     assert linear == common | own
     deep = MNIST_ROW.run(0.0, 3)
@@ -177,7 +177,7 @@ def make_task(name="mnist", shape=(6, 6), n=400):
         means = np.where(y == 1, 150, 100).reshape(-1, *(1 for _ in shape))
         return np.clip(rng.normal(means, 60, (n, *shape)), 0, 255).astype(np.uint8), y
 
-    train, test = draw(n, n // 2), draw(n_test, round(n_test * TARGET_PRIORS[name]))
+    train, test = draw(n, n // 2), draw(n_test, round(n_test * PAPER_TARGET_PRIORS[name]))
     return BinaryTask(name, *train, *test, positive_classes=())
 
 

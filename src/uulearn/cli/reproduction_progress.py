@@ -8,7 +8,7 @@ from typing import Self
 
 from uulearn.cli.progress import ProgressOutput
 from uulearn.reproduction.jobs import Record, Reporter, TrainingJob
-from uulearn.reproduction.tables import DATASET_NAMES
+from uulearn.reproduction.experiments import DATASET_NAMES
 from uulearn.training.progress import format_duration
 
 

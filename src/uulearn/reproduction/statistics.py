@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 LEVEL = 0.05
@@ -59,30 +60,10 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     return float(stats.ttest_rel(first, second).pvalue)
 
 
-def comparable(
-    best: Mapping[int, float], others: Mapping[str, Mapping[int, float]], level: float = LEVEL
-) -> dict[str, bool | None]:
-    """For each of the others, whether it is not significantly worse than the best.
-
-    Trials are paired by seed. The value is None if fewer than two seeds are shared.
-
-    Examples
-    --------
-    >>> best = {0: 0.95, 1: 0.96, 2: 0.95}
-    >>> comparable(best, {"close": {0: 0.96, 1: 0.94, 2: 0.95}, "far": {0: 0.80, 1: 0.82, 2: 0.81}, "new": {0: 0.9}})
-    {'close': True, 'far': False, 'new': None}
-    """
-    result: dict[str, bool | None] = {}
-    for name, trials in others.items():
-        seeds = sorted(best.keys() & trials.keys())
-        ours, theirs = [trials[seed] for seed in seeds], [best[seed] for seed in seeds]
-        p = paired_t_test(ours, theirs)
-        result[name] = None if p is None else not (p < level and sum(ours) < sum(theirs))
-    return result
-
-
 def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """The methods in bold: the best by mean accuracy, and those not significantly worse.
+    """The methods in bold: the best by mean accuracy, and those not significantly worse with trials paired by seed.
+
+    A method that shares fewer than two seeds with the best is not among them.
 
     Examples
     --------
@@ -93,8 +74,14 @@ def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL
     if not known:
         return set()
     best = max(known, key=lambda name: float(np.mean(list(known[name].values()))))
-    others = {name: values for name, values in known.items() if name != best}
-    return {best} | {name for name, similar in comparable(known[best], others, level).items() if similar}
+    found = {best}
+    for name in known.keys() - {best}:
+        seeds = sorted(known[best].keys() & known[name].keys())
+        ours, theirs = ([known[which][seed] for seed in seeds] for which in (name, best))
+        p = paired_t_test(ours, theirs)
+        if p is not None and (p >= level or sum(ours) >= sum(theirs)):
+            found.add(name)
+    return found
 
 
 def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
@@ -135,13 +122,11 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     >>> turning_epoch(rising + falling), turning_epoch(rising)
     (30, None)
     """
-    error = 1 - np.asarray(test_accuracy, dtype=float)
-    error = np.where(np.isfinite(error), error, np.inf)
-    if not np.isfinite(error).any():
-        return None
-    half = SMOOTHING_WINDOW // 2
-    smooth = np.array([_median(error[max(0, index - half) : index + half + 1]) for index in range(len(error))])
+    error = 1 - pd.Series(test_accuracy, dtype=float)
     known = np.isfinite(error)
+    if not known.any():
+        return None
+    smooth = error.where(known).rolling(SMOOTHING_WINDOW, center=True, min_periods=1).median().fillna(np.inf).to_numpy()
     # Second differences do not see a steady rise or fall; those of normal noise have 6 times its variance, and the
     # median of their absolute values is 1/1.4826 of their deviation, which single outliers do not move.
     seconds = np.abs(np.diff(error[known], n=2))
@@ -152,9 +137,3 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     rise = smooth[known][-1] - smooth[start]
     # A median is flat around a peak: the middle of its lowest stretch is where the peak was.
     return (start + end) // 2 + 1 if rise > max(MIN_RISE, NOISE_DEVIATIONS * noise) else None
-
-
-def _median(values: np.ndarray) -> float:
-    """The median of the finite values, infinite if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else math.inf

@@ -9,47 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from uulearn.reproduction.experiments import ResultRow
 from uulearn.reproduction.reference import PaperCell, PaperTable, Spread
 from uulearn.reproduction.statistics import agrees, best_methods, mean_std
 
 Record = Mapping[str, Any]
+Row = TypeVar("Row", bound=ResultRow)
 
 MIN_TESTED_TRIALS = 3
 """Rows with fewer trials have no bold numbers: a t-test on two pairs finds almost no difference significant."""
-DATASET_NAMES = {
-    "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST", "cifar10": "CIFAR-10",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ResultRow:
-    """A row of a table: a dataset and the class priors of its two unlabeled sets.
-
-    Examples
-    --------
-    >>> ResultRow("mnist", (0.8, 0.2)).label
-    'MNIST (0.8, 0.2)'
-    """
-
-    dataset: str
-    set_priors: tuple[float, float]
-
-    @property
-    def dataset_label(self) -> str:
-        """The dataset's name for readers."""
-        return DATASET_NAMES.get(self.dataset, self.dataset)
-
-    @property
-    def priors_label(self) -> str:
-        """Both priors, as the paper writes them."""
-        return f"{self.set_priors[0]:g}, {self.set_priors[1]:g}"
-
-    @property
-    def label(self) -> str:
-        """Dataset and priors."""
-        return f"{self.dataset_label} ({self.priors_label})"
 
 
 @dataclass(frozen=True)
@@ -61,13 +31,10 @@ class MethodColumn:
     paper: str | None = None
 
 
-PAPER_COLUMNS = (
-    MethodColumn("biased", "UU-Biased", "biased"),
-    MethodColumn("unbiased", "UU-Unbiased", "unbiased"),
-    MethodColumn("abs", "UU-ABS", "abs"),
-    MethodColumn("relu", "UU-ReLU", "relu"),
-    MethodColumn("leaky_relu", "UU-LReLU", "leaky_relu"),
-)
+METHOD_NAMES = {
+    "biased": "UU-Biased", "unbiased": "UU-Unbiased", "abs": "UU-ABS", "relu": "UU-ReLU", "leaky_relu": "UU-LReLU",
+}  # fmt: skip
+PAPER_COLUMNS = tuple(MethodColumn(name, label, name) for name, label in METHOD_NAMES.items())
 
 
 def slope_column(slope: float) -> MethodColumn:
@@ -75,12 +42,9 @@ def slope_column(slope: float) -> MethodColumn:
 
     Examples
     --------
-    >>> slope_column(-0.01)
-    MethodColumn(name='leaky_relu(-0.01)', label='λ = −0.01', paper=None)
-    >>> slope_column(-1.0).label, slope_column(0).label
-    ('λ = −1 (ABS)', 'λ = 0 (ReLU)')
+    >>> slope_column(-0.01).label, slope_column(-1.0).label, slope_column(0).label
+    ('λ = −0.01', 'λ = −1 (ABS)', 'λ = 0 (ReLU)')
     """
-    slope = float(slope) + 0.0  # turns −0.0 into 0
     label = f"λ = {slope:g}".replace("-", "−") + {-1.0: " (ABS)", 0.0: " (ReLU)"}.get(slope, "")
     return MethodColumn(f"leaky_relu({slope:g})", label)
 
@@ -170,12 +134,12 @@ class ResultTable:
 
 def build_table(
     title: str,
-    rows: Iterable[ResultRow],
+    rows: Iterable[Row],
     columns: Iterable[MethodColumn],
-    runs: Callable[[ResultRow, MethodColumn], Sequence[Record] | None],
+    runs: Callable[[Row, MethodColumn], Sequence[Record] | None],
     *,
     paper: PaperTable | None = None,
-    trials: int | Callable[[ResultRow], int] = 5,
+    trials: Callable[[Row], int] = lambda row: 5,
     notes: Iterable[str] = (),
 ) -> ResultTable:
     """Group runs into cells, compare them with the paper, and decide which numbers are bold.
@@ -183,25 +147,15 @@ def build_table(
     ``runs(row, column)`` returns the records of a cell, one per seed, or None if the cell is not run at all. Bold
     numbers are decided among the paper's columns, and only in rows in which all of them are complete with at least
     three trials.
-
-    Examples
-    --------
-    >>> record = {"configuration": {"seed": 0}, "curves": {"test_accuracy": [0.9, 0.96, 0.95]}}
-    >>> row = ResultRow("mnist", (0.8, 0.2))
-    >>> table = build_table("One trial", [row], PAPER_COLUMNS[:1], lambda row, column: [record], trials=1)
-    >>> cell = table[row, PAPER_COLUMNS[0]]
-    >>> f"{cell.accuracy.mean:.2f} {cell.drop.mean:.2f}", cell.accuracy.std, cell.bold
-    ('95.00 1.00', None, False)
     """
     rows, columns, printed = tuple(rows), tuple(columns), paper or {}
     cells: dict[tuple[ResultRow, MethodColumn], ResultCell] = {}
     for row in rows:
         methods = printed.get((row.dataset, row.set_priors), {})
         for column in columns:
-            reference = methods.get(column.paper) if column.paper else None
             records = runs(row, column)
-            requested = 0 if records is None else trials(row) if callable(trials) else trials
-            cells[row, column] = _cell(row, column, records or [], requested, reference)
+            requested = 0 if records is None else trials(row)
+            cells[row, column] = _cell(row, column, records or [], requested, methods.get(column.paper or ""))
         compared = [cells[row, column] for column in columns if column.paper]
         if all(cell.complete and cell.runs >= MIN_TESTED_TRIALS for cell in compared):
             best = best_methods({cell.column.name: cell.trials for cell in compared})
@@ -216,22 +170,17 @@ def _cell(
     last: dict[int, float] = {}
     drops: list[float] = []
     seeds = [record["configuration"]["seed"] for record in records]
-    if len(set(seeds)) < len(seeds):
-        repeated = next(seed for seed in seeds if seeds.count(seed) > 1)
-        raise ValueError(f"{row.label}, {column.label}: two runs with seed {repeated}; expected one run per seed.")
+    if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise ValueError(f"{row.label}, {column.label}: two runs with seed {repeated[0]}; expected one run per seed.")
     for seed, record in zip(seeds, records, strict=True):
-        curve = [100 * value for value in record["curves"].get("test_accuracy", ()) if math.isfinite(value)]
-        if curve:  # empty if the run failed in its first epoch
+        if curve := accuracy_curve(record):
             last[seed] = curve[-1]
             drops.append(max(curve) - curve[-1])
-    return ResultCell(
-        row=row,
-        column=column,
-        requested=requested,
-        runs=len(records),
-        trials=last,
-        accuracy=Spread(*mean_std(list(last.values()))) if last else None,
-        drop=Spread(*mean_std(drops)) if drops else None,
-        not_finite=sum("not finite" in str(record.get("stop_reason")) for record in records),
-        paper=paper,
-    )
+    accuracy, drop = (Spread(*mean_std(values)) if values else None for values in (list(last.values()), drops))
+    not_finite = sum("not finite" in str(record.get("stop_reason")) for record in records)
+    return ResultCell(row, column, requested, len(records), last, accuracy, drop, not_finite, paper)
+
+
+def accuracy_curve(record: Record) -> list[float]:
+    """The finite test accuracies of a run by epoch, in percent; empty if it failed in its first epoch."""
+    return [100 * value for value in record["curves"].get("test_accuracy", ()) if math.isfinite(value)]
