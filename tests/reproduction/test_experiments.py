@@ -28,10 +28,9 @@ from uulearn.reproduction.experiments import (
     table_rows,
 )
 from uulearn.reproduction.figures import PANELS
-from uulearn.reproduction.job_training import JobTrainer
-from uulearn.reproduction.jobs import SAME_SETS, SHARED_ENTRIES, Reporter, TrainingJob, halves, plan_jobs
+from uulearn.reproduction.jobs import SAME_SETS, SHARED_ENTRIES, ExperimentJob, Reporter, halves, plan_jobs
 from uulearn.reproduction.reference import paper_table
-from uulearn.reproduction.runner import choose_device, reproduce
+from uulearn.reproduction.runner import JobTrainer, choose_device, reproduce
 from uulearn.reproduction.sampling import hold_out
 from uulearn.reproduction.store import RunStore, key
 from uulearn.risk.corrections import get_method
@@ -154,7 +153,7 @@ def test_jobs_are_few_similar_in_size_and_keep_sets_together():
     assert not sets[0] & sets[1]
     parts = halves(jobs[0])
     assert [len(part.configurations) for part in parts] == [60, 60]
-    assert [len(part.configurations) for part in halves(TrainingJob(jobs[0].configurations[:2]))] == [1, 1]
+    assert [len(part.configurations) for part in halves(ExperimentJob(jobs[0].configurations[:2]))] == [1, 1]
 
 
 def test_convolutional_runs_cost_more():

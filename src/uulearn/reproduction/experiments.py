@@ -32,8 +32,12 @@ QUICK_SLOPES = (-0.01, FIXED_SLOPE)
 SELECTION_HOLD_OUT = 0.09
 """Fraction of each set held out of the runs that choose λ; see `uulearn.reproduction.sampling.hold_out`."""
 
-PAPER_TRIALS, PAPER_EPOCHS, PAPER_SIZE, PAPER_BATCH_SIZE = 5, 200, 30_000, 3_000
-MOMENTUM = 0.9
+PAPER_TRIALS, PAPER_EPOCHS, MOMENTUM = 5, 200, 0.9
+APPENDIX_C: Configuration = {
+    "sizes": [30_000, 30_000], "batch_size": 3_000, "epochs": PAPER_EPOCHS, "loss": "logistic", "optimizer": "adam",
+    "lr_decay": 0.0, "dropout": 0.0, "held_out": 0.0,
+}  # fmt: skip
+MODEL_NAMES = {"linear": "linear", "mlp": "MLP", "allconvnet": "AllConvNet", "resnet32": "ResNet-32"}
 CONVOLUTIONAL = ("allconvnet", "resnet32")
 CONVOLUTIONAL_TRIALS = QUICK_TRIALS = 2
 QUICK_DENSE = {"sizes": [600, 600], "batch_size": 200, "epochs": 10, "test_rows": 1_000}
@@ -74,17 +78,8 @@ FIGURE3_DECAYS, FIGURE3_DECAY_DROPOUT = (5e-4, 5e-3, 5e-2, 5e-1, 5.0), 0.2
 class Request:
     """Which part of the experiments to run.
 
-    Parameters
-    ----------
-    datasets : sequence of str
-        Some of `DATASETS`.
-    trials, epochs : int, optional
-        Number of seeds and of epochs. Defaults: the paper's 5 and 200, but 2 trials for convolutional networks, and
-        fewer of both in the quick version.
-    quick : bool
-        The quick version.
-    selection : bool
-        Whether to choose λ without labels, which needs more runs; otherwise λ is −0.1.
+    By default 5 trials (seeds) with 200 epochs as in the paper, but 2 trials for convolutional networks, and fewer of
+    both in the quick version. With ``selection``, λ is chosen without labels, which needs more runs; else it is −0.1.
 
     Examples
     --------
@@ -139,24 +134,9 @@ def configuration(
     **settings: Any,
 ) -> Configuration:
     """The configuration of one run; ``settings`` are ``lr``, ``l2`` and entries that differ from Appendix C."""
-    run: Configuration = {
-        "dataset": dataset,
-        "model": model,
-        "method": method[0],
-        "slope": method[1],
-        "set_priors": list(set_priors),
-        "target_prior": PAPER_TARGET_PRIORS[dataset],
-        "sizes": [PAPER_SIZE, PAPER_SIZE],
-        "loss": "logistic",
-        "optimizer": "adam",
-        "lr_decay": 0.0,
-        "dropout": 0.0,
-        "batch_size": PAPER_BATCH_SIZE,
-        "epochs": PAPER_EPOCHS,
-        "seed": seed,
-        "held_out": 0.0,
-        **settings,
-    }
+    own = {"dataset": dataset, "model": model, "method": method[0], "slope": method[1], "seed": seed}
+    priors = {"set_priors": list(set_priors), "target_prior": PAPER_TARGET_PRIORS[dataset]}
+    run: Configuration = APPENDIX_C | own | priors | settings
     run["momentum"] = MOMENTUM if run["optimizer"] == "sgd" else None
     if request.quick:
         run |= QUICK_CONVOLUTIONAL if model in CONVOLUTIONAL else QUICK_DENSE
@@ -273,7 +253,6 @@ def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configur
 
 
 # Variants
-
 
 VARIANTS: dict[str, Callable[[Configuration], Configuration]] = {
     "as printed": lambda run: {},

@@ -8,34 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from uulearn.reproduction import conclusions, selection, variants
-from uulearn.reproduction.experiments import (
-    ABS,
-    BASELINES,
-    DATASETS,
-    FIXED_SLOPE,
-    RELU,
-    TABLE_MODELS,
-    Configuration,
-    Request,
-    TableRow,
-    figure1_panels,
-    figure3_curves,
-    table_rows,
-)
+from uulearn.reproduction import conclusions, experiments, selection, tables, variants
+from uulearn.reproduction.experiments import TABLE_MODELS, Configuration, Request, TableRow, figure3_curves, table_rows
 from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.render import to_html, to_latex, to_markdown
 from uulearn.reproduction.selection import Find
 from uulearn.reproduction.store import RunStore, key
-from uulearn.reproduction.tables import (
-    PAPER_COLUMNS,
-    MethodColumn,
-    Record,
-    ResultCell,
-    ResultTable,
-    build_table,
-    slope_column,
-)
+from uulearn.reproduction.tables import PAPER_COLUMNS, MethodColumn, Record, ResultTable, build_table, slope_column
 from uulearn.storage import write_atomically
 
 TITLES = {"table2": "Table 2: simple models", "table3": "Table 3: deep models"}
@@ -77,7 +56,7 @@ def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     runs = [run for row in every for seed in row.seeds for run in row.trial(seed) if not run["held_out"]]
     if full := _found(runs, find):
         dropout, decay = (_found(curves, find) for curves in figure3_curves(request))
-        cells: dict[str, list[ResultCell]] = {}
+        cells: dict[str, list[tables.ResultCell]] = {}
         for table, own in rows.items():
             for cell in make_table(table, own, find):
                 cells.setdefault(TABLE_MODELS[table][cell.row.dataset], []).append(cell)
@@ -112,7 +91,7 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
 
     figure = None
     if target == "figure1":
-        panels = {name: find(run) for name, run in figure1_panels(request).items()}
+        panels = {name: find(run) for name, run in experiments.figure1_panels(request).items()}
         figure = figures.draw_figure1(panels) if any(panels.values()) else None
     elif target == "figure2":
         figure = figures.draw_figure2()
@@ -130,7 +109,10 @@ def _written(path: Path, text: str) -> Page:
 def make_table(table: str, rows: Sequence[TableRow], find: Find) -> ResultTable:
     """Table 2 or 3 from the runs that are there."""
     slopes = sorted({slope for row in rows for slope in row.slopes}, reverse=True)
-    methods: dict[str, str | float] = {name: name for name in BASELINES} | {"relu": RELU, "abs": ABS}
+    methods: dict[str, str | float] = {name: name for name in experiments.BASELINES} | {
+        "relu": experiments.RELU,
+        "abs": experiments.ABS,
+    }
     methods |= {slope_column(slope).name: slope for slope in slopes}
 
     def runs(row: TableRow, column: MethodColumn) -> list[Record] | None:
@@ -138,7 +120,7 @@ def make_table(table: str, rows: Sequence[TableRow], find: Find) -> ResultTable:
         if isinstance(method, float) and method not in row.slopes:
             return None
         if method is None and not row.candidates:
-            method = FIXED_SLOPE
+            method = experiments.FIXED_SLOPE
         chosen = {seed: selection.chosen_slope(row, seed, find) if method is None else method for seed in row.seeds}
         return _found((row.run(used, seed) for seed, used in chosen.items() if used is not None), find)
 
@@ -157,7 +139,7 @@ def _caveat(rows: Collection[TableRow]) -> str:
     """Text for a title if the runs are not in the paper's setting."""
     if all(row.request.is_the_papers for row in rows):
         return ""
-    shapes = {(run["sizes"][0], run["epochs"]): None for row in rows for run in [row.run(BASELINES[0], 0)]}
+    shapes = {(run["sizes"][0], run["epochs"]): None for row in rows for run in [row.run(experiments.BASELINES[0], 0)]}
     text = " or ".join(f"{size:,} + {size:,} rows and {epochs} epochs" for size, epochs in shapes)
     return f", not in the paper's setting: {text}"
 
@@ -169,7 +151,7 @@ def _slope_notes(rows: Collection[TableRow]) -> list[str]:
         among = ", ".join(f"{slope:g}".replace("-", "−") for slope in slopes)
         notes.append(f"UU-LReLU: λ was chosen per trial, without labels, among {among}.")
     if fixed := dict.fromkeys(row.dataset_label for row in rows if not row.candidates):
-        notes.append(f"UU-LReLU: {slope_column(FIXED_SLOPE).label} for {', '.join(fixed)}.")
+        notes.append(f"UU-LReLU: {slope_column(experiments.FIXED_SLOPE).label} for {', '.join(fixed)}.")
     return notes
 
 
@@ -186,7 +168,7 @@ def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
     """The rows of the requested datasets, and of others with runs in the store, with all trials that are there."""
     shown = []
-    for dataset in DATASETS:
+    for dataset in experiments.DATASETS:
         wanted = dataset in request.datasets
         own = replace(request if wanted else Request(epochs=request.epochs, quick=request.quick), datasets=[dataset])
         rows = table_rows(table, own)

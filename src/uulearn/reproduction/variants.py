@@ -19,7 +19,6 @@ from uulearn.reproduction.tables import METHOD_NAMES, Record
 
 LATE_EPOCHS = 20
 """Epochs at the end of a run whose median accuracy is shown for ResNet-32."""
-MODEL_LABELS = {"resnet32": "ResNet-32", "mlp": "MLP"}
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, list[list
         variants = _present(list(own.values()))
         lines = [["Dataset", "θ, θ′", "paper", *variants]]
         for row, paper in {row: result.paper for (row, _), result in own.items()}.items():
-            name = f"{row.dataset_label}, {MODEL_LABELS.get(row.model, row.model)}"
+            name = f"{row.dataset_label}, {experiments.MODEL_NAMES[row.model]}"
             shown = [_shown(own.get((row, variant))) for variant in variants]
             lines.append([name, row.priors_label, f"{paper.accuracy.mean:.2f}", *shown])
         if own:
