@@ -350,8 +350,6 @@ def test_datasets_are_loaded_once_and_checked(tmp_path, mnist):
         reproduce(runs, RunStore(tmp_path), tasks)
     assert read == ["mnist", "kmnist"]
     assert len(RunStore(tmp_path)) == 3
-    with pytest.raises(ValueError, match="'linear' has no dropout"):
-        reproduce([small(dropout=0.5)], RunStore(tmp_path), tasks)
 
 
 class Rival(Reporter):

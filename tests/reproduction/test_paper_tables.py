@@ -225,8 +225,8 @@ def test_cell_numbers(table):
     assert found.accuracy == pytest.approx((95.2, np.std([95.1, 95.3, 95.2, 95.0, 95.4], ddof=1)), abs=1e-9)
     assert found.drop == pytest.approx((1.0, 0.0), abs=1e-9)
     assert found.paper.accuracy == Spread(95.19, 0.12)
-    assert found.difference == pytest.approx(0.01)
-    assert found.drop_difference == pytest.approx(0.14)
+    assert found.difference() == pytest.approx(0.01)
+    assert found.difference("drop") == pytest.approx(0.14)
     assert found.complete
     assert found.agrees is True
 
@@ -247,7 +247,7 @@ def test_incomplete_cells(table):
     assert (some.runs, some.requested, some.complete) == (3, 5, False)
     assert some.agrees is None
     assert not some.bold
-    assert (none.runs, none.accuracy, none.drop, none.difference) == (0, None, None, None)
+    assert (none.runs, none.accuracy, none.drop, none.difference()) == (0, None, None, None)
     assert (failed.runs, failed.accuracy, failed.not_finite) == (1, None, 1)
     assert len(table.incomplete) == 5 + 2 + 1
 
@@ -256,7 +256,7 @@ def test_incomplete_cells_are_not_compared():
     table = build_table("t", [MNIST], PAPER_COLUMNS[:1], lambda row, column: [record(row, "biased", 0, 10, 0)],
                         paper=paper_table("table3"))  # fmt: skip
     (found,) = table
-    assert found.difference == pytest.approx(10 - 80.56)
+    assert found.difference() == pytest.approx(10 - 80.56)
     assert found.agrees is None
 
 

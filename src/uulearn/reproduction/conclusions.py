@@ -162,7 +162,7 @@ def _contest_lines(found: Sequence[Contest]) -> Lines:
     verdicts = ["better", "even", "worse", "not tested"]
     lines = [["", "against", "rows", *verdicts, "mean gain", "smallest gain"]]
     for model, corrected, plain in itertools.product(MODEL_GROUPS, CORRECTED, UNCORRECTED):
-        if own := [c for c in found if (c.model, c.corrected, c.plain) == (model, corrected, plain)]:
+        if own := [contest for contest in found if contest[:3] == (model, corrected, plain)]:
             tally, gains = Counter(contest.verdict for contest in own), [contest.difference for contest in own]
             name = f"{COMPARED_METHODS[corrected]}, {MODEL_GROUPS[model]}"
             counts = [str(len(own)), *(str(tally[verdict]) for verdict in verdicts)]

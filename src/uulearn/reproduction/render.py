@@ -58,7 +58,7 @@ def cell_numbers(cell: ResultCell, quantity: str) -> list[CellNumber]:
         accuracy, *rest = (n for n in cell_numbers(cell, "accuracy") if n.kind in ("ours", "note"))
         return [accuracy, *cell_numbers(cell, "drop")[:1], *rest] if cell.drop else [accuracy, *rest]
     is_accuracy = quantity == "accuracy"
-    difference = cell.difference if is_accuracy else cell.drop_difference
+    difference = cell.difference(quantity)
     missing = "no number" if cell.runs else "not run" if cell.requested else "–"
     finite = NOT_FINITE if cell.not_finite else ""
     numbers = [_number("ours", getattr(cell, quantity), cell.bold and is_accuracy, finite, missing)]
@@ -103,8 +103,9 @@ def _render(template: str, *tables: ResultTable, **functions: Any) -> str:
 
 def _grids(table: ResultTable) -> list[tuple[str, str, Sequence[MethodColumn]]]:
     """Quantity, caption and columns of each grid of a table."""
-    grids = [(quantity, caption, table.paper_columns) for quantity, caption in QUANTITIES.items()]
-    return [grid for grid in [*grids, ("both", SLOPES_CAPTION, table.slope_columns)] if grid[2]]
+    paper, slopes = ([column for column in table.columns if bool(column.paper) is which] for which in (True, False))
+    grids = [(quantity, caption, paper) for quantity, caption in QUANTITIES.items()]
+    return [grid for grid in [*grids, ("both", SLOPES_CAPTION, slopes)] if grid[2]]
 
 
 def _by_dataset(table: ResultTable) -> list[tuple[str, list[ResultRow]]]:

@@ -80,8 +80,6 @@ class JobTrainer:
                 f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found "
                 f"{found:g}; use the published files."
             )
-        if configuration["dropout"] and configuration["model"] != "mlp":
-            raise ValueError(f"model {configuration['model']!r} has no dropout, got {configuration['dropout']:g}.")
 
     def _train_batched(self, job: ExperimentJob) -> tuple[list[History], torch.dtype]:
         first = job.first
@@ -106,9 +104,8 @@ class JobTrainer:
         return Run(rows, **entries, slope=slope, lr_decay=decay, dropout=dropout, held_out=held_out)
 
     def _train_single(self, job: ExperimentJob) -> tuple[list[History], torch.dtype]:
-        first = job.first
+        first, table = job.first, DenseRows(self.images)
         rows, held_out = self._rows(first)
-        table = DenseRows(self.images)
         with isolated_rng(first["seed"]):
             model = build_model(first["model"], self.task.row_shape, model_params(first))
         risk = UURisk(first["set_priors"], first["target_prior"], first["loss"], first["method"], _slope(first))
@@ -175,26 +172,18 @@ class JobTrainer:
 
     def _facts(self, configuration: Configuration) -> dict[str, Any]:
         drawn, (rows, held_out) = self._drawn(configuration), self._rows(configuration)
-        return {
-            "realised_priors": list(drawn.realized_priors),
-            "overlap": drawn.overlap,
-            "repeats": list(drawn.repeats),
-            "trained_sizes": [len(part) for part in rows],
-            "held_out_sizes": [len(part) for part in held_out or ((), ())],
-            "n_test": len(self._test(configuration)[1]),
-        }
+        facts = {"overlap": drawn.overlap, "repeats": list(drawn.repeats), "n_test": len(self._test(configuration)[1])}
+        facts |= {"trained_sizes": list(map(len, rows)), "held_out_sizes": list(map(len, held_out or ((), ())))}
+        return facts | {"realised_priors": list(drawn.realized_priors)}
 
     def _environment(self) -> dict[str, str]:
-        on_cuda = self.device.type == "cuda"
-        return {
-            "uulearn": __version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-            "device": torch.cuda.get_device_name(self.device) if on_cuda else platform.machine(),
-            "cuda": str(torch.version.cuda) if on_cuda else "none",
-            "capability": ".".join(map(str, torch.cuda.get_device_capability(self.device))) if on_cuda else "cpu",
-        }
+        versions = {"uulearn": __version__, "torch": torch.__version__, "numpy": np.__version__}
+        versions["python"] = platform.python_version()
+        if self.device.type == "cpu":
+            return versions | {"device": platform.machine(), "cuda": "none", "capability": "cpu"}
+        capability = ".".join(map(str, torch.cuda.get_device_capability(self.device)))
+        name = torch.cuda.get_device_name(self.device)
+        return versions | {"device": name, "cuda": str(torch.version.cuda), "capability": capability}
 
 
 def _as_tensors(indices: tuple[Indices, Indices]) -> tuple[Tensor, Tensor]:
@@ -238,18 +227,8 @@ def reproduce(
 ) -> ReproductionOutcome:
     """Train every configuration that is missing in the store and add the results.
 
-    Parameters
-    ----------
-    configurations : iterable of dict
-        As made by `uulearn.reproduction.experiments`.
-    store : RunStore
-    tasks : callable
-        Returns the task of a dataset by name, like `uulearn.datasets.load_task`; called once per dataset with runs.
-    device : str
-        ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    reporter : Reporter, optional
-    max_runs : int
-        Largest number of runs in a job on CUDA; a job that does not fit into memory is split in half.
+    ``tasks`` returns the task of a dataset by name, like `uulearn.datasets.load_task`; it is called once per dataset
+    with missing runs. ``max_runs`` is the largest number of runs in a job on CUDA.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]

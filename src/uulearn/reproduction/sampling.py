@@ -26,12 +26,9 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
 
     Examples
     --------
-    >>> first, second = np.arange(30_000), np.arange(20_000, 50_000)
-    >>> training, held_out = hold_out((first, second), 0.09, seed=0)
+    >>> training, held_out = hold_out((np.arange(30_000), np.arange(20_000, 50_000)), 0.09, seed=0)
     >>> [len(part) for part in (*training, *held_out)]
     [26700, 26700, 2700, 2700]
-    >>> np.intersect1d(np.concatenate(training), np.concatenate(held_out)).size
-    0
     """
     rng = np.random.default_rng([seed, 1])
     distinct = np.unique(np.concatenate(indices))
@@ -44,7 +41,7 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
             rows = index[np.isin(index, chosen) == side]
             wanted = round(portion * len(index))
             if len(rows) < wanted:
-                raise ValueError(f"expected more than {len(index):,} rows in a set to hold out {share:g} of it.")
+                raise ValueError(f"a set of {len(index):,} rows is too small to hold out {share:g}; use more rows.")
             parts.append(rows[np.sort(rng.permutation(len(rows))[:wanted])])
         sides.append((parts[0], parts[1]))
     return sides[0], sides[1]

@@ -1,7 +1,7 @@
 """Runs grouped into the cells of a table, next to the numbers of the paper.
 
-A `ResultTable` is plain data: the caller decides which runs belong to which cell, and `uulearn.reproduction.render`
-decides how the table looks. All numbers are in percent.
+The caller decides which runs belong to which cell, and `uulearn.reproduction.render` decides how the table looks. All
+numbers are in percent.
 """
 
 from __future__ import annotations
@@ -72,15 +72,10 @@ class ResultCell:
         """Whether all requested trials are there."""
         return self.runs >= self.requested
 
-    @property
-    def difference(self) -> float | None:
-        """Our mean accuracy minus the paper's, in points."""
-        return self.accuracy.mean - self.paper.accuracy.mean if self.accuracy and self.paper else None
-
-    @property
-    def drop_difference(self) -> float | None:
-        """Our mean drop minus the paper's, in points."""
-        return self.drop.mean - self.paper.drop.mean if self.drop and self.paper else None
+    def difference(self, quantity: str = "accuracy") -> float | None:
+        """Our mean ``accuracy`` or ``drop`` minus the paper's, in points."""
+        ours: Spread | None = getattr(self, quantity)
+        return ours.mean - getattr(self.paper, quantity).mean if ours and self.paper else None
 
     @property
     def agrees(self) -> bool | None:
@@ -107,16 +102,6 @@ class ResultTable:
         return (self.cells[row, column] for row in self.rows for column in self.columns)
 
     @property
-    def paper_columns(self) -> tuple[MethodColumn, ...]:
-        """The methods that the paper compares."""
-        return tuple(column for column in self.columns if column.paper)
-
-    @property
-    def slope_columns(self) -> tuple[MethodColumn, ...]:
-        """One column per λ, beyond the paper."""
-        return tuple(column for column in self.columns if not column.paper)
-
-    @property
     def compared(self) -> list[ResultCell]:
         """Complete cells for which the paper has a number."""
         return [cell for cell in self if cell.agrees is not None]
@@ -124,7 +109,7 @@ class ResultTable:
     @property
     def disagreeing(self) -> list[ResultCell]:
         """Complete cells whose accuracy differs from the paper's, largest difference first."""
-        return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference or 0))
+        return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference() or 0))
 
     @property
     def incomplete(self) -> list[ResultCell]:
