@@ -1,10 +1,4 @@
-"""The conclusions of the paper's Section 4, checked against the runs in a store.
-
-1. Corrected methods beat the unbiased and the biased method.
-2. The closer the priors, the worse the overfitting.
-3. A negative training risk and overfitting occur together.
-4. Dropout and weight decay do not prevent it.
-"""
+"""The four conclusions of the paper's Section 4 (see the template), checked against the runs in a store."""
 
 from __future__ import annotations
 
@@ -92,14 +86,7 @@ class CoOccurrence(NamedTuple):
 
 
 def co_occurrence(records: Sequence[Record]) -> CoOccurrence:
-    """Count negative risks and turning test errors; Spearman's correlation is over runs with both.
-
-    Examples
-    --------
-    >>> overfit = {"curves": {"unbiased": [0.5, 0.1, -0.2] * 20, "test_accuracy": [0.9] * 20 + [0.5] * 40}}
-    >>> co_occurrence([overfit]).both
-    1
-    """
+    """Count negative risks and turning test errors; Spearman's correlation is over runs with both."""
     curves = [record["curves"] for record in records]
     events = [(first_negative_epoch(curve["unbiased"]), turning_epoch(curve["test_accuracy"])) for curve in curves]
     tally = Counter((negative is not None, turn is not None) for negative, turn in events)
@@ -141,9 +128,8 @@ def to_markdown(
     decay: Sequence[Record] = (),
     caveat: str = "",
 ) -> str:
-    """The page on all four conclusions.
+    """The page: ``cells`` and ``records`` (full runs) are those of the tables, the other runs those of Figure 3.
 
-    ``cells`` are those of the tables by model, ``records`` the full runs in them, the others those of Figure 3.
     ``caveat`` is added to the title if the runs are not in the paper's setting.
     """
     return render_page(

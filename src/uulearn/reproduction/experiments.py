@@ -70,8 +70,7 @@ FIGURE1_MODELS: dict[tuple[str, str], dict[str, Any]] = {
     ("cifar10", "resnet32"): {"optimizer": "adam", "batch_size": 3_000, "lr": 3e-5, "l2": 5e-3},
 }
 FIGURE1_LOSSES = ("sigmoid", "logistic")
-FIGURE3_DROPOUTS, FIGURE3_DROPOUT_L2 = (0.0, 0.2, 0.4, 0.6, 0.8), 1e-4
-FIGURE3_DECAYS, FIGURE3_DECAY_DROPOUT = (5e-4, 5e-3, 5e-2, 5e-1, 5.0), 0.2
+FIGURE3_DROPOUTS, FIGURE3_DECAYS = (0.0, 0.2, 0.4, 0.6, 0.8), (5e-4, 5e-3, 5e-2, 5e-1, 5.0)
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,6 @@ class Request:
 
     By default 5 trials (seeds) with 200 epochs as in the paper, but 2 trials for convolutional networks, and fewer of
     both in the quick version. With ``selection``, λ is chosen without labels, which needs more runs; else it is −0.1.
-
-    Examples
-    --------
-    >>> Request().trials_of("mlp"), Request().trials_of("resnet32"), Request(trials=3).trials_of("resnet32")
-    (5, 2, 3)
     """
 
     datasets: Sequence[str] = DATASETS
@@ -119,9 +113,7 @@ def method_of(slope: float) -> tuple[str, float | None]:
     >>> method_of(0), method_of(-0.1), method_of(-1)
     (('relu', None), ('leaky_relu', -0.1), ('abs', None))
     """
-    if slope == RELU:
-        return "relu", None
-    return ("abs", None) if slope == ABS else ("leaky_relu", slope)
+    return {RELU: ("relu", None), ABS: ("abs", None)}.get(slope, ("leaky_relu", slope))
 
 
 def configuration(
@@ -143,18 +135,9 @@ def configuration(
     return run | ({"epochs": request.epochs} if request.epochs else {})
 
 
-# Tables
-
-
 @dataclass(frozen=True)
 class ResultRow:
-    """A row of a table: a dataset and the class priors of its two unlabeled sets.
-
-    Examples
-    --------
-    >>> ResultRow("mnist", (0.8, 0.2)).label
-    'MNIST (0.8, 0.2)'
-    """
+    """A row of a table: a dataset and the class priors of its two unlabeled sets."""
 
     dataset: str
     set_priors: tuple[float, float]
@@ -171,7 +154,7 @@ class ResultRow:
 
     @property
     def label(self) -> str:
-        """Dataset and priors."""
+        """Dataset and priors, such as ``MNIST (0.8, 0.2)``."""
         return f"{self.dataset_label} ({self.priors_label})"
 
 
@@ -223,9 +206,6 @@ def table_rows(table: str, request: Request) -> list[TableRow]:
     return [TableRow(dataset, priors, table, request) for dataset in request.datasets for priors in PAPER_SET_PRIORS]
 
 
-# Figures
-
-
 def figure1_panels(request: Request) -> dict[str, Configuration]:
     """The run of each panel of Figure 1, by the name of the panel."""
     return {
@@ -239,20 +219,11 @@ def figure1_panels(request: Request) -> dict[str, Configuration]:
 
 def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configuration]]:
     """The runs of Figure 3: the left panel by dropout, the right panel by weight decay."""
+    shared = request, "mnist", "mlp", ("unbiased", None), FIGURE_SET_PRIORS, 0
+    left = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=rate, l2=1e-4) for rate in FIGURE3_DROPOUTS]
+    right = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=0.2, l2=l2) for l2 in FIGURE3_DECAYS]
+    return left, right
 
-    def run(dropout: float, l2: float) -> Configuration:
-        return configuration(
-            request, "mnist", "mlp", ("unbiased", None), FIGURE_SET_PRIORS, 0,
-            lr=1e-3, l2=l2, optimizer="sgd", dropout=dropout,
-        )  # fmt: skip
-
-    return (
-        [run(dropout, FIGURE3_DROPOUT_L2) for dropout in FIGURE3_DROPOUTS],
-        [run(FIGURE3_DECAY_DROPOUT, l2) for l2 in FIGURE3_DECAYS],
-    )
-
-
-# Variants
 
 VARIANTS: dict[str, Callable[[Configuration], Configuration]] = {
     "as printed": lambda run: {},
@@ -342,11 +313,5 @@ STUDIES = ("variants",)
 
 
 def runs_of(targets: Sequence[str], request: Request) -> list[Configuration]:
-    """The configurations of some targets; a run shared by two targets occurs twice.
-
-    Examples
-    --------
-    >>> len(runs_of(["table2"], Request())), len(runs_of(["figure1", "figure3"], Request()))
-    (780, 18)
-    """
+    """The configurations of some targets; a run shared by two targets occurs twice."""
     return [configuration for target in targets for configuration in EXPERIMENTS[target](request)]

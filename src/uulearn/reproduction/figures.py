@@ -1,7 +1,4 @@
-"""The paper's figures, drawn from finished runs and written as PNG and SVG.
-
-Figures are made without ``pyplot``, so no global state changes, and the same records give the same SVG bytes.
-"""
+"""The paper's figures, drawn from finished runs without ``pyplot``; the same records give the same SVG bytes."""
 
 from __future__ import annotations
 
@@ -54,8 +51,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
 def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
     """Training risk on the left axis, test error on the right, and dashed lines where they turn."""
     curves = record["curves"]
-    epochs = range(1, len(curves["unbiased"]) + 1)
-    lines = axis.plot(epochs, curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
+    lines = axis.plot(range(1, len(curves["unbiased"]) + 1), curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
     axis.axhline(0, color="black", lw=0.6)
     axis.set_xlabel("epoch")
     axis.tick_params(axis="y", colors=RISK)
@@ -145,9 +141,8 @@ def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
     finite = [value for curve in curves for value in curve if math.isfinite(value)]
     if not finite or max(map(abs, finite)) <= MAX_LINEAR_RISK:
         return
-    low, high = (
-        4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in (min(*finite, -1.0), max(*finite, 1.0))
-    )
+    ends = min(*finite, -1.0), max(*finite, 1.0)
+    low, high = (4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in ends)
     axis.set_yscale("symlog", linthresh=1.0, linscale=1.5)
     axis.set_ylim(low, high)
     step = math.ceil(math.log10(max(high, -low)) / 5)

@@ -89,7 +89,6 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
         return _written(out / "variants.md", text) if results else Page(target, [])
     from uulearn.reproduction import figures  # needs matplotlib, which tables do not
 
-    figure = None
     if target == "figure1":
         panels = {name: find(run) for name, run in experiments.figure1_panels(request).items()}
         figure = figures.draw_figure1(panels) if any(panels.values()) else None

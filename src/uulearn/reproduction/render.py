@@ -79,13 +79,7 @@ def _number(kind: str, spread: Spread | None, bold: bool, mark: str = "", missin
 
 
 def signed(value: float) -> str:
-    """Two decimals with a sign.
-
-    Examples
-    --------
-    >>> signed(-0.5), signed(1.234)
-    ('−0.50', '+1.23')
-    """
+    """Two decimals with a sign, such as ``−0.50``."""
     text = f"{value:+.2f}"
     return "±0.00" if text in ("+0.00", "-0.00") else text.replace("-", "−")
 

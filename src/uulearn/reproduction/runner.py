@@ -57,8 +57,10 @@ class JobTrainer:
 
     def train(self, job: ExperimentJob) -> list[Record]:
         """Train a job and return the records of its runs."""
-        for configuration in job.configurations:
-            self._check(configuration)
+        expected, found = job.first["target_prior"], self.task.prior
+        if not math.isclose(expected, found, abs_tol=1e-9):
+            place = f"{job.first['dataset']}: expected a class prior of {expected:g} in the test data"
+            raise ValueError(f"{place}, found {found:g}; use the published files.")
         batched = job.first["model"] not in CONVOLUTIONAL
         started = time.perf_counter()
         histories, dtype = self._train_batched(job) if batched else self._train_single(job)
@@ -72,14 +74,6 @@ class JobTrainer:
             record |= {"stop_reason": history.stop_reason, "facts": self._facts(configuration)}
             records.append(record | {"environment": environment, "seconds": round(seconds, 3)})
         return records
-
-    def _check(self, configuration: Configuration) -> None:
-        expected, found = configuration["target_prior"], self.task.prior
-        if not math.isclose(expected, found, abs_tol=1e-9):
-            raise ValueError(
-                f"{configuration['dataset']}: expected a class prior of {expected:g} in the test data, found "
-                f"{found:g}; use the published files."
-            )
 
     def _train_batched(self, job: ExperimentJob) -> tuple[list[History], torch.dtype]:
         first = job.first

@@ -105,9 +105,8 @@ def compare(trials: Sequence[SlopeTrial]) -> list[SlopeComparison]:
         own = list(group)
         means = {slope: _mean(trial.accuracies[slope] for trial in own) for slope in row.slopes}
         best = best_candidate(row, means)
-        chosen, hindsight = (
-            _mean(trial.accuracies[getattr(trial, way)] for trial in own) for way in ("chosen", "hindsight")
-        )
+        chosen = _mean(trial.accuracies[trial.chosen] for trial in own)
+        hindsight = _mean(trial.accuracies[trial.hindsight] for trial in own)
         comparisons.append(
             SlopeComparison(row, len(own), means[RELU], means[FIXED_SLOPE], chosen, means[best], hindsight, best)
         )
@@ -129,10 +128,8 @@ def _section(table: str, trials: Sequence[SlopeTrial]) -> dict[str, Any]:
     """What the page shows of one table: choices, accuracies, and gains over ReLU averaged over rows, in points."""
     comparisons, printed = compare(trials), paper_table(table)
     cells = [printed[c.row.dataset, c.row.set_priors] for c in comparisons]
-    gains = {
-        way: _mean(getattr(c, way) - c.relu for c in comparisons)
-        for way in ("chosen", "fixed", "hindsight_row", "hindsight_trial")
-    }
+    ways = "chosen", "fixed", "hindsight_row", "hindsight_trial"
+    gains = {way: _mean(getattr(c, way) - c.relu for c in comparisons) for way in ways}
     gains["paper"] = _mean(cell["leaky_relu"].accuracy.mean - cell["relu"].accuracy.mean for cell in cells)
     return {
         "table": table.removeprefix("table"),

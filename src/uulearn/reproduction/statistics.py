@@ -24,13 +24,7 @@ NOISE_DEVIATIONS = 4.0
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (divisor n − 1), which is None for a single value.
-
-    Examples
-    --------
-    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
-    ((2.0, 1.0), (4.0, None))
-    """
+    """Mean and sample standard deviation (divisor n − 1), which is None for a single value."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 

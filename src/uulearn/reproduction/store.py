@@ -66,13 +66,7 @@ def normalized(value: Any) -> Any:
 
 
 def key(configuration: Configuration) -> str:
-    """A hash of a configuration that does not depend on the order of its entries.
-
-    Examples
-    --------
-    >>> key({"lr": 5e-3, "epochs": 200}) == key({"epochs": 200.0, "lr": 0.005})
-    True
-    """
+    """A hash of a configuration that does not depend on the order of its entries."""
     text = json.dumps(normalized(configuration), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
@@ -166,9 +160,12 @@ class RunStore:
             packed = self._archives()
             known = set().union(*packed.values())
             additions: dict[Path, dict[str, Record]] = {}
-            for name, record in ((name, record) for one in loose.values() for name, record in one.items()):
+            for name, record in [item for one in loose.values() for item in one.items()]:
                 if name not in known:
-                    additions.setdefault(self._archive(group, record["configuration"]), {})[name] = record
+                    entries = [record["configuration"].get(entry, entry) for entry in ("dataset", "model")]
+                    parts = (re.sub(r"[^\w.]+", "-", str(part)).strip(".-") or "any" for part in (group, *entries))
+                    path = self.folder / "packed" / f"{'-'.join(parts)}.jsonl.gz"
+                    additions.setdefault(path, {})[name] = record
             for path, new in additions.items():
                 merged = packed.get(path, {}) | new
                 _write_archive(path, b"".join(_line(merged[name]) for name in sorted(merged)))
@@ -182,11 +179,6 @@ class RunStore:
 
     def _loose_files(self) -> list[Path]:
         return sorted(self.folder.glob("runs/*.json"))
-
-    def _archive(self, group: str, configuration: Configuration) -> Path:
-        parts = [group, str(configuration.get("dataset", "data")), str(configuration.get("model", "model"))]
-        name = "-".join(re.sub(r"[^\w.]+", "-", part).strip(".-") or "any" for part in parts)
-        return self.folder / "packed" / f"{name}.jsonl.gz"
 
     def _archives(self) -> dict[Path, dict[str, Record]]:
         """Every archive with its records by key; call it after looking at the loose files, never before."""

@@ -38,13 +38,7 @@ PAPER_COLUMNS = tuple(MethodColumn(name, label, name) for name, label in METHOD_
 
 
 def slope_column(slope: float) -> MethodColumn:
-    """The column of the generalized leaky ReLU with one λ.
-
-    Examples
-    --------
-    >>> slope_column(-0.01).label, slope_column(-1.0).label, slope_column(0).label
-    ('λ = −0.01', 'λ = −1 (ABS)', 'λ = 0 (ReLU)')
-    """
+    """The column of the generalized leaky ReLU with one λ, with a label such as ``λ = −1 (ABS)``."""
     label = f"λ = {slope:g}".replace("-", "−") + {-1.0: " (ABS)", 0.0: " (ReLU)"}.get(slope, "")
     return MethodColumn(f"leaky_relu({slope:g})", label)
 

@@ -73,10 +73,7 @@ def late_accuracy(record: Record | None) -> float:
 
 
 def to_markdown(results: Sequence[VariantResult], caveat: str = "") -> str:
-    """The page on the variants, ResNet-32 in a section of its own.
-
-    ``caveat`` is added to the title if the runs are not in the paper's setting.
-    """
+    """The page on the variants; ``caveat`` is added to the title if the runs are not in the paper's setting."""
     dense = [result for result in results if result.row.model not in CONVOLUTIONAL]
     resnet = [result for result in results if result.row.model in CONVOLUTIONAL]
     return render_page(
