@@ -28,7 +28,7 @@ SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
     "loss": "Loss",
-    "members": "Models in the ensemble",
+    "n_estimators": "Models in the ensemble",
     "seed": "Seed",
 }
 """Settings shown in the section on training; the table has all settings."""

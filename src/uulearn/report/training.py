@@ -51,7 +51,7 @@ class TrainingCurves:
             epochs,
             {name: curve for name, curve in values.items() if any(value is not None for value in curve)},
             history.best_epoch if history.best_epoch in epochs else None,
-            tuple(member.best_epoch for member in history.models),
+            tuple(model.best_epoch for model in history.models),
         )
 
     def __len__(self) -> int:

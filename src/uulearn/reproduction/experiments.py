@@ -236,7 +236,7 @@ VARIANTS: dict[str, Callable[[Configuration], Configuration]] = {
     "batch 1500": lambda run: {"batch_size": run["batch_size"] // 2},
     "batch 500": lambda run: {"batch_size": run["batch_size"] // 6},
     "no L2": lambda run: {"l2": 0.0},
-    "Glorot": lambda run: {"initialiser": "glorot_uniform"},
+    "Glorot": lambda run: {"initialiser": "glorot_uniform"},  # spelling of the stored records; vocabulary: ok
     "normalization": lambda run: {"norm_momentum": 0.1},
 }
 """Readings of the paper that the tables might be based on, by the entry that each changes; the template

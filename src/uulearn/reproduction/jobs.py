@@ -12,7 +12,7 @@ from uulearn.reproduction.store import Record, key
 
 SHARED_ENTRIES = (
     "dataset", "model", "loss", "optimizer", "momentum", "batch_size", "epochs", "sizes", "held_out", "test_rows",
-    "sampling", "initialiser", "norm_momentum",
+    "sampling", "initialiser", "norm_momentum",  # vocabulary: ok
 )  # fmt: skip
 """Entries of the configuration that all runs of a batched job must share."""
 SAME_SETS = ("set_priors", "seed")

@@ -188,9 +188,9 @@ def model_params(configuration: Configuration) -> dict[str, Any] | None:
     """Parameters of the model of a run."""
     if configuration["model"] == "linear":
         return None
-    initialiser = configuration.get("initialiser")
+    initializer = configuration.get("initialiser")  # spelling of the stored records; vocabulary: ok
     momentum = {"momentum": configuration.get("norm_momentum", KERAS_MOMENTUM)}
-    return momentum | ({"initializer": initialiser} if initialiser else {})
+    return momentum | ({"initializer": initializer} if initializer else {})
 
 
 def _slope(configuration: Configuration) -> float:

@@ -185,7 +185,7 @@ class RunStore:
         return {path: self._read(path) for path in sorted(self.folder.glob("packed/*.jsonl.gz"))}
 
     def _read(self, path: Path) -> dict[str, Record]:
-        """The records of a file by key, cached until the file changes; empty if there is no file."""
+        """The records of a file by key, cached until the file changes; empty if it does not exist."""
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
