@@ -25,7 +25,7 @@ from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_addre
 from uulearn.engines.ray_search import RayExecutor
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.exceptions import TableError
-from uulearn.reproduction.experiments import TARGET_PRIORS
+from uulearn.reproduction.experiments import PAPER_TARGET_PRIORS
 from uulearn.selection import UUClassifierCV
 from uulearn.storage import load_tree
 
@@ -292,7 +292,7 @@ def test_rejects_impossible_reproductions(uulearn, monkeypatch, data, tmp_path):
         assert code == 2
         assert message in err
     assert "--workers 3 needs --engine ray" in uulearn(*ASKED, "--workers", 3)[2]
-    monkeypatch.setitem(TARGET_PRIORS, "mnist", 0.3)
+    monkeypatch.setitem(PAPER_TARGET_PRIORS, "mnist", 0.3)
     code, _, err = uulearn(*ASKED, "--engine", "ray")  # found by a process of the cluster
     assert code == 2
     assert "mnist has a share of 0.5 positives in its test part" in err.splitlines()[-1]

@@ -50,7 +50,7 @@ def facts_and_history():
         prior_intervals=None,
         row_use=RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (EVALUATION_ROWS, EVALUATION_ROWS)),
         out_of_fold=False,
-        importance=importance_facts(score, evaluation, sets, folds, groups, PRIORS, TARGET, seed=0),
+        importance=importance_facts(lambda X, _: score(X), evaluation, sets, folds, groups, PRIORS, TARGET, seed=0),
         sensitivity=sensitivity_facts(
             classifier, np.concatenate(trained), np.repeat([0, 1], [len(rows) for rows in trained])
         ),

@@ -146,6 +146,11 @@ def test_training_facts(page, facts):
     assert ["classifier.epochs", "30"] in part.one("table").rows()
 
 
+def test_size_of_the_ensemble_is_shown(facts, history):
+    ensemble = replace(facts, configuration={"classifier": {"n_estimators": 5}})
+    assert pairs(section(checked(render_report(ensemble, history)), "trained"))["Models in the ensemble"] == "5"
+
+
 def test_set_with_the_higher_prior_may_be_the_second(facts, history):
     swapped = replace(facts, sets=(replace(facts.sets[0], prior=0.2), replace(facts.sets[1], prior=0.8)))
     found = pairs(section(checked(render_report(swapped, history)), "trained"))
@@ -232,8 +237,8 @@ def test_risk_that_is_never_negative(facts):
 
 
 def test_ensembles_are_described(facts):
-    members = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
-    text = words(section(checked(render_report(facts, History.mean(members))), "training"))
+    models = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
+    text = words(section(checked(render_report(facts, History.mean(models))), "training"))
     assert "The ensemble has 2 models, whose scores are averaged; the curves show their mean." in text
     assert "Their best epochs are 1 and 2." in text
 
