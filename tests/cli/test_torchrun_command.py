@@ -95,7 +95,7 @@ def test_ray_is_refused_under_torchrun(command, files, monkeypatch, capsys):
     assert capsys.readouterr().err == f"error: {RAY}\n"
 
     def ended_by_torchrun(seconds):
-        assert seconds == distributed.PATIENCE
+        assert seconds == distributed.FIRST_PROCESS_SECONDS
         raise SystemExit(143)
 
     monkeypatch.setenv("RANK", "1")
@@ -159,7 +159,7 @@ def test_wrong_settings_are_reported_by_the_first_process(files, monkeypatch, ca
     monkeypatch.setattr(distributed.time, "sleep", waited.append)
     with pytest.raises(SystemExit, match="^2$"):
         main()
-    assert waited == [distributed.PATIENCE]
+    assert waited == [distributed.FIRST_PROCESS_SECONDS]
     assert "fit needs --set-priors" in capsys.readouterr().err
 
 
@@ -221,7 +221,7 @@ GOES_ON = """
 import sys, time
 import torch.distributed as dist
 from uulearn.cli import distributed
-distributed.PATIENCE = 0.4
+distributed.FIRST_PROCESS_SECONDS = 0.4
 dist.init_process_group("gloo")
 if dist.get_rank() == 0:
     time.sleep(float(sys.argv[1]))

@@ -20,7 +20,7 @@ from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
 from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
 
-TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
@@ -42,7 +42,7 @@ def evaluation_facts(
     return {
         "evaluation": evaluate(scores, sets, set_priors, target_prior),
         "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
-        "targets": tuple(_at_target(scores, sets, set_priors, target_prior, other) for other in TARGET_PRIORS),
+        "targets": tuple(_at_target(scores, sets, set_priors, target_prior, other) for other in SHOWN_TARGET_PRIORS),
         "histogram": _histogram(scores, sets),
     }
 

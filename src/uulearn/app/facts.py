@@ -20,7 +20,7 @@ import numpy as np
 from uulearn.metrics import Estimate, Evaluation
 
 Interval = tuple[float, float]
-LARGEST_NUMBER = 1e100
+LARGEST_FACT = 1e100
 """Larger numbers are rejected: no estimate comes near, and charts could not show them."""
 
 
@@ -216,7 +216,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         if value is None:  # NaN and infinities are stored as null
             return math.nan
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        _expect(numeric and abs(value) < LARGEST_NUMBER, where, "a number", value)
+        _expect(numeric and abs(value) < LARGEST_FACT, where, "a number", value)
         return float(value)
     names = {int: "a whole number", str: "a string", bool: "true or false"}
     _expect(type(value) is kind, where, names[kind], value)

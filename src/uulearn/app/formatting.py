@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from uulearn.metrics import Estimate
 
-UNKNOWN = "–"
+NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
 
 # Intervals at least this wide are shown without decimals; narrower ones get as many as keep their ends apart.
@@ -23,7 +23,7 @@ def percent(share: float | None, decimals: int = 1) -> str:
     >>> percent(0.9314), percent(-0.004), percent(-0.0004), percent(None)
     ('93.1%', '−0.4%', '0.0%', '–')
     """
-    return UNKNOWN if not _is_known(share) else f"{_fixed(100 * share, decimals)}%"
+    return NO_VALUE if not _is_known(share) else f"{_fixed(100 * share, decimals)}%"
 
 
 def prior(share: float | None) -> str:
@@ -34,7 +34,7 @@ def prior(share: float | None) -> str:
     >>> prior(0.8), prior(0.4926), prior(None)
     ('80%', '49.26%', '–')
     """
-    return UNKNOWN if not _is_known(share) else f"{100 * share:.4g}%".replace("-", "−")
+    return NO_VALUE if not _is_known(share) else f"{100 * share:.4g}%".replace("-", "−")
 
 
 def signed(value: float | None, decimals: int = 3) -> str:
@@ -46,7 +46,7 @@ def signed(value: float | None, decimals: int = 3) -> str:
     ('+0.123', '−0.123', '0.000')
     """
     if not _is_known(value):
-        return UNKNOWN
+        return NO_VALUE
     if abs(value) >= 1e6:
         return f"{value:+.3g}".replace("-", "−")
     text = _fixed(value, decimals)
@@ -56,14 +56,14 @@ def signed(value: float | None, decimals: int = 3) -> str:
 def number(value: float | None, decimals: int = 3) -> str:
     """A number without a plus sign; very large numbers in scientific notation."""
     if not _is_known(value):
-        return UNKNOWN
+        return NO_VALUE
     return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e6 else _fixed(value, decimals)
 
 
 def count(value: float | None) -> str:
     """A whole number with thousands separators."""
     if not _is_known(value):
-        return UNKNOWN
+        return NO_VALUE
     return _fixed(value, 0) if abs(value) < 1e15 else f"{value:.3g}"
 
 
@@ -75,7 +75,7 @@ def interval(ends: tuple[float, float] | None) -> str:
     >>> interval((0.881, 0.974))
     '88.1% to 97.4%'
     """
-    return UNKNOWN if ends is None or not all(map(_is_known, ends)) else f"{percent(ends[0])} to {percent(ends[1])}"
+    return NO_VALUE if ends is None or not all(map(_is_known, ends)) else f"{percent(ends[0])} to {percent(ends[1])}"
 
 
 def accuracy_range(accuracy: Estimate) -> str:
@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
     ('0.4 seconds', '12 seconds', '1 min 30 s', '2 h 1 min')
     """
     if not _is_known(seconds):
-        return UNKNOWN
+        return NO_VALUE
     if seconds < 60:
         return f"{seconds:.1f} seconds" if seconds < 9.95 else f"{seconds:.0f} seconds"
     minutes, rest = divmod(round(seconds), 60)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.app.model import ScoredRows, TableModel, load_model, score_matrix
-from uulearn.engines.ray_scoring import score_folder
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.model_directory import MANIFEST
 from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
@@ -27,9 +23,9 @@ from uulearn.tabular.schema import check_has_columns, quote_value
 if TYPE_CHECKING:
     import pandas as pd
 
-CHUNK_BYTES = 2**27
+ARRAY_CHUNK_BYTES = 2**27
 """Largest chunk of an array; arrays of large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Largest number that a model accepts, since it computes in float32."""
 RESULT_COLUMNS = ("score", "probability", "class")
 
@@ -107,52 +103,6 @@ def _result_frame(scored: ScoredRows, copied: pd.DataFrame | None) -> pd.DataFra
     return out
 
 
-# ------------------------------------------------------------------------------------------------------ a Ray cluster
-
-
-def score_on_ray(
-    model: Path,
-    rows: str,
-    out: str,
-    *,
-    target_prior: float | None,
-    keep_columns: bool,
-    address: str | None,
-    workers: int | None,
-) -> int:
-    """Score a folder of Parquet files on a Ray cluster, after checking the model on this machine."""
-    loaded = load_for_scoring(model, keep_columns)
-    if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
-        raise ValueError(f"{model} is a model of images, but --engine ray scores tables; remove --engine.")
-    if target_prior is not None:
-        loaded.with_target_prior(target_prior)
-    place = model.resolve()
-    score = functools.partial(
-        _score_on_worker, place, _digest(place), target_prior=target_prior, keep_columns=keep_columns
-    )
-    return score_folder(score, rows, out, address=address, workers=workers)
-
-
-def _score_on_worker(
-    model: Path, digest: str, rows: str, out: str, *, target_prior: float | None, keep_columns: bool
-) -> int:
-    loaded = _load_once(model, digest, keep_columns)
-    return score_file(loaded, rows, out, target_prior=target_prior, keep_columns=keep_columns)
-
-
-@functools.lru_cache(maxsize=1)
-def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    """The model, kept in memory for the next file; the digest of its manifest detects a changed model."""
-    loaded = load_for_scoring(model, keep_columns)
-    if _digest(model) != digest:
-        raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
-    return loaded
-
-
-def _digest(model: Path) -> str:
-    return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
-
-
 # ------------------------------------------------------------------------------------------------ rows of numbers
 
 
@@ -220,7 +170,7 @@ def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
         format_value(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
     ]  # the numbers that yes and no stand for are unknown
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
-    bad = ~(np.abs(numbers) <= LARGEST)
+    bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)
     if bad.any():
         position = int(bad.argmax())
         code = cells.codes[position]
@@ -249,7 +199,7 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
         )
     if not len(array):
         raise TableError(f"{path} holds no rows; pass a file with at least one.")
-    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, array[:1].nbytes)))
+    step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])
         with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and are reported below

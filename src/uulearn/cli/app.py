@@ -27,7 +27,7 @@ from uulearn.cli.priors import priors
 from uulearn.cli.report import report
 from uulearn.cli.reproduce import reproduce
 
-COMMANDS = (
+COMMANDS_AND_EXAMPLES = (
     (demo, "uulearn demo --out uulearn-demo"),
     (fit, "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --target-prior 0.5 --out model"),
     (predict, "uulearn predict model new_patients.csv --out scored.csv"),
@@ -90,7 +90,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: flags without a type, and no time spent on importing rich
 )
-for _command, _example in COMMANDS:
+for _command, _example in COMMANDS_AND_EXAMPLES:
     app.command(epilog=f"Example: {_example}")(_command)
 
 

@@ -31,7 +31,7 @@ def demo(
     import numpy as np
     from rich.console import Console
 
-    from uulearn.cli.demo_runs import MODEL, SET_PRIORS, demo_tasks, draw_sets, summarize, train_task
+    from uulearn.cli.demo_runs import DEMO_MODEL, DEMO_PRIORS, demo_tasks, draw_sets, summarize, train_task
     from uulearn.cli.progress import ProgressOutput, TerminalOutput
     from uulearn.risk.corrections import METHODS
     from uulearn.storage import write_atomically
@@ -56,8 +56,8 @@ def demo(
     )
     console.print(
         "Digits (even against odd) and breast cancer (benign against malignant), each as\n"
-        f"two unlabeled sets with class priors {SET_PRIORS[0]} and {SET_PRIORS[1]}; {epochs} epochs of a "
-        f"{'-'.join(map(str, MODEL['hidden']))}\nMLP, seed {seed}. Labels of the test part were used only for the "
+        f"two unlabeled sets with class priors {DEMO_PRIORS[0]} and {DEMO_PRIORS[1]}; {epochs} epochs of a "
+        f"{'-'.join(map(str, DEMO_MODEL['hidden']))}\nMLP, seed {seed}. Labels of the test part were used only for the "
         f"accuracies below.\nRows of the sets: {rows}.\n"
     )
     console.print(_format_table(results, len(METHODS)))

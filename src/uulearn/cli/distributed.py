@@ -15,7 +15,7 @@ import typer
 from uulearn.engines.ray_cluster import check_engine
 from uulearn.training.workers import RANK, FirstWorkerError, Workers, started_by_torchrun
 
-PATIENCE = 10.0
+FIRST_PROCESS_SECONDS = 10.0
 """Seconds that a failed process waits for the first one, which may fail for the same reason and prints it."""
 EXIT_WITH_OTHERS = 1
 
@@ -47,9 +47,9 @@ def first_process_ended() -> bool:
         with contextlib.suppress(RuntimeError):  # connection lost, or timeout
             receiving = dist.irecv(torch.zeros(1), src=0)  # a message that is never sent
             if receiving is not None:
-                receiving.wait(timedelta(seconds=PATIENCE))
-        return time.monotonic() - began < PATIENCE
-    time.sleep(PATIENCE)
+                receiving.wait(timedelta(seconds=FIRST_PROCESS_SECONDS))
+        return time.monotonic() - began < FIRST_PROCESS_SECONDS
+    time.sleep(FIRST_PROCESS_SECONDS)
     return False
 
 

@@ -38,12 +38,14 @@ def predict(
     workers: RayWorkers = None,
 ) -> None:
     """Score the rows of a file with a saved model."""
-    from uulearn.app.scoring import load_for_scoring, score_file, score_on_ray
+    from uulearn.app.scoring import load_for_scoring, score_file
     from uulearn.cli.distributed import uses_ray
 
     if uses_ray(engine, address, workers):
         if format_ is not None:
             raise ValueError(f"--engine ray reads Parquet files, not --format {format_}; remove one of the options.")
+        from uulearn.engines.ray_scoring import score_on_ray
+
         count = score_on_ray(
             model, rows, out, target_prior=target_prior, keep_columns=keep_columns, address=address, workers=workers
         )

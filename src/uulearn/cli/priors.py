@@ -25,7 +25,7 @@ def priors(
     set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0, in any format that fit reads.")],
     set1: Annotated[Path, typer.Argument(metavar="B", help="Rows of set 1, with the same columns.")],
     drop: Drop = None,
-    richer: Annotated[
+    higher_prior_set: Annotated[
         int, typer.Option(metavar="0|1", min=0, max=1, help="The set with the higher class prior: 0 for A, 1 for B.")
     ] = 0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
@@ -40,7 +40,7 @@ def priors(
     X0, X1 = read_sets(set0, set1, drop=tuple(drop or ()), seed=seed, sheet=sheet)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # the output below includes it
-        estimate = estimate_set_priors(X0, X1, higher_prior_set=richer, random_state=seed)
+        estimate = estimate_set_priors(X0, X1, higher_prior_set=higher_prior_set, random_state=seed)
     typer.echo(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
 
 
@@ -64,15 +64,15 @@ def _order(estimate: SetPriorsEstimate) -> str:
     exchanged = " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
     return (
         f"Assumes that set {estimate.higher_prior_set} has the higher class prior, which the rows cannot show. If it is set "
-        f"{1 - estimate.higher_prior_set} (--richer {1 - estimate.higher_prior_set}), the class priors are {exchanged}."
+        f"{1 - estimate.higher_prior_set} (--higher-prior-set {1 - estimate.higher_prior_set}), the class priors are {exchanged}."
     )
 
 
 def _bounds(estimate: SetPriorsEstimate, level: str) -> str:
-    bounds, richer = estimate.bounds, estimate.higher_prior_set
+    bounds, higher = estimate.bounds, estimate.higher_prior_set
     return (
-        f"Without any assumption on the classes, each with {level} confidence: the class prior of set {richer} is at "
-        f"least {_percent(bounds.higher_prior_at_least)}, that of set {1 - richer} at most "
+        f"Without any assumption on the classes, each with {level} confidence: the class prior of set {higher} is at "
+        f"least {_percent(bounds.higher_prior_at_least)}, that of set {1 - higher} at most "
         f"{_percent(bounds.lower_prior_at_most)}, and the difference at least {100 * bounds.gap_at_least:.1f} points."
     )
 
@@ -113,7 +113,7 @@ def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
         "set_priors": None if unknown else list(estimate.set_priors),
         "intervals": [list(interval) for interval in estimate.intervals],
         "confidence": estimate.confidence,
-        "richer": estimate.higher_prior_set,
+        "higher_prior_set": estimate.higher_prior_set,
         "bounds": estimate.bounds._asdict(),
         "sizes": list(estimate.sizes),
         "set_auc": estimate.set_auc,

@@ -30,18 +30,9 @@ def train_on_ray(
     """Call ``work()`` in several processes of a cluster that form a process group, until all have finished.
 
     If a process dies, all are ended and started again, up to three times; ``work`` must resume from its own checkpoint.
-    A permanent error of ``work`` is raised here as a ValueError with the same text.
-
-    Parameters
-    ----------
-    work : callable
-        Importable on the cluster. It is called in the current folder of this process.
-    scratch : Path
-        Temporary folder, created and removed here, on storage that all machines share.
-    workers : int
-        Number of processes, with one core each. With ``device="cuda"``, or ``"auto"`` on a cluster with enough GPUs,
-        each has a GPU.
-    device, address : str
+    A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a temporary folder,
+    created and removed here, on storage that all machines share. Each process has a core, and a GPU if ``device`` is
+    ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -57,9 +48,8 @@ def train_on_ray(
                     raise ValueError((scratch / ERROR_FILE).read_text(encoding="utf-8"))
                 if error is None:
                     return
-                if attempt == RETRIES or not isinstance(
-                    error, importlib.import_module("ray.train").TrainingFailedError
-                ):
+                may_retry = isinstance(error, importlib.import_module("ray.train").TrainingFailedError)
+                if attempt == RETRIES or not may_retry:
                     reason = str(error).strip().splitlines() or [type(error).__name__]
                     raise RuntimeError(
                         f"training on Ray failed {attempt + 1} times, most recently with: {reason[-1]} The checkpoint "
