@@ -134,7 +134,9 @@ def test_rejects_a_set_other_than_0_and_1(uulearn, files):
 
 
 def test_options_are_passed_to_the_estimator(uulearn, files):
-    code, printed, _ = uulearn("priors", files / "A.npy", files / "B.npy", "--higher-prior-set", 1, "--seed", 7, "--json")
+    code, printed, _ = uulearn(
+        "priors", files / "A.npy", files / "B.npy", "--higher-prior-set", 1, "--seed", 7, "--json"
+    )
     again = estimate_set_priors(np.load(files / "A.npy"), np.load(files / "B.npy"), higher_prior_set=1, random_state=7)
     assert code == 0
     found = json.loads(printed)

@@ -20,8 +20,9 @@ from helpers.small_datasets import curves, expect_small_files, pages_in, write_s
 from uulearn import UUClassifier
 from uulearn.app.model import TableModel
 from uulearn.cli import main
+from uulearn.cli.distributed import uses_ray
 from uulearn.engines import ray_scoring, ray_training
-from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_address, import_ray, ray_cluster
+from uulearn.engines.ray_cluster import finished_tasks, full_address, import_ray, ray_cluster
 from uulearn.engines.ray_search import RayExecutor
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.exceptions import TableError
@@ -471,9 +472,9 @@ def test_missing_ray_is_reported_with_the_install_command(monkeypatch):
 
 
 def test_validates_addresses_and_options(monkeypatch):
-    assert check_engine("ray", "auto", 3)
+    assert uses_ray("ray", "auto", 3)
     with pytest.raises(ValueError, match="--address auto needs --engine ray; add it, or remove --address"):
-        check_engine("local", "auto", None)
+        uses_ray("local", "auto", None)
     with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'ray://head'"):
         full_address("ray://head")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from torch import nn
-from uulearn.app.evaluating import resolve_parameters
 
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
-from uulearn.app.fitting import _unfitted
+from uulearn.app.fitting import unfitted_classifier
 from uulearn.app.settings import FitSettings
+from uulearn.app.training import resolve_parameters
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import has_few_unique_rows
@@ -577,7 +577,7 @@ def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, giv
         schema = object.__new__(ImageSchema)
         object.__setattr__(schema, "flat", images == "flat")
     prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    classifier = unfitted_classifier(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
     parameters = classifier.get_params(deep=False)
     resolve_parameters(classifier, sizes)
     found = classifier.get_params(deep=False)

@@ -73,11 +73,11 @@ class CommandGroup(typer.core.TyperGroup):
 
 @contextlib.contextmanager
 def _handle_interrupt() -> Iterator[None]:
-    """Print "interrupted"; Typer would end silently."""
+    """Print "interrupted" and the message of the interrupt, if there is one; Typer would end silently."""
     try:
         yield
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+    except KeyboardInterrupt as interrupt:
+        typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

@@ -61,10 +61,10 @@ def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int
 
 
 def _order(estimate: SetPriorsEstimate) -> str:
-    exchanged = " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
+    higher, exchanged = estimate.higher_prior_set, " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
     return (
-        f"Assumes that set {estimate.higher_prior_set} has the higher class prior, which the rows cannot show. If it is set "
-        f"{1 - estimate.higher_prior_set} (--higher-prior-set {1 - estimate.higher_prior_set}), the class priors are {exchanged}."
+        f"Assumes that set {higher} has the higher class prior, which the rows cannot show. If it is set {1 - higher} "
+        f"(--higher-prior-set {1 - higher}), the class priors are {exchanged}."
     )
 
 
@@ -81,14 +81,14 @@ def _explanation(estimate: SetPriorsEstimate, n_columns: int) -> str:
     from uulearn.priors.scoring import FOLDS
     from uulearn.priors.two_sets import REPLICATES
 
-    negative, positive = estimate.bins
+    (negative, positive), higher = estimate.bins, estimate.higher_prior_set
     columns = "1 column" if n_columns == 1 else f"{n_columns:,} columns"
     return (
         f"Method: a random forest on {columns} separates the two sets; each row is scored out of fold ({FOLDS} folds, "
         f"AUC {estimate.set_auc:.3f}). The class priors follow from how rare each set is among the rows that look most "
-        f"negative ({negative.rows:,} rows of set {1 - estimate.higher_prior_set}) and most positive ({positive.rows:,} rows of "
-        f"set {estimate.higher_prior_set}); the intervals use {REPLICATES:,} resamples. Estimates and intervals assume that some "
-        "rows can only be positive and some only negative, which no data can prove."
+        f"negative ({negative.rows:,} rows of set {1 - higher}) and most positive ({positive.rows:,} rows of set "
+        f"{higher}); the intervals use {REPLICATES:,} resamples. Estimates and intervals assume that some rows can "
+        "only be positive and some only negative, which no data can prove."
     )
 
 

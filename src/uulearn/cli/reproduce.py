@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from uulearn.reproduction.pages import Page
     from uulearn.reproduction.runner import ReproductionOutcome
 
-INTERRUPTED = 130
-
 
 def reproduce(
     target: Annotated[
@@ -97,10 +95,8 @@ def reproduce(
                 else:
                     outcome = run_missing(configurations, store, tasks, device=device, reporter=progress)
             except KeyboardInterrupt:
-                progress.output.close()
                 done = f"{progress.found + progress.done} of {progress.total} runs are stored in {out}"
-                typer.echo(f"interrupted: {done}; run the same command again to continue.", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+                raise KeyboardInterrupt(f"{done}; run the same command again to continue.") from None
     pages = render(targets, request, store, out)
     written = [path for page in pages for path in page.paths]
     if pack:

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-ENGINES = ("local", "ray")
 PORT = 6379
 """Default port of the head node."""
 CONNECT_SECONDS = 10
@@ -28,22 +27,6 @@ ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # notice ended workers quickly
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # hide GPUs from tasks that request none
 }
-
-
-def check_engine(engine: str, address: str | None, workers: int | None) -> bool:
-    """Whether the engine is Ray; refuses Ray options for another engine.
-
-    Examples
-    --------
-    >>> check_engine("ray", None, 2), check_engine("local", None, None)
-    (True, False)
-    """
-    if engine not in ENGINES:
-        raise ValueError(f"--engine must be {' or '.join(ENGINES)}, got {engine!r}.")
-    for option, value in (("--address", address), ("--workers", workers)):
-        if engine != "ray" and value is not None:
-            raise ValueError(f"{option} {value} needs --engine ray; add it, or remove {option}.")
-    return engine == "ray"
 
 
 def import_ray() -> Any:

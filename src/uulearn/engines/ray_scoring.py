@@ -53,7 +53,7 @@ def score_on_ray(
     if target_prior is not None:
         loaded.with_target_prior(target_prior)
     model = model.resolve()
-    options = {"target_prior": target_prior, "keep_columns": keep_columns}
+    options: dict[str, Any] = {"target_prior": target_prior, "keep_columns": keep_columns}
     score = functools.partial(_score_on_worker, model, _digest(model), **options)
     files = _find_files(rows)
     counts = _count_rows(list(files.values()))

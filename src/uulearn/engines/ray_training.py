@@ -6,6 +6,8 @@ death during the start as a failure, and it would repeat errors that are certain
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import os
 import queue
@@ -15,13 +17,42 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from uulearn.app.facts import FitFacts
+from uulearn.app.fitting import SHARED_ROWS
+from uulearn.app.model import TableModel
+from uulearn.app.output import FitRun, OutputFolder, join_fit_workers
+from uulearn.app.settings import FitSettings
 from uulearn.engines.ray_cluster import RETRIES, ray_cluster
 from uulearn.storage import write_atomically
+from uulearn.training.progress import ProgressCallback
+from uulearn.training.workers import FirstWorkerError
 
 ERROR_FILE = "error.txt"
 """File in the scratch folder with the message of an error that ends the training."""
 PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)
 """Errors that would occur again on retry; a lost connection to another worker is a RuntimeError."""
+
+
+def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: int, address: str | None) -> FitFacts:
+    """Fit two files with several processes of a cluster, which must see the files and the output folder."""
+    folder = run.folder
+    work = functools.partial(_fit_on_worker, run.settings, folder, command)
+    scratch = folder.place.with_name(f".{folder.place.name}.ray")
+    device = str(run.settings.classifier.get("device", "auto"))
+    progress(f"training by {workers} processes on Ray")
+    with folder.explain_failure(run.resumed):
+        try:
+            train_on_ray(work, scratch, workers=workers, device=device, address=address)
+        finally:
+            shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # of a first worker that was killed
+        folder.clean_up()
+    return TableModel.load(folder.place).facts
+
+
+def _fit_on_worker(settings: FitSettings, folder: OutputFolder, command: str) -> None:
+    """Fit in one process of the cluster; the command that started Ray removes the unfinished fit."""
+    with contextlib.suppress(FirstWorkerError):
+        FitRun(settings, folder, resumed=True, workers=join_fit_workers(settings)).fit(command, clean_up=False)
 
 
 def train_on_ray(
