@@ -65,7 +65,8 @@ def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
     options = {name: settings[name] for name in BASE if name != "momentum"}
     classifier = UUClassifier(None).set_params(
         set_priors=drawn.realized_priors, target_prior=float(test[1].mean()),
-        **{f"training__{name}" if name in NESTED else name: value for name, value in options.items()}, model_params={"momentum": settings["momentum"]},
+        **{f"training__{name}" if name in NESTED else name: value for name, value in options.items()},
+        model_params={"momentum": settings["momentum"]},
         training__input_scale=1 / 255, random_state=settings["seed"],
     )  # fmt: skip
     started = time.perf_counter()

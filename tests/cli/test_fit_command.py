@@ -101,7 +101,7 @@ def test_fit_prints_a_summary(fitted):
 def test_model_directory_is_complete(fitted):
     out, _ = fitted
     names = {path.name.split("-")[0] for path in out.iterdir()}
-    assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
+    assert names == {"model.json", "weights", "history", "encoder", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
     assert facts.row_use.evaluation == (400, 500)
     assert facts.sets[0] == SetFacts("a.csv", 400, 0.8)

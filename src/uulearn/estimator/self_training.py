@@ -36,7 +36,7 @@ MIN_RATE_GAP = 0.05
 
 
 class Stage(NamedTuple):
-    """Which training it is: the number of the round (0 for the first training) and the half of the rows (None for all)."""
+    """Which training it is: the number of the round, 0 for the first, and the half of the rows, None for all."""
 
     number: int
     half: int | None
