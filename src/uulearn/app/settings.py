@@ -77,12 +77,16 @@ class FitSettings:
 
     @classmethod
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
-        """Settings of a configuration file and of the command line, which takes precedence.
+        """Settings of a configuration file, and of the options of the command line, which take precedence.
 
-        None and empty tuples in ``given`` mean "not given".
+        Options have the names of settings and of parameters of the classifier. Other options, and those that are None
+        or empty, are ignored.
         """
-        merged = {**stored, **{name: value for name, value in given.items() if value not in (None, ())}}
-        merged[CLASSIFIER_TABLE] = {**stored.get(CLASSIFIER_TABLE, {}), **given.get(CLASSIFIER_TABLE, {})}
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        values = {name: value for name, value in values.items() if value not in (None, ())}
+        own = {name: value for name, value in values.items() if name in CLASSIFIER_PARAMETERS}
+        settings = {entry.name: values[entry.name] for entry in dataclasses.fields(cls) if entry.name in values}
+        merged = {**stored, **settings, CLASSIFIER_TABLE: {**stored.get(CLASSIFIER_TABLE, {}), **own}}
         needed = {"first": "two files of rows", "second": "two files of rows", "set_priors": "--set-priors"}
         for name, what in needed.items():
             if name not in merged:

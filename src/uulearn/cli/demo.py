@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from uulearn.cli.options import option
 
 if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
@@ -21,11 +21,9 @@ SAVED_METHOD = "leaky_relu"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the figure, the table and the model.")] = Path(
-        "uulearn-demo"
-    ),
-    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Number of epochs per run.")] = 200,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
+    out: Annotated[Path, option("DIR", "Folder for the figure, the table and the model.")] = Path("uulearn-demo"),
+    epochs: Annotated[int, option("N", "Number of epochs per run.", min=1)] = 200,
+    seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
 ) -> None:
     """Compare all five methods on small included datasets."""
     import numpy as np

@@ -10,92 +10,74 @@ from typing import Annotated
 
 import typer
 
-from uulearn.cli.options import PRIORS, Address, AsJson, Drop, Engine, RayWorkers, Sheet, parse_set_priors
+from uulearn.cli.options import (
+    PRIORS,
+    Address,
+    AsJson,
+    Drop,
+    Engine,
+    RayWorkers,
+    Sheet,
+    argument,
+    flag,
+    option,
+    parse_set_priors,
+)
 
 
 def fit(
+    ctx: typer.Context,
     first: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="A", help="Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, Excel, NumPy; or a folder."
-        ),
+        str | None, argument("A", "Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, Excel, NumPy; or a folder.")
     ] = None,
-    second: Annotated[str | None, typer.Argument(metavar="B", help="Rows of set 1, with the same columns.")] = None,
+    second: Annotated[str | None, argument("B", "Rows of set 1, with the same columns.")] = None,
     set_priors: Annotated[
         str | None,
-        typer.Option(
-            metavar=PRIORS,
-            help="Class priors (fractions of positives) of A and B, such as 0.8 0.2; or auto to estimate them.",
-        ),
+        option(PRIORS, "Class priors (fractions of positives) of A and B, such as 0.8 0.2; or auto to estimate them."),
     ] = None,
     target_prior: Annotated[
-        float | None,
-        typer.Option(metavar="π", help="Class prior of the population on which the model is used. Default: 0.5."),
+        float | None, option("π", "Class prior of the population on which the model is used. Default: 0.5.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model.")] = Path("model"),
+    out: Annotated[Path, option("DIR", "Folder for the model.")] = Path("model"),
     drop: Drop = None,
-    id_: Annotated[
-        list[str] | None,
-        typer.Option("--id", metavar="COLUMN", help="Identifier: copied to the output of predict, not trained on."),
+    ids: Annotated[
+        list[str] | None, option("COLUMN", "Identifier: copied to the output of predict, not trained on.", "--id")
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Use only this column. Repeat it for several columns.")
-    ] = None,
+    only: Annotated[list[str] | None, option("COLUMN", "Use only this column. Repeat it for several columns.")] = None,
     sheet: Sheet = None,
-    images: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of image paths, if A and B are tables of images.")
-    ] = None,
+    images: Annotated[str | None, option("COLUMN", "Column of image paths, if A and B are tables of images.")] = None,
     image_size: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Width and height to which images are resized, in pixels.")
+        int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
     ] = None,
     model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images)."),
+        str | None, option("NAME", "mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).")
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="abs, leaky_relu, relu, unbiased or biased. Default: abs.")
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="sigmoid, logistic, … Default: sigmoid (logistic for linear)."),
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Maximum number of epochs. Default: 200.")
-    ] = None,
+    method: Annotated[str | None, option("NAME", "abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
+    loss: Annotated[str | None, option("NAME", "sigmoid, logistic, … Default: sigmoid (logistic for linear).")] = None,
+    epochs: Annotated[int | None, option("N", "Maximum number of epochs. Default: 200.", min=1)] = None,
     n_estimators: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet)."
-        ),
+        int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
     ] = None,
     early_stopping: Annotated[
         bool | None,
-        typer.Option(
-            "--early-stopping/--no-early-stopping", help="Use the best epoch instead of the last. Default: best epoch."
-        ),
+        flag("Use the best epoch instead of the last. Default: best epoch.", "--early-stopping/--no-early-stopping"),
     ] = None,
     self_training_rounds: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Maximum number of self-training rounds. Default: 0.")
+        int | None, option("N", "Maximum number of self-training rounds. Default: 0.", min=0)
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="NAME", help="auto, cpu or cuda. Default: auto.")] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Random seed. Default: 0.")] = None,
+    device: Annotated[str | None, option("NAME", "auto, cpu or cuda. Default: auto.")] = None,
+    seed: Annotated[int | None, option("N", "Random seed. Default: 0.", min=0)] = None,
     hold_out: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P", help="Fraction of the rows that evaluate a single or self-trained model. Default: 0.1."
-        ),
+        float | None, option("P", "Fraction of the rows that evaluate a single or self-trained model. Default: 0.1.")
     ] = None,
     allow_leakage: Annotated[
-        bool | None, typer.Option("--allow-leakage", help="Keep columns that identify the file of a row.")
+        bool | None, flag("Keep columns that identify the file of a row.", "--allow-leakage")
     ] = None,
     sensitivity: Annotated[
-        bool | None,
-        typer.Option(help="Train again with wrong priors to measure their effect. Default: if training is fast."),
+        bool | None, flag("Train again with wrong priors to measure their effect. Default: if training is fast.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML file with any of these settings; options override it.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit.")] = False,
+    config: Annotated[Path | None, option("FILE", "TOML file with any of these settings; options override it.")] = None,
+    resume: Annotated[bool, flag("Continue an interrupted fit.", "--resume")] = False,
     as_json: AsJson = False,
     engine: Engine = "local",
     address: Address = None,
@@ -111,33 +93,7 @@ def fit(
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
-    chosen = {
-        "model": model,
-        "method": method,
-        "loss": loss,
-        "epochs": epochs,
-        "n_estimators": n_estimators,
-        "early_stopping": early_stopping,
-        "self_training_rounds": self_training_rounds,
-        "device": device,
-    }
-    given = {
-        "first": first,
-        "second": second,
-        "set_priors": parse_set_priors(set_priors),
-        "target_prior": target_prior,
-        "drop": tuple(drop or ()),
-        "ids": tuple(id_ or ()),
-        "only": tuple(only or ()),
-        "sheet": sheet,
-        "images": images,
-        "image_size": image_size,
-        "hold_out": hold_out,
-        "allow_leakage": allow_leakage,
-        "sensitivity": sensitivity,
-        "seed": seed,
-        "classifier": {name: value for name, value in chosen.items() if value is not None},
-    }
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out):
         run = start_fit(config, given, out, resume)

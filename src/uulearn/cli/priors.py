@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import AsJson, Drop, Sheet
+from uulearn.cli.options import AsJson, Drop, Sheet, argument, option
 
 if TYPE_CHECKING:
     from uulearn.priors import SetPriorsEstimate
@@ -22,13 +22,13 @@ WIDTH = 100
 
 
 def priors(
-    set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0, in any format that fit reads.")],
-    set1: Annotated[Path, typer.Argument(metavar="B", help="Rows of set 1, with the same columns.")],
+    set0: Annotated[Path, argument("A", "Rows of set 0, in any format that fit reads.")],
+    set1: Annotated[Path, argument("B", "Rows of set 1, with the same columns.")],
     drop: Drop = None,
     higher_prior_set: Annotated[
-        int, typer.Option(metavar="0|1", min=0, max=1, help="The set with the higher class prior: 0 for A, 1 for B.")
+        int, option("0|1", "The set with the higher class prior: 0 for A, 1 for B.", min=0, max=1)
     ] = 0,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
+    seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
