@@ -1,15 +1,7 @@
 """Fit a classifier to two files: read, encode, train, evaluate, and collect the facts about the model.
 
-`fit_files` calls the steps in this order; each takes and returns plain values:
-
-==================  ================================================================================
-`read_and_encode`   Two files to a schema, a fitted encoder, and two matrices of numbers
-`resolve_priors`    The class priors that the user passed, or an estimate of them
-`train`             A fitted classifier, and rows for its evaluation
-`collect_facts`     Estimated accuracy, importance of columns, sensitivity to the priors, …
-==================  ================================================================================
-
-`uulearn.app.output.fit_to_folder` calls it and saves the model.
+`fit_files` calls `read_and_encode`, `resolve_priors`, `train` and `collect_facts` in this order; each takes and returns
+plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
 """
 
 from __future__ import annotations
@@ -65,13 +57,7 @@ SHARED_ROWS = "rows"
 """Folder below the checkpoint with the rows that several workers share."""
 
 Matrices = tuple[Matrix, Matrix]
-
-
-class ResolvedPriors(NamedTuple):
-    """Class priors of the two sets, and their estimate if the user did not pass them."""
-
-    values: tuple[float, float]
-    estimate: SetPriorsEstimate | None
+Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
@@ -95,18 +81,9 @@ def fit_files(
 ) -> tuple[TableModel, FitSettings]:
     """Fit a classifier to two files; returns the model, and the complete settings that repeat the fit.
 
-    Parameters
-    ----------
-    settings : FitSettings
-    command : str
-        Command line that started the fit, stored with the facts.
-    checkpoint : Path, optional
-        Folder for checkpoints; an interrupted training continues from there.
-    progress : callable
-        Called at the start of each stage after reading.
-    workers : Workers, optional
-        The processes that train together, each of which calls this function. The first one reads the files and writes
-        the encoded rows to a folder below ``checkpoint``, which all must see.
+    ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
+    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
+    a folder below ``checkpoint``, which all must see.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
@@ -116,9 +93,9 @@ def fit_files(
             read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
             _few_threads(sum(rows.size for rows in X)),
         ):
-            priors = resolve_priors(settings, X, progress)
-            trained = train(settings, prepared, X, priors.values, folder, checkpoint, progress, workers)
-            measured = collect_facts(settings, prepared, X, priors, trained, progress)
+            priors, estimate = resolve_priors(settings, X, progress)
+            trained = train(settings, prepared, X, priors, folder, checkpoint, progress, workers)
+            measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
     classifier = trained.classifier.set_params(training__distributed=False)
     plain = (bool, int, float, str, tuple, list, dict)
     parameters = classifier.get_params(deep=True).items()
@@ -197,24 +174,26 @@ def _few_threads(cells: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def resolve_priors(settings: FitSettings, X: Matrices, progress: ProgressCallback) -> ResolvedPriors:
+def resolve_priors(
+    settings: FitSettings, X: Matrices, progress: ProgressCallback
+) -> tuple[Priors, SetPriorsEstimate | None]:
     """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
     if not isinstance(settings.set_priors, str):
-        return ResolvedPriors((float(settings.set_priors[0]), float(settings.set_priors[1])), None)
+        return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
     progress("estimating the class priors")
     rng = np.random.default_rng([settings.seed, 7])
     samples = [
         rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
     ]
     estimate = estimate_set_priors(samples[0], samples[1], random_state=settings.seed)
-    return ResolvedPriors((float(estimate.set_priors[0]), float(estimate.set_priors[1])), estimate)
+    return (float(estimate.set_priors[0]), float(estimate.set_priors[1])), estimate
 
 
 def train(
     settings: FitSettings,
     prepared: Prepared,
     X: Matrices,
-    priors: tuple[float, float],
+    priors: Priors,
     folder: Path,
     checkpoint: Path | None,
     progress: ProgressCallback,
@@ -265,22 +244,23 @@ def collect_facts(
     settings: FitSettings,
     prepared: Prepared,
     X: Matrices,
-    priors: ResolvedPriors,
+    priors: Priors,
+    estimate: SetPriorsEstimate | None,
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
     """Evaluate the classifier without labels, and describe the files, columns and priors; by field of `FitFacts`."""
     progress("evaluating")
-    rows, target, estimate = trained.rows, settings.target_prior, priors.estimate
+    rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
-    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors.values)
+    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors)
     if comparison.reason is not None:
         warnings.warn(f"{comparison.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=2)
     groups = None if prepared.encoder is None else prepared.encoder.feature_groups()
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
-        for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors.values, strict=True)
+        for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
     )
     return {
         "sets": (first, second),
@@ -291,8 +271,8 @@ def collect_facts(
         "row_use": rows.row_use,
         "out_of_fold": trained.out_of_fold,
         "device": trained.device,
-        **evaluation_facts(rows.scores, rows.sets, priors.values, target),
-        "importance": None if groups is None else importance_facts(rows, groups, priors.values, target, settings.seed),
+        **evaluation_facts(rows.scores, rows.sets, priors, target),
+        "importance": None if groups is None else importance_facts(rows, groups, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }
 

@@ -44,6 +44,9 @@ PRIORS_OR_AUTO = ("fit", "evaluate")
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 plus the number of SIGINT, as shells do
 EXIT_BROKEN_PIPE = 141  # 128 plus the number of SIGPIPE
+EXPECTED_ERRORS = (
+    ValueError, TypeError, LookupError, OSError, ArithmeticError, ImportError, RuntimeError, MemoryError,
+)  # fmt: skip
 LONGEST_ERROR = 2000
 """Characters of an error message; a longer one is cut, since it may quote a whole file."""
 
@@ -121,16 +124,7 @@ def main() -> None:
         # The reader of the output has ended, as `head` does. That is not an error, but Python would report one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_BROKEN_PIPE) from None
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        OSError,
-        ArithmeticError,
-        ImportError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
+    except EXPECTED_ERRORS as error:
         if debug:
             raise
         if "RANK" in os.environ:  # torchrun started several processes, which may all have failed for one reason
@@ -140,11 +134,6 @@ def main() -> None:
                 raise SystemExit(EXIT_WITH_OTHERS) from None
         typer.echo(f"error: {format_error(error)}", err=True)
         raise SystemExit(EXIT_BAD_INPUT) from None
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        typer.echo("interrupted", err=True)
-        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def format_error(error: Exception) -> str:

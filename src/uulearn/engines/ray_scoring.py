@@ -1,15 +1,11 @@
-"""Score Parquet files with Ray Data, one task per file."""
+"""Score Parquet files on a Ray cluster, one task per file."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import importlib
-import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ import pyarrow.parquet as pq
 
 from uulearn.app.model import TableModel
 from uulearn.app.scoring import load_for_scoring, score_file
-from uulearn.engines.ray_cluster import convert_errors, ray_cluster
+from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.model_directory import MANIFEST
 from uulearn.exceptions import TableError
@@ -26,10 +22,7 @@ from uulearn.io.formats import PARQUET, STANDARD, check_not_read_again, parquet_
 from uulearn.io.reading import is_table_folder
 from uulearn.tabular.images import ImageSchema
 
-ScoreFile = Callable[[str, str], int]
-"""Scores the rows of one file, writes the output file atomically, and returns the number of rows."""
-STOP_FILE = ".stop"
-"""File in the unfinished folder that tells the remaining tasks to skip their files."""
+TASK = "uulearn-score"
 
 
 def score_on_ray(
@@ -65,8 +58,8 @@ def score_on_ray(
         for name in files:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
         with ray_cluster(address, workers) as ray:
-            calls = [{"rows": str(files[name]), "out": str(unfinished / name)} for name in non_empty]
-            total = _score_all(ray, score, calls, unfinished / STOP_FILE, workers)
+            calls = [(str(files[name]), str(unfinished / name)) for name in non_empty]
+            total = sum(int(n_rows) for _, n_rows in finished_tasks(ray, score, calls, at_once=workers, what=TASK))
         for name in files.keys() - set(non_empty):
             pq.write_table(pq.read_schema(unfinished / non_empty[0]).empty_table(), unfinished / name)
         _keep_only(files, unfinished)
@@ -92,50 +85,6 @@ def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUC
 
 def _digest(model: Path) -> str:
     return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
-
-
-def _score_all(ray: Any, score: ScoreFile, calls: list[dict[str, str]], stop_file: Path, workers: int | None) -> int:
-    """Score the files with a dataset that has one row and one block per file; returns the number of rows.
-
-    If a file cannot be scored, ``stop_file`` makes the remaining tasks end at once. Leaving the dataset early would
-    cancel its tasks, which may abort the process; see `finished_tasks`.
-    """
-    data = importlib.import_module("ray.data")
-    total, error = 0, ""
-    with _quiet(data), convert_errors(ray):
-        # A dataset of the rows themselves would write files whose names and order depend on the cluster.
-        files = data.from_items(calls, override_num_blocks=len(calls))
-        task = functools.partial(_score_one, score, stop_file)
-        for done in files.map(task, num_cpus=1, concurrency=workers).iter_rows():
-            total += done["n_rows"]
-            if done["error"] and not error:
-                error = done["error"]
-                stop_file.touch()
-    if error:
-        raise TableError(error)
-    return total
-
-
-def _score_one(score: ScoreFile, stop_file: Path, file: dict[str, str]) -> dict[str, Any]:
-    """Score one file; errors are returned, because Ray Data hides exceptions."""
-    try:
-        return {"n_rows": 0 if stop_file.exists() else score(file["rows"], file["out"]), "error": ""}
-    except (ValueError, OSError, ImportError) as error:
-        return {"n_rows": 0, "error": str(error)}
-
-
-@contextlib.contextmanager
-def _quiet(data: Any) -> Iterator[None]:
-    """Turn off the progress bars and logs of Ray Data."""
-    context, log = data.DataContext.get_current(), logging.getLogger("ray.data")
-    before = context.enable_progress_bars, log.level
-    context.enable_progress_bars = False
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        context.enable_progress_bars = before[0]
-        log.setLevel(before[1])
 
 
 def _find_files(rows: str) -> dict[Path, Path]:

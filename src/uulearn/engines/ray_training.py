@@ -93,14 +93,11 @@ def train_on_ray(
 def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
     """Whether each worker gets a GPU; refuses more workers than the cluster has cores, for which Ray would wait."""
     cores, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
-    if cores < workers:
-        raise ValueError(
-            f"{workers} workers need {workers} cores, but the Ray cluster has {cores}; pass fewer --workers."
-        )
-    if device.startswith("cuda") and gpus < workers:
-        raise ValueError(
-            f"{workers} workers need {workers} GPUs, but the Ray cluster has {gpus}; pass fewer, or --device cpu."
-        )
+    needs_gpus = device.startswith("cuda")
+    if cores < workers or (needs_gpus and gpus < workers):
+        found = f"{cores} cores" + (f" and {gpus} GPUs" if needs_gpus else "")
+        needed = f"{workers} cores" + (f" and {workers} GPUs" if needs_gpus else "")
+        raise ValueError(f"{workers} workers need {needed}, but the Ray cluster has {found}; pass fewer --workers.")
     return device != "cpu" and gpus >= workers
 
 

@@ -6,6 +6,7 @@ float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,13 +37,7 @@ def identity(x: Tensor) -> Tensor:
 
 def chain(steps: Sequence[Step]) -> Step:
     """Apply the steps one after another."""
-
-    def apply(x: Tensor) -> Tensor:
-        for step in steps:
-            x = step(x)
-        return x
-
-    return apply
+    return lambda x: functools.reduce(lambda rows, step: step(rows), steps, x)
 
 
 def concatenate(branches: Sequence[Step]) -> Step:

@@ -106,11 +106,6 @@ def _min_max(scaler: Any, name: str) -> Step:
     return steps.affine(factor=scaler.scale_, offset=scaler.min_, limits=limits)
 
 
-@register_transformer(MaxAbsScaler)
-def _max_abs(scaler: Any, name: str) -> Step:
-    return steps.affine(factor=1 / scaler.scale_, limits=(-1.0, 1.0) if getattr(scaler, "clip", False) else None)
-
-
 @register_transformer(SimpleImputer)
 def _simple_imputer(imputer: Any, name: str) -> Step:
     missing, statistics = imputer.missing_values, imputer.statistics_.tolist()
@@ -132,20 +127,10 @@ def _pca(pca: Any, name: str) -> Step:
     return steps.project(components, components @ np.asarray(pca.mean_, dtype=np.float64), divisor)
 
 
-@register_transformer(TruncatedSVD)
-def _svd(svd: Any, name: str) -> Step:
-    return steps.project(svd.components_)
-
-
 @register_transformer(QuantileTransformer)
 def _quantiles(transformer: Any, name: str) -> Step:
     normal = transformer.output_distribution == "normal"
     return steps.quantile_levels(transformer.quantiles_, transformer.references_, normal)
-
-
-@register_transformer(VarianceThreshold, checks_rows=False)
-def _variance(selector: Any, name: str) -> Step:
-    return steps.select_columns(selector.get_support(indices=True))
 
 
 @register_transformer(FunctionTransformer, checks_rows=False)
@@ -182,3 +167,13 @@ def _concatenate(container: Any, branches: list[tuple[str, Any, Step]], name: st
             scale = [steps.affine(factor=weights[own])] if own in weights else []
             converted.append(steps.chain([columns, convert_transformer(step, f"{name}/{own}".strip("/")), *scale]))
     return steps.concatenate(converted)
+
+
+_CONVERTERS |= {
+    MaxAbsScaler: lambda scaler, name: steps.affine(
+        factor=1 / scaler.scale_, limits=(-1.0, 1.0) if getattr(scaler, "clip", False) else None
+    ),
+    TruncatedSVD: lambda svd, name: steps.project(svd.components_),
+    VarianceThreshold: lambda selector, name: steps.select_columns(selector.get_support(indices=True)),
+}
+_UNCHECKED.add(VarianceThreshold)

@@ -69,12 +69,7 @@ class Exported:
 
 
 def export_onnx(
-    classifier: Any,
-    path: str | Path,
-    *,
-    pipeline: Any = None,
-    input_type: str = "float32",
-    rows: Any = None,
+    classifier: Any, path: str | Path, *, pipeline: Any = None, input_type: str = "float32", rows: Any = None
 ) -> Exported:
     """Write a fitted classifier, with the pipeline in front of it, to an ONNX file.
 
@@ -84,16 +79,13 @@ def export_onnx(
     infinite value, get the score NaN, the probability NaN and the class −1. If the pipeline of `uulearn fit` has
     categories, they are a second input ``categories`` of text; empty text is a missing value.
 
-    The network computes in float32, the pipeline in float64. Before the file replaces an existing one, onnxruntime runs
-    it on random rows and edge cases. If it differs from the classifier by more than 1e-5, relative to the largest score
-    or to 1, nothing is written.
+    Before the file replaces an existing one, onnxruntime runs it on random rows and edge cases. If it differs from the
+    classifier by more than 1e-5, relative to the largest score or to 1, nothing is written.
 
     Parameters
     ----------
-    classifier : UUClassifier, or Pipeline that ends in one
-        Fitted.
+    classifier : fitted UUClassifier, or Pipeline that ends in one
     path : str or Path
-        File to write; an existing file is replaced atomically.
     pipeline : fitted transformer or Pipeline, optional
         Preprocessing before the classifier. Use `register_transformer` for your own transformers.
     input_type : str
