@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import dataclasses
 import os
 import shlex
 import shutil
@@ -27,6 +26,7 @@ def demo(
 ) -> None:
     """Compare all five methods on small included datasets."""
     import numpy as np
+    import pandas as pd
     from rich.console import Console
 
     from uulearn.cli.demo_runs import DEMO_MODEL, DEMO_PRIORS, demo_tasks, draw_sets, summarize, train_task
@@ -59,7 +59,10 @@ def demo(
         f"accuracies below.\nRows of the sets: {rows}.\n"
     )
     console.print(_format_table(results, len(METHODS)))
-    write_atomically(out / "table.csv", lambda path: path.write_text(_format_csv(results), encoding="utf-8"))
+    table = pd.DataFrame([dataclasses.asdict(row) | {"drop": row.drop} for row in results])
+    table["negative_epoch"] = table["negative_epoch"].astype("Int64")
+    columns = ["dataset", "method", "accuracy", "best", "drop", "risk", "negative_epoch"]
+    write_atomically(out / "table.csv", lambda path: table.to_csv(path, columns=columns, index=False))
     console.print(f"table   {out / 'table.csv'}")
     try:
         from uulearn.cli.demo_figure import draw
@@ -110,12 +113,3 @@ def _format_table(results: list[DemoResult], per_dataset: int) -> Any:
             end_section=position % per_dataset == per_dataset - 1,
         )
     return table
-
-
-def _format_csv(results: list[DemoResult]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["dataset", "method", "accuracy", "best", "drop", "risk", "negative_epoch"])
-    for row in results:
-        writer.writerow([row.dataset, row.method, row.accuracy, row.best, row.drop, row.risk, row.negative_epoch or ""])
-    return text.getvalue()
