@@ -99,11 +99,7 @@ def score_chunks(
 
 
 def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
-    """Score a file of numbers.
-
-    Columns are matched by name if both the classifier and the file have names; other columns are ignored. Rows of a
-    .npy file can have any shape.
-    """
+    """Score a file of numbers; rows of a .npy file can have any shape."""
     shape, place = classifier.row_shape_, Path(rows)
     if rows != STANDARD and place.is_dir() and not is_table_folder(rows):
         raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
@@ -121,7 +117,7 @@ def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, shee
 def _table_blocks(
     rows: str, format: str | None, sheet: str | None, names: list[str], width: int
 ) -> Iterator[NDArray[np.float64]]:
-    """The columns of a table as numbers, chunk by chunk; see `_select_columns`."""
+    """The columns of a table as numbers, chunk by chunk."""
     count = 0
     with open_table(rows, format=format, sheet=sheet) as reader:
         columns = _select_columns(reader, names, width)

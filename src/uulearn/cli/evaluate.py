@@ -35,8 +35,7 @@ def evaluate(
 
     priors = parse_set_priors(set_priors)
     if labels is not None and second is None:
-        loaded = TableModel.load(model)
-        chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
+        chosen = TableModel.load(model).with_target_prior(target_prior)
         _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
         return
     if labels is not None or second is None:

@@ -109,18 +109,11 @@ def _next_step(estimate: SetPriorsEstimate) -> str:
 def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
     """Named fields; ``set_priors`` is null if the class priors cannot be estimated."""
     unknown = any(math.isnan(prior) for prior in estimate.set_priors)
+    names = ("intervals", "confidence", "higher_prior_set", "sizes", "set_auc", "class_auc", "class_auc_at_least")
     return {
-        "set_priors": None if unknown else list(estimate.set_priors),
-        "intervals": [list(interval) for interval in estimate.intervals],
-        "confidence": estimate.confidence,
-        "higher_prior_set": estimate.higher_prior_set,
+        "set_priors": None if unknown else estimate.set_priors,
+        **{name: getattr(estimate, name) for name in (*names, "identified", "concern")},
         "bounds": estimate.bounds._asdict(),
-        "sizes": list(estimate.sizes),
-        "set_auc": estimate.set_auc,
-        "class_auc": estimate.class_auc,
-        "class_auc_at_least": estimate.class_auc_at_least,
-        "identified": estimate.identified,
-        "concern": estimate.concern,
     }
 
 
