@@ -16,7 +16,7 @@ from torch import nn
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
-from uulearn.app.fitting import _unfitted
+from uulearn.app.fitting import unfitted_classifier
 from uulearn.app.settings import FitSettings
 from uulearn.app.training import resolve_parameters
 from uulearn.data import DenseRows, TwoSets
@@ -582,7 +582,7 @@ def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, giv
         schema = object.__new__(ImageSchema)
         object.__setattr__(schema, "flat", images == "flat")
     prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    classifier = unfitted_classifier(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
     parameters = classifier.get_params(deep=False)
     resolve_parameters(classifier, sizes)
     found = classifier.get_params(deep=False)

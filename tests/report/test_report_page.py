@@ -137,7 +137,7 @@ def test_training_facts(page, facts):
     part = section(page, "trained")
     found = pairs(part)
     assert found["Created"] == "2026-11-16 01:02 UTC"
-    assert found["Time"] == "12 seconds on cpu"
+    assert found["Time"] == "12 s on cpu"
     assert found["Software"] == "uulearn 0.1.0, torch 2.13.0"
     assert found["Epochs"] == "30, best epoch 18"
     assert found["Set with the higher prior"] == "clinic_a.csv"

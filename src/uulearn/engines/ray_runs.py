@@ -28,17 +28,9 @@ def reproduce_on_ray(
 ) -> ReproductionOutcome:
     """Train every configuration that the store lacks on a Ray cluster, and store the records.
 
-    The records equal those of `uulearn.reproduction.runner.reproduce`. Data and records are sent over the network, so
-    the machines need no shared files. A job whose process dies is repeated.
-
-    Parameters
-    ----------
-    configurations, store, tasks, reporter
-        As for `reproduce`.
-    device : str
-        ``"cuda"`` gives every job a GPU of the cluster; ``"auto"`` does so if the cluster has GPUs.
-    address, workers
-        As for `ray_cluster`; ``workers`` also limits the number of jobs that run at once.
+    The records equal those of `uulearn.reproduction.runner.reproduce`, which has the same parameters. Data and records
+    are sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run at
+    once.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from uulearn.app.facts import ColumnImportance, FitFacts, PriorError
-from uulearn.app.formatting import UNKNOWN, count, interval, number, percent, plural, prior, signed
+from uulearn.app.formatting import NO_VALUE, count, interval, number, percent, plural, prior, signed
 from uulearn.report.html import HtmlTable, element, label, name
 from uulearn.report.training import TrainingCurves, Values
 
@@ -475,4 +475,4 @@ def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
 
 def _points(share: float) -> str:
     text = number(100 * share, 1)
-    return text if text == UNKNOWN else f"{text} points"
+    return text if text == NO_VALUE else f"{text} points"
