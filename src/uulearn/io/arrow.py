@@ -203,9 +203,10 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
     types = [_plain_type(schema.field(position).type) for position in positions]
     if None in types:
         at = types.index(None)
+        kind = in_one_line(schema.field(positions[at]).type)
         raise TableError(
-            f"column {names[at]!r} of {name} holds {in_one_line(schema.field(positions[at]).type)}, which cannot become "
-            "a feature; drop it, or split it into columns of numbers, text or dates."
+            f"column {names[at]!r} of {name} holds {kind}, which cannot become a feature; drop it, or split it into "
+            "columns of numbers, text or dates."
         )
     plain = pa.schema(list(zip(names, types, strict=True)))
     with refusing_damage(name, title):  # an unknown time zone, for example

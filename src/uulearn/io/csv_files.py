@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import chain
 from typing import Any, NamedTuple
@@ -95,7 +95,7 @@ def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list
     return sample
 
 
-def _records(source: TextSource, separator: str) -> Iterator[Record]:
+def _records(source: TextSource, separator: str) -> Generator[Record]:
     """Yield the records of a file as the ``csv`` module reads them."""
     text = source.open_text()
     read = 0

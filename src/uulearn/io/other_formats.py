@@ -68,9 +68,10 @@ def open_json_lines(source: TextSource, name: str, chunk_rows: int) -> TableRead
         waiting, size = [], 0
         for values, line, length in chain(first, rows):
             if not values.keys() <= known:
+                new = min(values.keys() - known)[:60]
                 raise TableError(
-                    f"line {line:,} of {name}: key {min(values.keys() - known)[:60]!r} is in no earlier line; add it to the first line, "
-                    "with null if there is no value."
+                    f"line {line:,} of {name}: key {new!r} is in no earlier line; add it to the first line, with null "
+                    "if there is no value."
                 )
             waiting.append(values)
             size += length
@@ -167,7 +168,7 @@ def _excel_cell(row: list[Any], at: int) -> Any:
     return value
 
 
-def open_npy(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
+def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
     """Open a ``.npy`` file with a two-dimensional array of numbers, memory-mapped; columns are named 0, 1, ..."""
     with refusing_damage(name, ".npy"):
         numpy_format = np.lib.format
@@ -182,7 +183,7 @@ def open_npy(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> Ta
                 f"{name} contains an array of shape {shape}, but a table needs two dimensions and one column or more; "
                 "save it as rows.reshape(len(rows), -1)."
             )
-        order = "F" if fortran_order else "C"
+        order: Any = "F" if fortran_order else "C"
         array = np.memmap(file, dtype, "r", file.tell(), shape, order) if shape[0] else np.empty(shape, dtype)
     kind = np.dtype(np.float64) if dtype.itemsize > 8 else dtype.newbyteorder("=")
     columns = [str(position) for position in range(shape[1])]

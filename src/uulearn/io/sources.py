@@ -21,7 +21,7 @@ from uulearn.io.formats import STANDARD, in_one_line
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # first bytes of compressed files
 COPY_BYTES = 1 << 22  # bytes copied at once
 READ_AHEAD_BYTES = 1 << 18  # bytes read ahead
-OPEN_ERRORS = {
+OPEN_ERRORS: dict[type[Exception], str] = {
     FileNotFoundError: "does not exist; check the path",
     IsADirectoryError: "is a folder; pass a file of rows",
     PermissionError: "may not be read; ask for permission to read it",
@@ -31,7 +31,7 @@ OPEN_ERRORS = {
 def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
     """Open a file, or standard input, for reading in any order; a pipe is copied into a temporary file first."""
     try:
-        file = sys.stdin.buffer if str(source) == STANDARD else stack.enter_context(Path(source).open("rb"))
+        file = sys.stdin.buffer if str(source) == STANDARD else stack.enter_context(open(source, "rb"))  # noqa: SIM115
     except (OSError, ValueError) as error:  # ValueError: a nul character in the path
         why = OPEN_ERRORS.get(type(error), f"cannot be opened ({_reason(error)}); check the path")
         raise TableError(f"{name} {why}.") from error

@@ -13,12 +13,10 @@ text      Sixteen numbers: counts of letter groups (short text) or words (long t
 
 A number, boolean, date or text column with missing values has one more feature that marks them.
 
-Normal scores were chosen by measurement: classifiers trained on six tables (two sets of up to 1,000 rows at priors 0.8
-and 0.2, three seeds) had a balanced accuracy of 89.4% with normal scores on the original columns, 89.4% on exponentials
-of the columns, and 89.1% with one cell in 500 multiplied by 100,000. With standardized columns these were 89.2%, 71.1%
-and 60.6%, with robust scaling and a smooth cut (Holzmüller et al., 2024) 88.8%, 83.7% and 88.8%. A monotone change of a
-column does not change its scores, and an outlier is only the largest rank. `QuantileTransformer` of scikit-learn
-correlates only 0.90 with these scores on integer columns.
+A monotone change of a column does not change its normal scores, and an outlier is only the largest rank: on six tables,
+classifiers were as accurate as with standardized columns, and 18 and 28 percentage points more accurate after taking
+exponentials of the columns and multiplying one cell in 500 by 100,000. `QuantileTransformer` of scikit-learn correlates
+only 0.90 with these scores on integer columns.
 
 The fitted state consists of arrays of numbers whose shapes follow from the schema. A model directory stores the schema
 as JSON and the arrays as safetensors, so that loading runs no code.

@@ -205,7 +205,7 @@ def prepare(
     leaking_columns = find_leaking_columns(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)
     encoder = TableEncoder(schema).fit(pd.concat(samples, ignore_index=True))
     sizes = (sources[0].rows, sources[1].rows)
-    counts = [survey.missing(which) for which in (0, 1)]
+    missing = {name: summary.missing / sizes for name, summary in survey.summaries.items()}
     return Prepared(
         sources,
         schema,
@@ -213,7 +213,7 @@ def prepare(
         leaking_columns,
         [f"{source.name}: {note}" for source in sources for note in source.notes] + notes,
         sizes,
-        {name: (counts[0][name] / sizes[0], counts[1][name] / sizes[1]) for name in counts[0]},
+        {name: (float(shares[0]), float(shares[1])) for name, shares in missing.items()},
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,27 +17,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
+from uulearn.io.formats import repeated_names
 from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
 """The category of values that were rare in the training files, or not in them."""
-LARGEST_NUMBER, SMALLEST_NUMBER = (
-    1e300,
-    1e-280,
-)  # larger numbers are cut, smaller ones become 0, so that no later step overflows
+# Larger numbers are cut and smaller ones become 0, so that no later step overflows.
+LARGEST_NUMBER, SMALLEST_NUMBER = 1e300, 1e-280
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column that is used, with the details of its kind.
-
-    Examples
-    --------
-    >>> TableColumn("color", "category", values=("green", "red"))
-    TableColumn(name='color', kind='category', missing=False, values=('green', 'red'), other=False, day_first=True, ...)
-    """
+    """One column that is used, with the details of its kind, such as the values of a category."""
 
     name: str
     kind: str
@@ -84,13 +76,11 @@ class Schema:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(all(isinstance(column, TableColumn) for column in self.columns), "columns must be TableColumn objects")
         _check(len(self.columns) > 0, "a schema must have a column")
         _check(all(isinstance(name, str) for name in self.ids), "ids must be names of columns")
         texts = isinstance(self.left_out, dict) and all(isinstance(t, str) for p in self.left_out.items() for t in p)
         _check(texts, "left_out must map column names to reasons")
-        names = [*self.names, *self.ids, *self.left_out]
-        repeated = [name for name, count in Counter(names).items() if count > 1]
+        repeated = repeated_names([*self.names, *self.ids, *self.left_out])
         _check(not repeated, f"column {repeated[:1]!r} is named twice")
 
     @property
@@ -100,13 +90,15 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
+        defaults = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
         columns = [
-            {name: value for name, value in dataclasses.asdict(column).items() if value != DEFAULTS.get(name)}
+            {
+                name: list(value) if name == "values" else value
+                for name, value in dataclasses.asdict(column).items()
+                if value != defaults[name]
+            }
             for column in self.columns
         ]
-        for column in columns:
-            if "values" in column:
-                column["values"] = list(column["values"])
         return {
             "format_version": SCHEMA_VERSION,
             "columns": columns,
@@ -133,9 +125,6 @@ class Schema:
         return cls(tuple(columns), tuple(given["ids"]), given["left_out"])
 
 
-DEFAULTS = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
-
-
 def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
     """Return the columns of a schema, in its order and in the types of their kinds.
 
@@ -144,17 +133,7 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     not a missing value: all training rows could be parsed, so the file is wrong or has other columns. A category that
     is not in the schema becomes ``"(other)"``.
 
-    Parameters
-    ----------
-    frame : DataFrame of n rows
-        A chunk of a file. Other columns are ignored. Messages show the index as the row, counted from 1.
-    schema : Schema
-    name : str
-        Name of the file in messages.
-
-    Returns
-    -------
-    DataFrame of n rows with the index of ``frame``
+    ``name`` is the name of the file in messages, which show the index as the row, counted from 1.
 
     Examples
     --------
@@ -187,8 +166,6 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
 def join_names(names: Iterable[str], limit: int = 5) -> str:
     """Return names in quotes, only the first if there are many.
 
-    Examples
-    --------
     >>> join_names(["a", "b", "c"]), join_names("abcdef", 2)
     ("'a', 'b' and 'c'", "'a', 'b' and 4 more")
     """
@@ -201,8 +178,6 @@ def join_names(names: Iterable[str], limit: int = 5) -> str:
 def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
     """Return similar names as a hint in parentheses, or nothing.
 
-    Examples
-    --------
     >>> suggest("wieght", ["weight", "age"])
     " (did you mean 'weight'?)"
     """
@@ -221,10 +196,7 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
     bad = cells.kinds == UNREADABLE
     if wanted is not None:
         bad = (cells.kinds != wanted) | (np.isnat(cells.dates) if wanted == DATE else bad)
-    if not bad.any():
-        return
-    rows = np.append(bad, False)[cells.codes]  # a missing cell, code −1, is never bad
-    if not rows.any():
+    if not bad.any() or not (rows := np.append(bad, False)[cells.codes]).any():  # a missing cell is never bad
         return
     position = int(rows.argmax())
     cell = parse_cells(frame[column.name].iloc[[position]])  # with the text of a number as it was written
