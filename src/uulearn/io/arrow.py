@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import pandas as pd
@@ -34,18 +33,10 @@ NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
 
 
 class TableReader:
-    """An open table: its columns, and its rows as frames, which can be read once.
+    """An open table: its name, its columns, and its rows as frames, which can be read once.
 
-    Attributes
-    ----------
-    name : str
-        The path, or "standard input".
-    columns : list of str
-        Column names without surrounding blanks.
-    typed : bool
-        False for CSV and TSV: every column is text, and fields that are empty or a mark such as NA are missing.
-    notes : list of str
-        Sentences about how the file was read.
+    ``typed`` is False for CSV and TSV: every column is text, and empty fields and marks such as NA are missing.
+    ``notes`` has sentences about how the file was read.
     """
 
     def __init__(
@@ -90,9 +81,7 @@ class TableReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -1,8 +1,4 @@
-"""Read tables from files in chunks, whatever the format.
-
-Memory is bounded by the chunk, not by the file. CSV and TSV give text: the kind of a column is decided over all rows
-(`uulearn.tabular.survey`), never by one chunk. The types of the other formats are listed in their modules.
-"""
+"""Read tables from files of any format in chunks; memory is bounded by the chunk, not by the file."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ BINARY_FORMATS = {"parquet": open_parquet, "feather": open_feather, "npy": open_
 def open_table(
     source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Open a file of rows, or standard input, for reading in chunks.
+    """Open a file of rows, or standard input, for reading in chunks; `TableError` if it cannot be read.
 
     Parameters
     ----------
@@ -41,11 +37,6 @@ def open_table(
         By default the format of the suffix, and CSV for standard input.
     sheet : str, optional
         Name of the sheet of an ``.xlsx`` file; by default the first sheet.
-
-    Raises
-    ------
-    TableError
-        If the file cannot be read, with one sentence; for later parts of the file, while it is read.
 
     Examples
     --------
@@ -99,8 +90,6 @@ def is_table_folder(source: str | Path) -> bool:
 def read_table(source: str | Path, *, format: str | None = None, sheet: str | None = None) -> pd.DataFrame:
     """Return all rows of a file, or of standard input, in one frame; the parameters are those of `open_table`.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "rows.jsonl"

@@ -47,8 +47,8 @@ REMEDIES = {
 class TableWriter:
     """Write frames to one file, or to standard output, as a context manager.
 
-    The first frame fixes the columns, and for Parquet and Feather their types. If the reader of standard output stops,
-    as ``head`` does, the ``with`` block ends without an error.
+    The first frame fixes the columns, and for Parquet and Feather their types. If the reader of a pipe stops, as
+    ``head`` does, the ``with`` block ends without an error.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class TableWriter:
 
     def __enter__(self) -> Self:
         try:
-            with self._explained():
+            with explained(self.name):
                 self._open()
         except BaseException:
             self._abandon()
@@ -121,7 +121,7 @@ class TableWriter:
                 f"a frame for {self.name} has the columns {quote_some(columns)}, but the first had "
                 f"{quote_some(self._columns or [])}; write the same columns in the same order."
             )
-        with self._explained():
+        with explained(self.name):
             self._write(frame.set_axis(columns, axis=1))
         self._columns = columns
 
@@ -130,12 +130,12 @@ class TableWriter:
     ) -> bool:
         try:
             if error is None:
-                with suppress(BrokenPipeError), self._explained():
+                with suppress(BrokenPipeError), explained(self.name):
                     self._finish()
         finally:
             self._abandon()
         broken = self._sink is not None and self._sink.broken and (error is None or isinstance(error, BrokenPipeError))
-        if broken:  # Python flushes standard output again at its end
+        if broken and self._out is None:  # Python flushes standard output again at its end
             with suppress(OSError, ValueError):  # a test or a notebook may replace standard output
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, sys.stdout.fileno())
@@ -155,7 +155,7 @@ class TableWriter:
             handle, temporary = tempfile.mkstemp(prefix=f".{self._out.name}.", suffix=".tmp", dir=self._out.parent)
             self._temporary = Path(temporary)
             file = self._stack.enter_context(os.fdopen(handle, "wb"))
-        self._sink = stream = _Sink(file, standard=self._out is None)
+        self._sink = stream = _Sink(file)
         if self._compression is not None:
             stream = self._stack.enter_context(pa.CompressedOutputStream(pa.PythonFile(stream, "w"), self._compression))
         if self._format in {"parquet", "feather"}:
@@ -200,16 +200,6 @@ class TableWriter:
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            with explained(self.name):
-                yield
-        except BrokenPipeError as error:
-            if self._sink is not None and self._sink.broken:
-                raise
-            raise TableError(f"{cannot_be_written(self.name, error)}.") from error
-
 
 def cannot_be_written(name: str | Path, error: OSError) -> str:
     """Return why a file cannot be written and what to do, without the full stop.
@@ -237,8 +227,8 @@ class _Sink:
 
     closed = False
 
-    def __init__(self, file: Any, *, standard: bool) -> None:
-        self._file, self._standard = file, standard
+    def __init__(self, file: Any) -> None:
+        self._file = file
         self.broken = self.discards = False
 
     def write(self, data: Any) -> int:
@@ -255,7 +245,7 @@ class _Sink:
         try:
             method(*arguments)
         except BrokenPipeError:
-            self.broken = self._standard
+            self.broken = True
             raise
 
     def writable(self) -> bool:

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 NUMBER, BOOLEAN, DATE, WORD, UNREADABLE = range(5)
-N_KINDS = 5
 KNOWN, DAY_FIRST, MONTH_FIRST, EITHER = range(4)
 """What a date says about the order of day and month."""
 
@@ -136,19 +135,11 @@ def parse_all_numbers(texts: Any) -> Floats | None:
 
 
 def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = True) -> Cells:
-    """Parse a column of a chunk.
+    """Parse a column of a chunk, of any type; empty and blank cells are missing.
 
-    Parameters
-    ----------
-    column : Series of shape (n,)
-        Of any type; empty and blank cells are missing.
-    day_first : bool
-        How to parse dates such as 03/04/2024.
-    keep_text : bool
-        Whether `Cells.words` has numbers as they were written; without it a text column of numbers is parsed faster.
+    ``day_first`` says how to parse dates such as 03/04/2024. With ``keep_text``, `Cells.words` has numbers as they were
+    written; without it a text column of numbers is parsed faster.
 
-    Examples
-    --------
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()
     ([0, 1, -1, 0], ['1', 'x'], [1.0, nan])
@@ -288,15 +279,9 @@ def _mask(values: Any) -> NDArray[np.bool_]:
 def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int8]]:
     """Parse an Arrow array of strings with the same formats for each, so that no format is inferred from other cells.
 
-    Returns
-    -------
-    moments : datetime64 array of shape (n,)
-        In UTC, in microseconds; NaT for a text that is not a date, or not with the given order.
-    orders : int8 array of shape (n,)
-        `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
+    Returns the moments in UTC (NaT for a text that is not a date, or not with the given order), and what each text says
+    about the order of day and month: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
 
-    Examples
-    --------
     >>> moments, orders = parse_dates(pa.array(["2024-12-31 10:00+01:00", "31/12/2024", "soon"]), day_first=True)
     >>> moments.astype("datetime64[m]").astype(str).tolist(), orders.tolist()
     (['2024-12-31T09:00', '2024-12-31T00:00', 'NaT'], [0, 1, 0])

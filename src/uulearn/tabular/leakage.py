@@ -57,7 +57,6 @@ class LeakingColumn:
     auc: float
     """How well the column alone distinguishes the sets, on rows not used to learn it: 0.5 not at all, 1 completely."""
     reason: str
-    """One sentence."""
 
 
 def find_leaking_columns(
@@ -71,21 +70,10 @@ def find_leaking_columns(
 ) -> list[LeakingColumn]:
     """Return the columns that differ between two sets by more than their class priors allow, the clearest first.
 
-    Parameters
-    ----------
-    frame0, frame1 : DataFrames of n and n′ rows
-        A random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
-    schema : Schema
-    set_priors : (θ, θ′)
-        Class priors. (1, 0) allows any difference, and finds only columns with one value in all rows of one set and
-        another value in all rows of the other.
-    files : pair of str
-        Names of the sets in the reasons.
-    seed : int
-        Seed of the halving.
+    The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
+    ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, and find only columns with one
+    value in all rows of one set and another value in all rows of the other.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
     >>> in_a = pd.DataFrame({"age": rng.normal(50, 9, 500), "ward": rng.choice(["a", "b"], 500)})
@@ -318,8 +306,8 @@ def _beyond_bounds(
     if _is_perfect(shares, side):
         return _identifies_file(column, auc, how)
     reason = (
-        f"Column {column.name!r} differs between the files by more than the class priors allow: {how}, but at priors of "
-        f"{priors[0]:g} and {priors[1]:g} no value can be more than {side.few / side.many:.2g} times as frequent."
+        f"Column {column.name!r} differs between the files by more than the class priors allow: {how}, but at priors "
+        f"of {priors[0]:g} and {priors[1]:g} no value can be more than {side.few / side.many:.2g} times as frequent."
     )
     return LeakingColumn(column.name, auc, reason)
 
@@ -367,9 +355,7 @@ class MixtureCheck:
     true_positive: tuple[Pair, ...]
     """At each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
     false_positive: tuple[Pair, ...]
-    """The same for negatives."""
     reason: str | None
-    """One sentence, if they differ."""
 
 
 def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[float]) -> MixtureCheck:
@@ -379,17 +365,9 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
     it imply a true-positive and a false-positive rate (`uulearn.metrics.uu_rates`), with a 99.9% interval each; an
     interval outside [0, 1] is impossible. In simulations of 36 true mixtures at most 0.13% gave an alarm.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Higher for rows like those of the set with the higher prior, each from a model that has not seen the row
-        (`uulearn.priors.out_of_fold_scores`).
-    sets : array of shape (n,)
-        The set of each row, 0 or 1.
-    set_priors : (θ, θ′)
+    Scores are higher for rows like those of the set with the higher prior, each from a model that has not seen the row
+    (`uulearn.priors.out_of_fold_scores`); ``sets`` has the set of each row, 0 or 1.
 
-    Examples
-    --------
     >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is above, set 1 below
     >>> compare_sets_beyond_priors(scores, sets, (0.8, 0.2)).differ
     True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,8 +64,6 @@ class TableColumn:
 class Schema:
     """The columns that are used, those kept only for the output, and why the others are dropped.
 
-    Examples
-    --------
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
     True
@@ -99,12 +97,8 @@ class Schema:
             }
             for column in self.columns
         ]
-        return {
-            "format_version": SCHEMA_VERSION,
-            "columns": columns,
-            "ids": list(self.ids),
-            "left_out": dict(self.left_out),
-        }
+        rest = {"ids": list(self.ids), "left_out": dict(self.left_out)}
+        return {"format_version": SCHEMA_VERSION, "columns": columns} | rest
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
@@ -117,7 +111,7 @@ class Schema:
         known = {entry.name for entry in dataclasses.fields(TableColumn)}
         columns = []
         for entry in given["columns"]:
-            column = dict(_fields(entry, "a column", {"name", "kind"}, known))
+            column = _fields(entry, "a column", {"name", "kind"}, known)
             if "values" in column:
                 _check(isinstance(column["values"], list), "values must be a list")
                 column["values"] = tuple(column["values"])
@@ -130,13 +124,10 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
 
     Numbers and booleans become float64 (1 for true, NaN for missing), dates datetime64 in UTC, categories Categorical
     with a fixed list of values, and text strings or None. A number, boolean or date that cannot be parsed is an error,
-    not a missing value: all training rows could be parsed, so the file is wrong or has other columns. A category that
-    is not in the schema becomes ``"(other)"``.
+    and a category that is not in the schema becomes ``"(other)"``.
 
     ``name`` is the name of the file in messages, which show the index as the row, counted from 1.
 
-    Examples
-    --------
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("color", "category", values=("green", "red"))))
     >>> apply_schema(pd.DataFrame({"color": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
         age    color
@@ -232,11 +223,10 @@ def _check(holds: bool, problem: str) -> None:
         raise ValueError(f"{problem}.")
 
 
-def _fields(data: Any, what: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
+def _fields(data: Any, what: str, needed: set[str], allowed: set[str]) -> dict[str, Any]:
     _check(isinstance(data, dict), f"{what} must be an object, got {type(data).__name__}")
     odd = sorted(map(repr, data.keys() - needed - allowed))
     _check(not odd, f"{what} may not have {', '.join(odd)}")
     lacking = sorted(needed - data.keys())
     _check(not lacking, f"{what} must have {', '.join(lacking)}")
-    result: Mapping[str, Any] = data
-    return result
+    return dict(data)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,6 @@ from uulearn.tabular.cells import (
     DAY_FIRST,
     EITHER,
     MONTH_FIRST,
-    N_KINDS,
     NUMBER,
     UNREADABLE,
     WORD,
@@ -78,7 +77,7 @@ class ColumnSummary:
     def __init__(self) -> None:
         self.rows = np.zeros(2, dtype=np.int64)
         self.missing = np.zeros(2, dtype=np.int64)
-        self.kinds = np.zeros((2, N_KINDS), dtype=np.int64)
+        self.kinds = np.zeros((2, UNREADABLE + 1), dtype=np.int64)
         self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
         self.examples: list[dict[int, Example]] = [{}, {}]
         self.order_examples: list[dict[int, Example]] = [{}, {}]
@@ -88,14 +87,14 @@ class ColumnSummary:
         self.n_letters = self.n_with_space = self.n_separated = 0  # in words; cells that match `SEPARATED`
         self._last = [-np.inf, -np.inf]
         self._first: list[list[Hashes]] = [[], []]
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()  # equal for columns with equal cells in equal order
 
     def add(self, cells: Cells, which: int) -> None:
         """Count a chunk of file 0 or 1."""
         start, counts = int(self.rows[which]), cells.counts()
         self.rows[which] += len(cells.codes)
         self.missing[which] += int((cells.codes < 0).sum())
-        self.kinds[which] += np.bincount(cells.kinds, weights=counts, minlength=N_KINDS).astype(np.int64)
+        self.kinds[which] += np.bincount(cells.kinds, weights=counts, minlength=UNREADABLE + 1).astype(np.int64)
         dated = cells.kinds == DATE
         if dated.any():
             orders = np.bincount(cells.orders[dated], weights=counts[dated], minlength=EITHER + 1)
@@ -104,7 +103,7 @@ class ColumnSummary:
             self.has_time = self.has_time or bool((dates != dates.astype("datetime64[D]")).any())
         hashes = _hash_values(cells)
         by_row = np.append(hashes, np.uint64(0))[cells.codes]
-        self._digest.update(by_row.data)
+        self.digest.update(by_row.data)
         room = FIRST_CELLS - sum(map(len, self._first[which]))
         if room > 0:
             self._first[which].append(by_row[by_row > 0][:room])
@@ -129,11 +128,6 @@ class ColumnSummary:
         """Whether the kinds in the two files go together; words may be only yes and no in one of them."""
         kinds = {self.file_kind(0), self.file_kind(1)}
         return len(kinds) == 1 or None in kinds or kinds == {BOOLEAN, WORD}
-
-    @property
-    def digest(self) -> bytes:
-        """Equal for columns with equal cells in equal order."""
-        return self._digest.digest()
 
     @property
     def known(self) -> int:
@@ -188,17 +182,13 @@ class ColumnSummary:
         if not len(own):
             return
         words = pa.array(cells.raw[own], type=pa.large_string())
-        letters, spaces, separated = (
-            int(found.to_numpy(zero_copy_only=False).astype(np.int64) @ counts[own])
-            for found in (
-                pc.utf8_length(words),
-                pc.match_substring(words, " "),
-                pc.match_substring_regex(words, SEPARATED),
-            )
-        )
-        self.n_letters += letters
-        self.n_with_space += spaces
-        self.n_separated += separated
+
+        def total(found: Any) -> int:
+            return int(found.to_numpy(zero_copy_only=False).astype(np.int64) @ counts[own])
+
+        self.n_letters += total(pc.utf8_length(words))
+        self.n_with_space += total(pc.match_substring(words, " "))
+        self.n_separated += total(pc.match_substring_regex(words, SEPARATED))
 
 
 def _hash_values(cells: Cells) -> Hashes:
@@ -267,15 +257,8 @@ def check_columns(
 class Survey:
     """Collect counts of every row of both files, in chunks of any size, and make the schema.
 
-    Parameters
-    ----------
-    drop, ids, only : iterables of str
-        Columns to drop, to keep for the output only, and to use (default: all).
-    files : pair of str
-        Names of the files in messages.
+    ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the names in messages.
 
-    Examples
-    --------
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
     >>> survey.add(pd.DataFrame({"age": ["19", "56"], "patient": ["p3", "p4"]}), 1)
@@ -388,10 +371,8 @@ def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str
             why[name] = "no row has a value"
         elif not summary.missing.sum() and (summary.low == summary.high if by_value else summary.n_distinct == 1):
             why[name] = "every row has the same value"
-        elif summary.digest in originals:
-            why[name] = f"a copy of {originals[summary.digest]!r}"
-        else:
-            originals[summary.digest] = name
+        elif (original := originals.setdefault(summary.digest.digest(), name)) != name:
+            why[name] = f"a copy of {original!r}"
     reasons: dict[str, list[str]] = {}
     for name, reason in why.items():
         reasons.setdefault(reason, []).append(name)
@@ -446,10 +427,10 @@ def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
         )
     dense = all(summary.is_rising) or summary.high - summary.low < DENSE * rows
     numbered = column.kind == "number" and summary.is_integer and dense
-    if rows >= MIN_IDENTIFIED_ROWS and (numbered or (column.kind == "text" and summary.n_with_space == 0)):
-        if summary.all_different:
-            notes.append(
-                f"Column {name!r} has a different value in every row, like a row number or a person's number; if it is "
-                f"an identifier, keep it out of the training (--id {shlex.quote(name)})."
-            )
+    identifying = numbered or (column.kind == "text" and summary.n_with_space == 0)
+    if rows >= MIN_IDENTIFIED_ROWS and identifying and summary.all_different:
+        notes.append(
+            f"Column {name!r} has a different value in every row, like a row number or a person's number; if it is an "
+            f"identifier, keep it out of the training (--id {shlex.quote(name)})."
+        )
     return notes
