@@ -58,12 +58,9 @@ class Cells:
     """Shape (n,): the value of each row, −1 for a missing one. Different codes may stand for equal values."""
     kinds: NDArray[np.int8]
     """Shape (k,), like all that follow: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
-    numbers: Floats
-    """The value of a number, 1 or 0 for a boolean, else NaN."""
-    dates: Moments
-    """In UTC, in microseconds, else NaT."""
-    orders: NDArray[np.int8]
-    """What a date says about the order of day and month."""
+    numbers: Floats  # the value of a number, 1 or 0 for a boolean, else NaN
+    dates: Moments  # in UTC, in microseconds, else NaT
+    orders: NDArray[np.int8]  # what a date says about the order of day and month
     raw: NDArray[Any]
 
     @cached_property

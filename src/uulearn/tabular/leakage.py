@@ -98,9 +98,6 @@ def find_leaking_columns(
     return sorted(found, key=lambda leak: -leak.auc)
 
 
-# ------------------------------------------------------------------------------------ cells as integers to be counted
-
-
 class ColumnCells(NamedTuple):
     """One column of one set: the values, and which of them are known."""
 
@@ -122,8 +119,7 @@ class Coding(NamedTuple):
     values: NDArray[Any]
     """Values in order, or inner bounds of ranges."""
     ranges: bool
-    score: Callable[[NDArray[Any]], Floats] | None = None
-    """For text: a function from cells to numbers."""
+    score: Callable[[NDArray[Any]], Floats] | None = None  # for text: a function from cells to numbers
 
     def count_rows(self, cells: ColumnCells) -> Codes:
         """Return the number of rows with each code."""
@@ -144,10 +140,8 @@ class Coding(NamedTuple):
         codes = np.flatnonzero(chosen & (counts > 0))
         if codes.tolist() == [0]:
             return "missing cells occur"
-        if self.score is not None:
-            return "certain words or letters occur"
         if self.ranges:
-            return self._describe_ranges(codes)
+            return "certain words or letters occur" if self.score is not None else self._describe_ranges(codes)
         largest = codes[np.argsort(-counts[codes], kind="stable")]
         names = ["no value" if code == 0 else self._show(code - 1) for code in largest.tolist()]
         if len(names) == 1:
@@ -218,9 +212,6 @@ def show_value(value: Any, column: TableColumn) -> str:
     if column.kind == "number":
         return format_value(value) if value == round(value) else f"{value:.6g}"
     return "a rare value" if value == OTHER else quote_value(value)
-
-
-# --------------------------------------------------------------------------------------------------- each column alone
 
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
@@ -341,9 +332,6 @@ def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
     order = np.argsort((before[0] + 1) / (before[1] + 1), kind="stable")
     first, second = (own[order] / own.sum() for own in after)
     return float(first @ (np.cumsum(second) - second / 2))
-
-
-# ---------------------------------------------------------------------------------------------- all columns together
 
 
 @dataclass(frozen=True)

@@ -34,19 +34,13 @@ class TableColumn:
 
     name: str
     kind: str
-    """``"number"``, ``"boolean"``, ``"category"``, ``"date"`` or ``"text"``."""
-    missing: bool = False
-    """Whether any cell of either file was missing."""
-    values: tuple[str, ...] = ()
-    """Category: the values with their own feature."""
-    other: bool = False
-    """Category: whether there are rare values, which share one feature."""
-    day_first: bool = True
-    """Date: whether 03/04/2024 is in April."""
-    clock: bool = False
-    """Date: whether any cell has a time of day."""
-    long: bool = False
-    """Text: whether cells are sentences, compared by words, or short, compared by letters."""
+    """One of `KINDS`."""
+    missing: bool = False  # whether any cell of either file was missing
+    values: tuple[str, ...] = ()  # category: the values with their own feature
+    other: bool = False  # category: whether there are rare values, which share one feature
+    day_first: bool = True  # date: whether 03/04/2024 is in April
+    clock: bool = False  # date: whether any cell has a time of day
+    long: bool = False  # text: whether cells are sentences, compared by words, or short, compared by letters
 
     def __post_init__(self) -> None:
         _check(isinstance(self.name, str) and self.name != "", f"a column must have a name, got {self.name!r}")
