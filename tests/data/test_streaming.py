@@ -231,7 +231,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
     with pytest.raises(ValueError, match="does not exist; pass a Parquet file"):
         ParquetSet(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"has no \*\.parquet file"):
+    with pytest.raises(ValueError, match=r"has no rows in \*\.parquet files"):
         ParquetSet(tmp_path / "empty")
     write(tmp_path / "rowless", sets[0][:0], files=1)
     with pytest.raises(ValueError, match="has no rows"):
