@@ -15,7 +15,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.folds import assign_balanced, assign_folds
 from uulearn.data.rows import JoinedRows
-from uulearn.estimator.out_of_fold import merge_folds
+from uulearn.estimator.learners import merge_folds
 from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from torch import nn
-from uulearn.app.evaluating import resolve_parameters
+from uulearn.app.training import resolve_parameters
 
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier

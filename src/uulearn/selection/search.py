@@ -21,15 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn import defaults
 from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
-from uulearn.estimator.fitting import calibration_of, warn_if_degenerate
-from uulearn.estimator.learners import make_learner
-from uulearn.estimator.out_of_fold import OutOfFold
+from uulearn.estimator.fitting import warn_if_degenerate
+from uulearn.estimator.learners import OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
-from uulearn.metrics.calibration import decision_values
+from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.selection.store import FoldStore
 from uulearn.selection.trials import Executor, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
@@ -45,7 +44,7 @@ SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
 # Learning rates to try, as fractions of the estimator's.
 RATE_FRACTIONS = (0.1, 0.3, 1.0)
 # Estimate of a setting that cannot be used.
-UNKNOWN = Estimate(math.nan, math.nan, (math.nan, math.nan))
+NO_ESTIMATE = Estimate(math.nan, math.nan, (math.nan, math.nan))
 # Number of failed settings that a message lists.
 LISTED_FAILURES = 3
 
@@ -242,26 +241,26 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lines.append(f"  {candidate.evaluation.accuracy.value:6.4f}  {_format(candidate.params)}  ({comment})")
         return "\n".join([*lines, self.best_estimator_.summary()])
 
-    # Delegation to the best estimator
+    # ------------------------------------------------------------------------------------------ the best estimator
+
+    def _best(self) -> UUClassifier:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
 
     @property
     def classes_(self) -> NDArray[np.int64]:
         """array([0, 1])."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.classes_
+        return self._best().classes_
 
     @property
     def n_features_in_(self) -> int:
         """Number of columns."""
-        check_is_fitted(self, "best_estimator_")
-        return int(self.best_estimator_.n_features_in_)
+        return self._best().n_features_in_
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
         """Names of the columns, if they had names."""
-        check_is_fitted(self, "best_estimator_")
-        names: NDArray[np.object_] = self.best_estimator_.feature_names_in_
-        return names
+        return self._best().feature_names_in_
 
     def __sklearn_tags__(self) -> Any:
         # Whether the estimator is of the right type is checked by fit.
@@ -269,23 +268,19 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Scores of shape (n,) by the best setting."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.decision_function(X)
+        return self._best().decision_function(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of shape (n,) by the best setting."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X)
+        return self._best().predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of shape (n, 2) by the best setting."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict_proba(X)
+        return self._best().predict_proba(X)
 
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy of the best setting, estimated without labels from rows of both sets."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.score(X, sets)
+        return self._best().score(X, sets)
 
 
 # --------------------------------------------------------------------------------------------------- plans and results
@@ -302,7 +297,7 @@ def _plan_of(common: FitPlan, classifier: UUClassifier) -> FitPlan:
     """The plan of one setting, with the rows, folds and seed of all."""
     parameters = resolve(classifier.get_params(deep=False), common.data.sizes)
     learner = make_learner(parameters)
-    learner.check(common.data, common.seed)
+    learner.check(common.data.sample(0, 2), common.seed)
     return dataclasses.replace(common, parameters=parameters, resolved={}, learner=learner)
 
 
@@ -312,11 +307,14 @@ def _decisions(
     """Decision values of all rows, calibrated if the setting asks for it, or why there are none."""
     if isinstance(fitted, NonFiniteRiskError):
         return fitted
-    scores = torch.cat(fitted.scores)
-    try:
-        return decision_values(scores.numpy(), calibration_of(plan.parameters, scores, sets))
-    except ValueError as error:  # all rows have one score
-        return ValueError(str(error).partition(";")[0])
+    scores, scaling = torch.cat(fitted.scores), None
+    if plan.parameters.calibrated:
+        priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
+        try:
+            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
+        except ValueError as error:  # all rows have one score
+            return ValueError(str(error).partition(";")[0])
+    return decision_values(scores.numpy(), scaling)
 
 
 def _compare(
@@ -333,14 +331,16 @@ def _compare(
         listed = _list_failures(zip(settings, map(str, failures), strict=True))
         raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
-    nothing = Evaluation(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, (len(sets) - n1, n1), labels_used=False)
+    nothing = Evaluation(
+        NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE, (len(sets) - n1, n1), labels_used=False
+    )
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
     order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
     best = decided[order[0]]
     ranks = np.argsort(order) + 1
     return [
-        Candidate(params, evaluation, UNKNOWN, int(rank), str(one))
+        Candidate(params, evaluation, NO_ESTIMATE, int(rank), str(one))
         if isinstance(one, Exception)
         else Candidate(params, evaluation, uu_accuracy_difference(best, one, *known), int(rank))
         for params, evaluation, one, rank in zip(settings, evaluated, decided, ranks, strict=True)

@@ -10,10 +10,11 @@ from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.history import History
 
+# 2: models as the state of a learner.
 STORE_FORMAT = 2
 SUFFIX = ".safetensors"
-# Seconds after which a temporary file is a leftover; a newer one may belong to another search.
-LEFTOVER_SECONDS = 3600
+# Age at which a temporary file is removed; a newer one may belong to a search that is running.
+STALE_SECONDS = 3600
 
 
 class FoldStore:
@@ -27,7 +28,7 @@ class FoldStore:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another path.")
-        remove_temporary_files(self.folder, f"*{SUFFIX}", older_than=LEFTOVER_SECONDS)
+        remove_temporary_files(self.folder, f"*{SUFFIX}", older_than=STALE_SECONDS)
 
     def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
         """The model of this name, restored by the learner, or why it failed; None if it is not stored."""

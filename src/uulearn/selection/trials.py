@@ -14,12 +14,21 @@ from torch import Tensor
 from uulearn._version import __version__
 from uulearn.data.identity import describe, digest
 from uulearn.data.rows import TwoSets
-from uulearn.estimator.learners import Folds, FoldScores, FoldsTask, Learner, NetworkLearner, make_learner
-from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
+from uulearn.estimator.learners import (
+    Folds,
+    FoldScores,
+    Learner,
+    ModelTask,
+    NetworkLearner,
+    OutOfFold,
+    make_learner,
+    merge_folds,
+)
 from uulearn.estimator.plan import FitPlan
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.selection.store import FoldStore
 from uulearn.training.batched.out_of_fold import Variant
+from uulearn.training.out_of_fold import count_folds
 
 # Parameters in which networks that are trained together may differ.
 BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
@@ -54,11 +63,11 @@ class Trials:
         assert folds is not None
         return folds
 
-    def task(self, setting: int) -> FoldsTask:
+    def task(self, setting: int) -> ModelTask:
         """What the models of a setting are trained on; each setting has its own checkpoint folder."""
         plan = self.plans[setting]
         priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-        return FoldsTask(self.data, self.folds, priors, target_prior, plan.seed, (f"setting-{setting}",))
+        return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)
 
     def learner(self, setting: int) -> Learner:
         """The learner of a setting, for the devices of this process: that of the plan may be for another machine."""
@@ -137,7 +146,7 @@ def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> lis
         shared = {name: v for name, v in trials.parameters(setting).items() if name not in BATCHED_PARAMETERS}
         group = describe(shared) if trials.is_batched(setting) else f"setting {setting}"
         groups.setdefault(group, []).append(setting)
-    n_folds = trials.task(0).n_folds
+    n_folds = count_folds(trials.folds)
     fold_groups = [(fold,) for fold in range(n_folds)] if by_fold else [tuple(range(n_folds))]
     jobs = []
     for settings in groups.values():
@@ -208,14 +217,14 @@ def model_names(trials: Trials) -> dict[Place, str]:
         if isinstance(learner, NetworkLearner):
             module = learner.build(trials.data.row_shape, plan.seed)
             about += [repr(module), *(v for v in module.state_dict().values() if isinstance(v, Tensor))]
-        for fold in range(trials.task(setting).n_folds):
+        for fold in range(count_folds(trials.folds)):
             names[setting, fold] = digest([*about, rows, folds, str(fold)])
     return names
 
 
 def _merge(trials: Trials, found: Mapping[Place, Result], setting: int) -> OutOfFold | NonFiniteRiskError:
     parts: list[FoldScores] = []
-    for fold in range(trials.task(setting).n_folds):
+    for fold in range(count_folds(trials.folds)):
         part = found[setting, fold]  # the later folds of a setting that failed may be missing
         if isinstance(part, NonFiniteRiskError):
             return part
