@@ -293,8 +293,9 @@ class NetworkLearner(Learner):
             device=device,
             graph=named and plain and torch.device(device).type == "cuda",
         )
-        names = ("model", "model_params", "loss", "method", "slope")
-        return cls(*(getattr(parameters, name) for name in names), options)
+        return cls(
+            parameters.model, parameters.model_params, parameters.loss, parameters.method, parameters.slope, options
+        )
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
         """An untrained module with the initial weights of this seed."""

@@ -250,10 +250,11 @@ def _try_on_halves(
     runs = [_run(train, half, half.original(), 0, pure) for half in halves]
     trials = [trial(runs)]
     for number in range(1, rounds + 1):
-        relabeled = [_relabel(half, run.scores) for half, run in zip(halves, runs, strict=True)]
-        for labeled in relabeled:
-            if isinstance(labeled, str):
+        relabeled = []
+        for half, run in zip(halves, runs, strict=True):
+            if isinstance(labeled := _relabel(half, run.scores), str):
                 return trials, labeled
+            relabeled.append(labeled)
         runs = [_run(train, half, labeled, number, pure) for half, labeled in zip(halves, relabeled, strict=True)]
         trials.append(trial(runs))
     return trials, f"all {rounds} rounds done"

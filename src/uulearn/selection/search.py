@@ -67,20 +67,11 @@ class Candidate:
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
-    """What is searched by default: the slope λ from ReLU to absolute value, and learning rates.
-
-    Examples
-    --------
-    >>> default_grid(UUClassifier((0.8, 0.2), method="relu", lr=1e-3))
-    {'lr': [0.0001, 0.0003, 0.001]}
-    """
-    rates = {"lr": [float(f"{fraction * float(base.lr):.3g}") for fraction in RATE_FRACTIONS]}
-    if not isinstance(base.method, str) or base.method not in ("leaky_relu", "abs"):
-        return rates
-    path: dict[str, list[Any]] = (
-        {"slope": SLOPES} if base.method == "leaky_relu" else {"method": ["leaky_relu"], "slope": SLOPES}
-    )
-    return path | rates
+    """What is searched by default: the slope λ from ReLU to absolute value, and learning rates."""
+    grid: dict[str, list[Any]] = {}
+    if isinstance(base.method, str) and base.method in ("leaky_relu", "abs"):
+        grid = ({"method": ["leaky_relu"]} if base.method == "abs" else {}) | {"slope": SLOPES}
+    return grid | {"lr": [float(f"{fraction * float(base.lr):.3g}") for fraction in RATE_FRACTIONS]}
 
 
 class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -91,12 +82,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than one of
     them. The ensemble of the best setting makes the predictions: nothing is trained twice.
 
-    Settings are compared by their decisions, after calibration if the classifier is calibrated. A setting whose
-    training diverges ranks last, with the reason, and a `FailedSettingWarning` names it; only if all settings fail,
-    `uulearn.exceptions.NonFiniteRiskError` is raised.
-
-    An interrupted search with a ``store`` continues where it stopped, and one with more settings trains only the new
-    ones.
+    Settings are compared by their decisions, calibrated if the classifier is. A setting whose training diverges ranks
+    last, and a `FailedSettingWarning` names it; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
 
     Parameters
     ----------
@@ -108,8 +95,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times that of the estimator. λ is
         ``slope``; a grid with slopes needs ``method="leaky_relu"``.
     store : str or Path, optional
-        Folder in which every model is stored as soon as it is trained; stored models are not trained again. The
-        estimator needs an integer ``random_state``, because otherwise no model is trained the same way twice.
+        Folder in which every model is stored as soon as it is trained; stored models are not trained again, so an
+        interrupted or extended search continues. The estimator needs an integer ``random_state``.
     executor : Executor, optional
         Trains the models somewhere else, such as `uulearn.engines.ray_search.RayExecutor` on a Ray cluster: an object
         with the method ``train(trials, jobs)`` of `uulearn.selection.Executor`. None trains in this process.
@@ -121,8 +108,6 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     best_params_ : dict
     candidates_ : list of Candidate
         All settings, in the order in which they were tried.
-    classes_, n_features_in_, feature_names_in_
-        Those of ``best_estimator_``.
 
     Examples
     --------
@@ -175,9 +160,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"recognized; got {base.random_state!r}."
             )
         if base.set_priors is None:
-            raise ValueError(
-                "a search compares accuracies, which need set_priors; got None, pass for example (0.8, 0.2)."
-            )
+            raise ValueError("a search compares accuracies, which need set_priors; got None, pass them.")
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))
@@ -200,9 +183,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _search(self, base: UUClassifier, given: FitData) -> Self:
         data = given.data
         settings = self._settings(_with_resolved(base, data.sizes))
-        for params in settings:
-            check_parameters(clone(base).set_params(**params).get_params(deep=False))
-        tried = [_with_resolved(clone(base).set_params(**params), data.sizes) for params in settings]
+        tried = [clone(base).set_params(**params) for params in settings]
+        for classifier in tried:
+            check_parameters(classifier.get_params(deep=False))
+        tried = [_with_resolved(classifier, data.sizes) for classifier in tried]
         options = base.training or TrainingOptions()
         workers = join_workers(options.distributed, resolve_device(base.device))
         if workers is not None and (self.store is not None or self.executor is not None):
@@ -217,8 +201,15 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sets = np.repeat([0, 1], data.sizes)
         decided = [_decisions(plan, one, sets) for plan, one in zip(plans, fitted, strict=True)]
         candidates = _compare(settings, decided, sets, common.parameters.training_priors, base.target_prior)
-        with warn_on_rank_zero(workers):
-            _warn_of_failures(candidates)
+        failed = [(candidate.params, candidate.failure) for candidate in candidates if candidate.failure is not None]
+        if failed:
+            with warn_on_rank_zero(workers):
+                warnings.warn(
+                    f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: "
+                    f"{_list_failures(failed)}.",
+                    FailedSettingWarning,
+                    stacklevel=3,
+                )
         best = next(place for place, candidate in enumerate(candidates) if candidate.rank == 1)
         first = fitted[best]
         assert isinstance(first, OutOfFold)
@@ -226,7 +217,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if result.error is not None:
             raise result.error
         warn_if_degenerate(plans[best], result, stacklevel=3)
-        # All at once and at the end, so that a search that is interrupted leaves the result of an earlier one.
+        # At the end, so that an interrupted search does not change the result of an earlier one.
         self.best_estimator_ = tried[best].set_fitted(result)
         self.best_params_, self.candidates_ = settings[best], candidates
         return self
@@ -325,10 +316,9 @@ def _compare(
     target_prior: float,
 ) -> list[Candidate]:
     """Every setting evaluated and compared with the best; an error if all settings failed."""
-    failures = [one for one in decided if isinstance(one, Exception)]
-    if len(failures) == len(decided):
-        kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in failures) else ValueError
-        listed = _list_failures(zip(settings, map(str, failures), strict=True))
+    if all(isinstance(one, Exception) for one in decided):
+        kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
+        listed = _list_failures(zip(settings, map(str, decided), strict=True))
         raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
     nothing = Evaluation(
@@ -345,16 +335,6 @@ def _compare(
         else Candidate(params, evaluation, uu_accuracy_difference(best, one, *known), int(rank))
         for params, evaluation, one, rank in zip(settings, evaluated, decided, ranks, strict=True)
     ]
-
-
-def _warn_of_failures(candidates: Sequence[Candidate]) -> None:
-    failed = [(candidate.params, candidate.failure) for candidate in candidates if candidate.failure is not None]
-    if failed:
-        warnings.warn(
-            f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: {_list_failures(failed)}.",
-            FailedSettingWarning,
-            stacklevel=4,
-        )
 
 
 def _list_failures(failed: Iterable[tuple[dict[str, Any], str]]) -> str:

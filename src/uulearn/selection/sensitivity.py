@@ -71,11 +71,11 @@ class SensitivityRow:
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy that its user would see: estimated on the held-out rows with the priors it was trained with."""
+    """Accuracy on the held-out rows, estimated with the priors it was trained with: what its user would see."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
-    """Accuracy of the predictions of the *baseline*, estimated with the changed priors: the effect on the estimate."""
+    """Accuracy of the predictions of the baseline, estimated with the changed priors."""
     gain: Estimate
     """``if_guess_right`` minus that of the baseline; more precise than either, since both use the same rows."""
     differing: float
@@ -95,9 +95,8 @@ class Sensitivity:
     skipped: tuple[Skipped, ...]
     held_out_sizes: tuple[int, int]
     test_size: int
-    """Number of labeled test rows, used for the true accuracy only."""
     test_prior: float | None
-    """Fraction of positives among them."""
+    """Fraction of positives among the test rows."""
     batched: bool
     """Whether all runs were trained together."""
     seed: int
@@ -122,10 +121,10 @@ class Sensitivity:
     @property
     def moved(self) -> dict[str, float]:
         """For each prior, the largest change of the accuracy shown; sorted, largest first."""
-        moves: dict[str, float] = {}
-        for row in self.rows[1:]:
-            name = row.assumption.parameter
-            moves[name] = max(moves.get(name, 0.0), abs(row.shown.value - self.baseline.shown.value))
+        changes = {
+            name: [abs(row.shown.value - self.baseline.shown.value) for row in self.along(name)] for name in LETTERS
+        }
+        moves = {name: max(values) for name, values in changes.items() if len(values) > 1}
         return dict(sorted(moves.items(), key=lambda item: -item[1]))
 
     @property
@@ -166,8 +165,7 @@ def prior_sensitivity(
     X : array, DataFrame, sparse matrix or tensor of shape (n, …)
         Rows of both sets.
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if that is
-        "auto" or 0.
+        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if it is 0.
     errors : sequence of float
         Added to each prior in turn. Values that cannot be a prior are skipped, and listed in the result.
     test_data : (X, y), optional
@@ -241,16 +239,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
 
 
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason.
-
-    Examples
-    --------
-    >>> assumed, skipped = alter_priors(Assumption("baseline", 0.0, (0.95, 0.2), 0.5), (-0.1, 0.1))
-    >>> [assumption.name for assumption in assumed]
-    ['your guess', 'θ − 0.1', 'θ′ − 0.1', 'θ′ + 0.1', 'π − 0.1', 'π + 0.1']
-    >>> skipped[0].assumption.name, skipped[0].reason
-    ('θ + 0.1', '1.05 is not a fraction')
-    """
+    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
@@ -258,11 +247,10 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
             priors = [*guess.set_priors, guess.target_prior]
             priors[place] = round(priors[place] + error, 12)  # so that 0.9 + 0.1 is 1
             altered = Assumption(parameter, error, (priors[0], priors[1]), priors[2])
-            objection = _objection(altered, guess)
-            if objection is None:
-                assumed.append(altered)
-            else:
+            if objection := _objection(altered, guess):
                 skipped.append(Skipped(altered, objection))
+            else:
+                assumed.append(altered)
     if len(assumed) == 1:
         reasons = "; ".join(f"{altered.name}: {reason}" for altered, reason in skipped)
         raise ValueError(f"errors={errors!r} leave no possible priors ({reasons}); use smaller errors.")
@@ -272,9 +260,8 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
     """Why the changed priors cannot be true; None if they can."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
-    for value in (theta, theta_prime):
-        if not 0 <= value <= 1:
-            return f"{value:g} is not a fraction"
+    if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
+        return f"{outside[0]:g} is not a fraction"
     if not 0 < pi < 1:
         return f"π = {pi:g} is not strictly between 0 and 1"
     order = math.copysign(1.0, guess.set_priors[0] - guess.set_priors[1])
@@ -380,9 +367,7 @@ class _Study:
 
 def _positions(data: TwoSets) -> tuple[Tensor, Tensor]:
     """Positions, in the table of all rows, of the rows of set 0 and of set 1."""
-    first, second = data.index
-    assert first is not None
-    assert second is not None
+    first, second = (part for part in data.index if part is not None)
     return first, second
 
 
@@ -403,36 +388,30 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
             "use another method than 'unbiased'."
         )
     decisions, _ = _of_both_sets(baseline.rows, study.train)
-    guards.warn_if_one_sided(
-        decisions,
-        study.train.sizes,
-        guess.set_priors,
-        guess.target_prior,
-        log_odds=study.plan.parameters.calibrated,
-        stacklevel=3,
-    )
-    found = {assumption: scored for assumption, scored in results.items() if not isinstance(scored, str)}
-    return [_row(assumption, scored, guess, baseline, study) for assumption, scored in found.items()]
-
-
-def _row(
-    assumption: Assumption, scored: _Scored, guess: Assumption, baseline: _Scored, study: _Study
-) -> SensitivityRow:
-    (mine, sets), (usual, _) = (_of_both_sets(scores.rows, study.held_out) for scores in (scored, baseline))
-    assumed, guessed = assumption[2:], guess[2:]
-    true, true_gain = None, None
-    if study.plan.test is not None:
-        labels = study.plan.test[1].numpy()
-        true = evaluate_labelled(scored.test, labels).accuracy
-        # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
-        true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
-    return SensitivityRow(
-        assumption,
-        shown=uu_accuracy(mine, sets, *assumed),
-        if_guess_right=uu_accuracy(mine, sets, *guessed),
-        not_retrained=uu_accuracy(usual, sets, *assumed),
-        gain=uu_accuracy_difference(mine, usual, sets, *guessed),
-        differing=float(((mine > 0) != (usual > 0)).mean()),
-        true=true,
-        true_gain=true_gain,
-    )
+    guessed, calibrated = guess[2:], study.plan.parameters.calibrated
+    guards.warn_if_one_sided(decisions, study.train.sizes, *guessed, log_odds=calibrated, stacklevel=3)
+    usual, sets = _of_both_sets(baseline.rows, study.held_out)
+    rows = []
+    for assumption, scored in results.items():
+        if isinstance(scored, str):
+            continue
+        mine, _ = _of_both_sets(scored.rows, study.held_out)
+        assumed, true, true_gain = assumption[2:], None, None
+        if study.plan.test is not None:
+            labels = study.plan.test[1].numpy()
+            true = evaluate_labelled(scored.test, labels).accuracy
+            # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
+            true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
+        rows.append(
+            SensitivityRow(
+                assumption,
+                shown=uu_accuracy(mine, sets, *assumed),
+                if_guess_right=uu_accuracy(mine, sets, *guessed),
+                not_retrained=uu_accuracy(usual, sets, *assumed),
+                gain=uu_accuracy_difference(mine, usual, sets, *guessed),
+                differing=float(((mine > 0) != (usual > 0)).mean()),
+                true=true,
+                true_gain=true_gain,
+            )
+        )
+    return rows

@@ -50,16 +50,9 @@ class FoldStore:
     def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
         """Store a model, or that its training failed."""
         path = self.folder / f"{name}{SUFFIX}"
-        if isinstance(result, NonFiniteRiskError):
-            about: dict[str, Any] = {"failure": str(result)}
-        else:
-            state = result.model.state()
-            about = {
-                "tensors": state.tensors,
-                "config": state.config,
-                "history": result.history.to_dict(),
-                "scores": result.scores,
-            }
+        about: dict[str, Any] = {"failure": str(result)}
+        if not isinstance(result, NonFiniteRiskError):
+            about = vars(result.model.state()) | {"history": result.history.to_dict(), "scores": result.scores}
         try:
             save_tree(path, {"format": STORE_FORMAT, **about})
         except OSError as error:

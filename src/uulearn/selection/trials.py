@@ -100,37 +100,19 @@ class Executor(Protocol):
         """Run `train_job` for every job, in any order, and yield the results of each as soon as it is finished."""
 
 
-class LocalExecutor:
-    """Trains in this process, one job after another."""
-
-    def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
-        """Run the jobs."""
-        return (train_job(trials, job) for job in jobs)
-
-
 def train_all(
     trials: Trials, *, store: FoldStore | None = None, executor: Executor | None = None
 ) -> list[OutOfFold | NonFiniteRiskError]:
-    """Out-of-fold models of every setting, or why training failed.
-
-    Parameters
-    ----------
-    trials : Trials
-    store : FoldStore, optional
-        Models that it contains are not trained again; new ones are added after each job.
-    executor : Executor, optional
-        Trains the jobs; by default this process, one after another.
-    """
+    """Out-of-fold models of every setting, or why training failed; models in the store are not trained again."""
     found: dict[Place, Result] = {}
-    names: dict[Place, str] = {}
-    if store is not None:
-        names = model_names(trials)
-        row_shape = trials.data.row_shape
-        for place, name in names.items():
-            if (stored := store.get(name, trials.learner(place[0]), row_shape)) is not None:
-                found[place] = stored
+    names = {} if store is None else model_names(trials)
+    for place, name in names.items():
+        assert store is not None
+        if (stored := store.get(name, trials.learner(place[0]), trials.data.row_shape)) is not None:
+            found[place] = stored
     jobs = plan_jobs(trials, found, by_fold=store is not None or executor is not None)
-    with contextlib.closing((executor or LocalExecutor()).train(trials, jobs)) as finished:
+    running = (train_job(trials, job) for job in jobs) if executor is None else executor.train(trials, jobs)
+    with contextlib.closing(running) as finished:
         for results in finished:
             if store is not None:
                 for place, result in results.items():
@@ -148,12 +130,12 @@ def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> lis
         groups.setdefault(group, []).append(setting)
     n_folds = count_folds(trials.folds)
     fold_groups = [(fold,) for fold in range(n_folds)] if by_fold else [tuple(range(n_folds))]
-    jobs = []
-    for settings in groups.values():
-        for folds in fold_groups:
-            if left := tuple(s for s in settings if any((s, fold) not in found for fold in folds)):
-                jobs.append(TrainingJob(left, folds))
-    return jobs
+    return [
+        TrainingJob(left, folds)
+        for settings in groups.values()
+        for folds in fold_groups
+        if (left := tuple(s for s in settings if any((s, fold) not in found for fold in folds)))
+    ]
 
 
 def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
@@ -161,18 +143,12 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
     first = job.settings[0]
     learner, task = trials.learner(first), trials.task(first)
     if isinstance(learner, NetworkLearner) and trials.is_batched(first):
-        chosen = [trials.plans[setting].parameters for setting in job.settings]
-        variants = [
-            Variant(
-                dataclasses.replace(learner, method=one.method, slope=one.slope).risk(
-                    task.set_priors, task.target_prior
-                ),
-                lr=one.lr,
-                l2=one.l2,
-                weight_decay=one.training.weight_decay,
+        variants = []
+        for own in (trials.plans[setting].parameters for setting in job.settings):
+            risk = dataclasses.replace(learner, method=own.method, slope=own.slope).risk(
+                task.set_priors, task.target_prior
             )
-            for one in chosen
-        ]
+            variants.append(Variant(risk, own.lr, own.l2, own.training.weight_decay))
         batched = learner.train_variants(task, variants, job.folds)
         return {
             (setting, fold): _check_finite(part)
@@ -207,11 +183,7 @@ def model_names(trials: Trials) -> dict[Place, str]:
     names: dict[Place, str] = {}
     for setting, plan in enumerate(trials.plans):
         learner = trials.learner(setting)
-        own = {
-            name: value
-            for name, value in sorted(trials.parameters(setting).items())
-            if name not in IRRELEVANT_PARAMETERS
-        }
+        own = {name: v for name, v in sorted(trials.parameters(setting).items()) if name not in IRRELEVANT_PARAMETERS}
         own["random_state"] = plan.seed
         about: list[str | Tensor] = [__version__, learner.kind, describe(own)]
         if isinstance(learner, NetworkLearner):
