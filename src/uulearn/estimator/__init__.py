@@ -17,16 +17,6 @@ from uulearn.estimator.plan import FitPlan, make_plan
 from uulearn.estimator.resolving import ResolvedParameters, resolve_defaults
 
 __all__ = [
-    "FitData",
-    "FitPlan",
-    "FitResult",
-    "Learner",
-    "NetworkLearner",
-    "ResolvedParameters",
-    "TrainedModel",
-    "UUClassifier",
-    "check_parameters",
-    "make_plan",
-    "resolve_defaults",
-    "run_plan",
-]
+    "FitData", "FitPlan", "FitResult", "Learner", "NetworkLearner", "ResolvedParameters", "TrainedModel",
+    "UUClassifier", "check_parameters", "make_plan", "resolve_defaults", "run_plan",
+]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -194,8 +194,6 @@ class UUClassifier(TrainedClassifier):
         self.progress = progress
         self.random_state = random_state
 
-    # ----------------------------------------------------------------------------------------------------- parameters
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; with ``deep`` also the training options, such as ``training__ema``."""
         found: dict[str, Any] = super().get_params(deep)
@@ -215,8 +213,6 @@ class UUClassifier(TrainedClassifier):
         if options:
             self.training = dataclasses.replace(self.training or TrainingOptions(), **options)
         return self
-
-    # ------------------------------------------------------------------------------------------------------- training
 
     def fit(
         self,
@@ -243,12 +239,8 @@ class UUClassifier(TrainedClassifier):
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
-        parameters, any_shape, workers = self._start()
-        with warn_on_rank_zero(workers):
-            given = inputs.read_joint_table(
-                X, sets, any_shape=any_shape, validation_data=validation_data, test_data=test_data
-            )
-            return self._fit(parameters, given, callback, workers)
+        given = {"any_shape": takes_any_shape(self.model), "validation_data": validation_data, "test_data": test_data}
+        return self._fit(lambda *_: inputs.read_joint_table(X, sets, **given), callback)
 
     def fit_sets(
         self,
@@ -264,33 +256,25 @@ class UUClassifier(TrainedClassifier):
         Pass sets larger than memory as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`: one
         model is then trained, and rows of each set are held out and kept in memory for validation.
         """
-        parameters, any_shape, workers = self._start()
-        with warn_on_rank_zero(workers):
-            if isinstance(X0, RowStream) or isinstance(X1, RowStream):
-                given = read_streams(X0, X1, parameters, validation_data, test_data, workers=workers)
-            else:
-                given = inputs.read_two_tables(
-                    X0, X1, any_shape=any_shape, validation_data=validation_data, test_data=test_data
-                )
-            return self._fit(parameters, given, callback, workers)
+        given = {"any_shape": takes_any_shape(self.model), "validation_data": validation_data, "test_data": test_data}
+        if isinstance(X0, RowStream) or isinstance(X1, RowStream):
+            return self._fit(lambda *state: read_streams(X0, X1, *state, validation_data, test_data), callback)
+        return self._fit(lambda *_: inputs.read_two_tables(X0, X1, **given), callback)
 
-    def _start(self) -> tuple[dict[str, Any], bool, Workers | None]:
-        """The parameters, checked; whether rows may have any shape; and the processes that train together."""
+    def _fit(self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None) -> Self:
+        """Check the parameters, read the data, plan, train, and set the fitted attributes."""
         parameters = self.get_params(deep=False)
-        any_shape = takes_any_shape(self.model)
         check_parameters(parameters)
         options = self.training or TrainingOptions()
-        return parameters, any_shape, join_workers(options.distributed, resolve_device(self.device))
-
-    def _fit(
-        self, parameters: dict[str, Any], given: FitData, callback: Callback | None, workers: Workers | None
-    ) -> Self:
-        plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
-        result = run_plan(plan)
-        self.set_fitted(result)
-        if result.error is not None:
-            raise result.error
-        warn_if_degenerate(plan, result, stacklevel=3)
+        workers = join_workers(options.distributed, resolve_device(self.device))
+        with warn_on_rank_zero(workers):
+            given = read(parameters, workers)
+            plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+            result = run_plan(plan)
+            self.set_fitted(result)
+            if result.error is not None:
+                raise result.error
+            warn_if_degenerate(plan, result, stacklevel=3)
         return self
 
     def set_fitted(self, result: FitResult) -> Self:
@@ -314,8 +298,6 @@ class UUClassifier(TrainedClassifier):
         self.resolved_params_ = result.resolved
         self.seed_ = result.seed
         return self
-
-    # ----------------------------------------------------------------------------------------- summary and persistence
 
     def summary(self) -> str:
         """A few lines about the data, the assumptions and the training."""

@@ -14,15 +14,7 @@ from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator import guards
-from uulearn.estimator.learners import (
-    Folds,
-    Learner,
-    ModelTask,
-    OutOfFold,
-    Priors,
-    TrainedModel,
-    merge_folds,
-)
+from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, Stage, self_train
 from uulearn.metrics import Evaluation, evaluate

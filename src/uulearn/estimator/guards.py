@@ -29,8 +29,8 @@ def warn_if_one_sided(
 ) -> None:
     """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
 
-    Decisions hold for the target prior, which may differ from the class prior of the training rows. Log-odds are
-    shifted to the latter; other decisions are checked only if the target prior is moderate.
+    Log-odds are shifted from the target prior to the class prior of the training rows; other decisions are checked only
+    if the target prior is moderate.
     """
     prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
     low, high = MODERATE_PRIOR

@@ -121,7 +121,7 @@ class ModelFit:
     model: TrainedModel
     history: History
     error: BaseException | None = None
-    """Why training ended early although the model is usable, such as an interrupt; raised after it was stored."""
+    """Why training ended early although the model is usable, such as an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,6 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
 def make_learner(parameters: ResolvedParameters) -> Learner:
     """The ``model`` if it is a learner, else a `NetworkLearner`."""
     return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
-
-
-# ------------------------------------------------------------------------------------------------------------ networks
 
 
 @dataclass(frozen=True)
@@ -392,8 +389,10 @@ class NetworkLearner(Learner):
             if n_models is not None:
                 copies = (build_model(self.model, row_shape, self.model_params) for _ in range(1, n_models))
                 module = Ensemble([module, *copies], [1.0] * n_models)
-        expected = {name: (tuple(value.shape), value.dtype) for name, value in module.state_dict().items()}
-        found = {name: (tuple(value.shape), value.dtype) for name, value in weights.items()}
+        expected, found = (
+            {name: (tuple(value.shape), value.dtype) for name, value in tensors.items()}
+            for tensors in (module.state_dict(), weights)
+        )
         if expected != found:
             odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
             raise ModelFormatError(

@@ -40,9 +40,6 @@ Contents = Mapping[str, tuple[str, bytes]]
 """From a stem, such as "weights", to the suffix and the content of a file."""
 
 
-# ------------------------------------------------------------------------------------------------------------- writing
-
-
 def write_directory(
     folder: Path, about: Mapping[str, Any], contents: Contents, documents: Mapping[str, bytes] | None = None
 ) -> None:
@@ -129,9 +126,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 def checksum(manifest: Mapping[str, Any]) -> str:
     """The checksum of a manifest, which shows whether it was edited."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-# ------------------------------------------------------------------------------------------------------------- reading
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -44,9 +44,6 @@ TRAINING_PREFIX = "training__"
 TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fields(TrainingOptions)]
 
 
-# ------------------------------------------------------------------------------------------------------------- writing
-
-
 def save(
     classifier: UUClassifier,
     folder: Path,
@@ -118,9 +115,6 @@ def _encode(value: Any) -> Any:
     if not callable(value) and not isinstance(value, Learner):
         raise ValueError(f"{value!r} cannot be stored as JSON; use numbers, strings, lists and dicts in parameters.")
     return {"code": name}
-
-
-# ------------------------------------------------------------------------------------------------------------- reading
 
 
 def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Classifier:

@@ -64,10 +64,9 @@ def read_streams(
     X0: Any,
     X1: Any,
     parameters: Mapping[str, Any],
+    workers: Workers | None = None,
     validation_data: Any = None,
     test_data: Any = None,
-    *,
-    workers: Workers | None = None,
 ) -> FitData:
     """Both sets as streams; unless ``validation_data`` is passed, rows are held out and loaded into memory."""
     streams = inputs.check_streams(X0, X1)
@@ -102,17 +101,8 @@ def make_plan(
 ) -> FitPlan:
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
-    Parameters
-    ----------
-    parameters : dict
-        Parameters of `uulearn.UUClassifier`, checked by `uulearn.estimator.parameters.check_parameters`.
-    given : FitData
-    callback : callable, optional
-        As for `uulearn.UUClassifier.fit`.
-    workers : Workers, optional
-        The processes that train together: they agree on the seed.
-    stacklevel : int
-        Of the warnings, 1 for the caller.
+    ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
+    and agree on the seed. ``stacklevel`` is that of the warnings, 1 for the caller.
     """
     _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)

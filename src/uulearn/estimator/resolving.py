@@ -132,10 +132,7 @@ def resolve_defaults(
             has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"]
         ),
         "patience": lambda: (
-            max(
-                defaults.PATIENCE,
-                math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, known["batch_size"]).n_batches),
-            )
+            max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, known["batch_size"]).n_batches))
             if known["early_stopping"]
             else None
         ),

@@ -148,9 +148,6 @@ def max_trainings(rounds: int) -> int:
     return 3 * (rounds + 1) if rounds else 1
 
 
-# --------------------------------------------------------------------------------------------------- one pool of rows
-
-
 class _Relabeled(NamedTuple):
     """Two sets to train on, and the positions of their rows in the pool."""
 
@@ -206,16 +203,10 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
     if any(len(np.unique(fold[place])) <= fold.max() for place in places):
         return "too few rows are predicted to be of one class to fill all folds"
     prior = float(np.average(pool.set_priors, weights=pool.data.sizes))
-    priors = (
-        prior * t / (prior * t + (1 - prior) * f),
-        prior * (1 - t) / (prior * (1 - t) + (1 - prior) * (1 - f)),
-    )
+    priors = (prior * t / (prior * t + (1 - prior) * f), prior * (1 - t) / (prior * (1 - t) + (1 - prior) * (1 - f)))
     index = torch.cat([part for part in pool.data.index if part is not None])
     new = TwoSets(pool.data.rows, (index[torch.from_numpy(places[0])], index[torch.from_numpy(places[1])]))
     return _Relabeled(new, (fold[places[0]], fold[places[1]]), priors, np.concatenate(places))
-
-
-# --------------------------------------------------------------------------------------------------------- two halves
 
 
 class _Trial(NamedTuple):

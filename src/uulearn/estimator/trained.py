@@ -107,8 +107,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alone.trained_ = self.trained_.submodel(number)
         return alone
 
-    # ---------------------------------------------------------------------------------- calibration and other priors
-
     def calibrate(self, X: Any, sets: Any) -> Self:
         """Turn scores into log-odds with rows of both sets that were not used for training; no label is needed.
 
@@ -168,8 +166,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
         moved.out_of_fold_evaluation_ = None  # it was for the other target prior
         return moved
-
-    # ------------------------------------------------------------------------------------------------------ evaluation
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
         """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not used for training.

@@ -40,11 +40,7 @@ class UUScorer:
     """
 
     def __init__(
-        self,
-        measure: str = "accuracy",
-        *,
-        set_priors: Sequence[float] | None = None,
-        target_prior: float | None = None,
+        self, measure: str = "accuracy", *, set_priors: Sequence[float] | None = None, target_prior: float | None = None
     ) -> None:
         if measure not in MEASURES:
             raise ValueError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")

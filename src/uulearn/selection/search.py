@@ -232,8 +232,6 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lines.append(f"  {candidate.evaluation.accuracy.value:6.4f}  {_format(candidate.params)}  ({comment})")
         return "\n".join([*lines, self.best_estimator_.summary()])
 
-    # ------------------------------------------------------------------------------------------ the best estimator
-
     def _best(self) -> UUClassifier:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
@@ -272,9 +270,6 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy of the best setting, estimated without labels from rows of both sets."""
         return self._best().score(X, sets)
-
-
-# --------------------------------------------------------------------------------------------------- plans and results
 
 
 def _with_resolved(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassifier:

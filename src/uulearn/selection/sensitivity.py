@@ -235,9 +235,6 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
     return parameters
 
 
-# -------------------------------------------------------------------------------------------------------- assumptions
-
-
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
     """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason."""
     steps = check_errors(errors)
@@ -281,9 +278,6 @@ def check_errors(errors: Sequence[float]) -> list[float]:
     if not values or len(set(values)) < len(values):
         raise ValueError(f"errors must be one number or more, each once, got {errors!r}.")
     return sorted(map(float, values))
-
-
-# ---------------------------------------------------------------------------------------------------------- training
 
 
 class _Scored(NamedTuple):
@@ -374,9 +368,6 @@ def _positions(data: TwoSets) -> tuple[Tensor, Tensor]:
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
     """The scores of these rows of both sets, and the set of each."""
     return scores[torch.cat(_positions(data)).numpy()], np.repeat([0, 1], data.sizes)
-
-
-# ----------------------------------------------------------------------------------------------------------- evaluation
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
