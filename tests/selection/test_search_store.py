@@ -14,7 +14,7 @@ from uulearn.data.folds import assign_folds
 from uulearn.estimator import plan
 from uulearn.exceptions import CheckpointError, FailedSettingWarning
 from uulearn.selection import UUClassifierCV, trials
-from uulearn.selection.store import FoldStore
+from uulearn.selection.trials import FoldStore
 
 GRID = {"slope": [0.0, -1.0], "lr": [1e-3, 0.02]}
 

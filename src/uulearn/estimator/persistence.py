@@ -53,46 +53,36 @@ def save(
     """Write a fitted classifier, with files of an application attached and documents for readers next to it."""
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
-    contents = {
-        "weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history), **(attached or {}),
-    }  # fmt: skip
-    about = {
-        "class": "UUClassifier",
-        "parameters": _stored_parameters(classifier),
-        "learner": {"kind": classifier.learner_.kind, "config": state.config},
-        "fitted": _stored_attributes(classifier),
-    }
-    write_directory(folder, about, contents, documents)
-
-
-def _stored_parameters(classifier: UUClassifier) -> dict[str, Any]:
+    contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
+    own = {*inspect.signature(type(classifier)).parameters, *TRAINING_NAMES} - {"training"}
     named = classifier.get_params(deep=classifier.training is not None)
-    own = set(inspect.signature(type(classifier)).parameters) - {"training"}
-    stored = {name: _encode(value) for name, value in named.items() if name in own or name.startswith(TRAINING_PREFIX)}
-    stored["random_state"] = None if classifier.random_state is None else classifier.seed_
+    parameters = {name: _encode(value) for name, value in named.items() if name in own}
+    parameters["random_state"] = None if classifier.random_state is None else classifier.seed_
     if classifier.training is not None:
         # A folder of the machine that trained: a later fit must not write there by default.
-        stored[f"{TRAINING_PREFIX}checkpoint_dir"] = None
-    return stored
-
-
-def _stored_attributes(classifier: UUClassifier) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        return None if value is None else dataclasses.asdict(value)
-
+        parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
     names = getattr(classifier, "feature_names_in_", None)
-    rounds = classifier.self_training_
-    return {
-        "row_shape": list(classifier.row_shape_),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "set_sizes": list(classifier.set_sizes_),
-        "held_out_sizes": list(classifier.held_out_sizes_),
-        "out_of_fold_evaluation": plain(classifier.out_of_fold_evaluation_),
-        "self_training": None if rounds is None else [plain(done) for done in rounds],
-        "scaling": plain(classifier.scaling_),
-        "seed": classifier.seed_,
-        "resolved_params": classifier.resolved_params_,
+    about = {
+        "class": "UUClassifier",
+        "parameters": parameters,
+        "learner": {"kind": classifier.learner_.kind, "config": state.config},
+        "fitted": {
+            "row_shape": classifier.row_shape_,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "set_sizes": classifier.set_sizes_,
+            "held_out_sizes": classifier.held_out_sizes_,
+            "out_of_fold_evaluation": _as_dict(classifier.out_of_fold_evaluation_),
+            "self_training": classifier.self_training_ and [_as_dict(done) for done in classifier.self_training_],
+            "scaling": _as_dict(classifier.scaling_),
+            "seed": classifier.seed_,
+            "resolved_params": classifier.resolved_params_,
+        },
     }
+    write_directory(folder, about, {**contents, **(attached or {})}, documents)
+
+
+def _as_dict(value: Any) -> Any:
+    return None if value is None else dataclasses.asdict(value)
 
 
 def _encode(value: Any) -> Any:

@@ -121,11 +121,11 @@ def self_train(
         A round replaces the best one before it if its estimated gain exceeds this number of standard errors.
     """
     pool = _Pool(data, folds, set_priors, target_prior, None)
-    trials: list[_Trial] = []
+    compared: list[Round] = []
+    scores: list[Tensor] = []
     stop_reason = "no rounds requested"
     if rounds:
-        trials, stop_reason = _try_on_halves(train, score, pool, rounds, seed, pure)
-    compared = _compare(trials, pool, min_gain)
+        compared, scores, stop_reason = _try_on_halves(train, score, pool, rounds, seed, pure, min_gain)
     runs = [_run(train, pool, pool.original(), 0, pure)]
     while len(runs) <= _best_round(compared):
         labeled = _relabel(pool, runs[-1].scores)
@@ -134,7 +134,7 @@ def self_train(
             break
         runs.append(_run(train, pool, labeled, len(runs), pure))
     best = _best_round(compared[: len(runs)])
-    first, second = torch.split(trials[best].scores if best else runs[0].scores, list(data.sizes))
+    first, second = torch.split(scores[best] if best else runs[0].scores, list(data.sizes))
     # Rounds that were run on all rows report their sets; only rounds up to the best one are better.
     for done, run in zip(compared, runs, strict=False):
         labeled = run.labeled
@@ -209,18 +209,10 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
     return _Relabeled(new, (fold[places[0]], fold[places[1]]), priors, np.concatenate(places))
 
 
-class _Trial(NamedTuple):
-    """A round on both halves: the score of every row is by the ensemble of the other half."""
-
-    scores: Tensor
-    priors: Priors
-    sizes: tuple[int, int]
-
-
 def _try_on_halves(
-    train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool
-) -> tuple[list[_Trial], str]:
-    """The rounds until a half cannot be relabeled, and why there are no more."""
+    train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool, min_gain: float
+) -> tuple[list[Round], list[Tensor], str]:
+    """The rounds until a half cannot be relabeled, scores by the ensembles of the other half, and why it stopped."""
     cut = int(np.random.SeedSequence([seed, 0, 4]).generate_state(1)[0])
     half_of = assign_folds(pool.data, 2, cut)
     places = [torch.from_numpy(np.flatnonzero(np.concatenate(half_of) == half)) for half in (0, 1)]
@@ -229,39 +221,30 @@ def _try_on_halves(
         data = pool.data.pick(*(np.flatnonzero(part == half) for part in half_of))
         folds = assign_folds(data, 1 + max(int(part.max()) for part in pool.folds), cut)
         halves.append(_Pool(data, folds, pool.set_priors, pool.target_prior, half))
-
-    def trial(runs: list[_PoolRound]) -> _Trial:
-        scores = torch.empty(sum(pool.data.sizes))
-        for run, other, place in zip(runs, reversed(halves), reversed(places), strict=True):
-            scores[place] = torch.cat([score(run.fitted, other.data.rows_of(which)) for which in (0, 1)])
-        first, second = np.mean([run.labeled.priors for run in runs], axis=0).tolist()
-        n, n_prime = np.sum([run.labeled.sets.sizes for run in runs], axis=0).tolist()
-        return _Trial(scores, (first, second), (n, n_prime))
-
-    runs = [_run(train, half, half.original(), 0, pure) for half in halves]
-    trials = [trial(runs)]
-    for number in range(1, rounds + 1):
-        relabeled = []
-        for half, run in zip(halves, runs, strict=True):
-            if isinstance(labeled := _relabel(half, run.scores), str):
-                return trials, labeled
-            relabeled.append(labeled)
-        runs = [_run(train, half, labeled, number, pure) for half, labeled in zip(halves, relabeled, strict=True)]
-        trials.append(trial(runs))
-    return trials, f"all {rounds} rounds done"
-
-
-def _compare(trials: list[_Trial], pool: _Pool, min_gain: float) -> list[Round]:
-    """Each round compared with the best before it."""
     known = pool.sets, pool.set_priors, pool.target_prior
     compared: list[Round] = []
-    for number, trial in enumerate(trials):
-        best = trials[_best_round(compared)]
-        gain = uu_accuracy_difference(trial.scores.numpy(), best.scores.numpy(), *known) if number else None
+    scores: list[Tensor] = []
+    relabeled: list[_Relabeled | str] = [half.original() for half in halves]
+    for number in range(rounds + 1):
+        runs = []
+        for half, labeled in zip(halves, relabeled, strict=True):
+            assert not isinstance(labeled, str)
+            runs.append(_run(train, half, labeled, number, pure))
+        own = torch.empty(sum(pool.data.sizes))
+        for run, other, place in zip(runs, reversed(halves), reversed(places), strict=True):
+            own[place] = torch.cat([score(run.fitted, other.data.rows_of(which)) for which in (0, 1)])
+        scores.append(own)
+        best = scores[_best_round(compared)]
+        gain = uu_accuracy_difference(own.numpy(), best.numpy(), *known) if number else None
         better = gain is None or gain.value > min_gain * gain.standard_error
-        evaluated = evaluate(trial.scores.numpy(), *known)
-        compared.append(Round(number, trial.priors, trial.sizes, evaluated, gain, better))
-    return compared
+        first, second = np.mean([run.labeled.priors for run in runs], axis=0).tolist()
+        n, n_prime = np.sum([run.labeled.sets.sizes for run in runs], axis=0).tolist()
+        compared.append(Round(number, (first, second), (n, n_prime), evaluate(own.numpy(), *known), gain, better))
+        if number < rounds:
+            relabeled = [_relabel(half, run.scores) for half, run in zip(halves, runs, strict=True)]
+            if reasons := [reason for reason in relabeled if isinstance(reason, str)]:
+                return compared, scores, reasons[0]
+    return compared, scores, f"all {rounds} rounds done"
 
 
 def _best_round(rounds: list[Round]) -> int:

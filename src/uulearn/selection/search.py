@@ -29,8 +29,7 @@ from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
-from uulearn.selection.store import FoldStore
-from uulearn.selection.trials import Executor, Trials, train_all
+from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 

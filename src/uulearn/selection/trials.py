@@ -1,4 +1,7 @@
-"""The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested."""
+"""The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested.
+
+A stored model is a file named by a digest of everything that the model depends on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +22,7 @@ from uulearn.estimator.learners import (
     Folds,
     FoldScores,
     Learner,
+    ModelState,
     ModelTask,
     NetworkLearner,
     OutOfFold,
@@ -25,9 +30,10 @@ from uulearn.estimator.learners import (
     merge_folds,
 )
 from uulearn.estimator.plan import FitPlan
-from uulearn.exceptions import NonFiniteRiskError
-from uulearn.selection.store import FoldStore
+from uulearn.exceptions import CheckpointError, NonFiniteRiskError
+from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.batched.out_of_fold import Variant
+from uulearn.training.history import History
 from uulearn.training.out_of_fold import count_folds
 
 # Parameters in which networks that are trained together may differ.
@@ -37,6 +43,12 @@ IRRELEVANT_PARAMETERS = (
     "training__checkpoint_dir", "training__checkpoint_every", "training__distributed", "progress", "device",
     "calibrated", "self_training_rounds",
 )  # fmt: skip
+
+# 2: models as the state of a learner.
+STORE_FORMAT = 2
+STORE_SUFFIX = ".safetensors"
+# Age at which a temporary file is removed; a newer one may belong to a search that is running.
+STALE_SECONDS = 3600
 
 Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
@@ -98,6 +110,51 @@ class Executor(Protocol):
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
         """Run `train_job` for every job, in any order, and yield the results of each as soon as it is finished."""
+
+
+class FoldStore:
+    """The finished models of a search in a folder, which is created if necessary.
+
+    Any number of searches may share a folder: a file appears complete or not at all, and files of the same name have
+    the same content. Nothing is unpickled.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another path.")
+        remove_temporary_files(self.folder, f"*{STORE_SUFFIX}", older_than=STALE_SECONDS)
+
+    def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
+        """The model of this name, restored by the learner, or why it failed; None if it is not stored."""
+        path = self.folder / f"{name}{STORE_SUFFIX}"
+        if not path.exists():
+            return None
+        try:
+            stored = load_tree(path)
+            if stored["format"] != STORE_FORMAT:
+                raise ValueError(f"{path} has format {stored['format']!r}, and this version reads {STORE_FORMAT}.")
+            if "failure" in stored:
+                return NonFiniteRiskError(stored["failure"])
+            model = learner.restore(ModelState(stored["tensors"], stored["config"]), row_shape)
+            return FoldScores(model, History.from_dict(stored["history"]), stored["scores"])
+        except (ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
+            reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
+            raise CheckpointError(f"{reason} Delete it to train that model again.") from error
+
+    def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
+        """Store a model, or that its training failed."""
+        path = self.folder / f"{name}{STORE_SUFFIX}"
+        about: dict[str, Any] = {"failure": str(result)}
+        if not isinstance(result, NonFiniteRiskError):
+            about = vars(result.model.state()) | {"history": result.history.to_dict(), "scores": result.scores}
+        try:
+            save_tree(path, {"format": STORE_FORMAT, **about})
+        except OSError as error:
+            raise CheckpointError(
+                f"{path} cannot be written ({error.strerror or error}); choose another store, or make this one "
+                "writable with space left."
+            ) from error
 
 
 def train_all(
