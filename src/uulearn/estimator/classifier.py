@@ -239,8 +239,9 @@ class UUClassifier(TrainedClassifier):
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
-        given = {"any_shape": takes_any_shape(self.model), "validation_data": validation_data, "test_data": test_data}
-        return self._fit(lambda *_: inputs.read_joint_table(X, sets, **given), callback)
+        held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
+        any_shape = takes_any_shape(self.model)
+        return self._fit(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
 
     def fit_sets(
         self,
@@ -256,10 +257,11 @@ class UUClassifier(TrainedClassifier):
         Pass sets larger than memory as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`: one
         model is then trained, and rows of each set are held out and kept in memory for validation.
         """
-        given = {"any_shape": takes_any_shape(self.model), "validation_data": validation_data, "test_data": test_data}
+        held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
+        any_shape = takes_any_shape(self.model)
         if isinstance(X0, RowStream) or isinstance(X1, RowStream):
-            return self._fit(lambda *state: read_streams(X0, X1, *state, validation_data, test_data), callback)
-        return self._fit(lambda *_: inputs.read_two_tables(X0, X1, **given), callback)
+            return self._fit(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
+        return self._fit(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
 
     def _fit(self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None) -> Self:
         """Check the parameters, read the data, plan, train, and set the fitted attributes."""

@@ -217,10 +217,10 @@ def _try_on_halves(
     half_of = assign_folds(pool.data, 2, cut)
     places = [torch.from_numpy(np.flatnonzero(np.concatenate(half_of) == half)) for half in (0, 1)]
     halves = []
-    for half in (0, 1):
-        data = pool.data.pick(*(np.flatnonzero(part == half) for part in half_of))
+    for which in (0, 1):
+        data = pool.data.pick(*(np.flatnonzero(part == which) for part in half_of))
         folds = assign_folds(data, 1 + max(int(part.max()) for part in pool.folds), cut)
-        halves.append(_Pool(data, folds, pool.set_priors, pool.target_prior, half))
+        halves.append(_Pool(data, folds, pool.set_priors, pool.target_prior, which))
     known = pool.sets, pool.set_priors, pool.target_prior
     compared: list[Round] = []
     scores: list[Tensor] = []
@@ -232,7 +232,7 @@ def _try_on_halves(
             runs.append(_run(train, half, labeled, number, pure))
         own = torch.empty(sum(pool.data.sizes))
         for run, other, place in zip(runs, reversed(halves), reversed(places), strict=True):
-            own[place] = torch.cat([score(run.fitted, other.data.rows_of(which)) for which in (0, 1)])
+            own[place] = torch.cat([score(run.fitted, other.data.rows_of(set_number)) for set_number in (0, 1)])
         scores.append(own)
         best = scores[_best_round(compared)]
         gain = uu_accuracy_difference(own.numpy(), best.numpy(), *known) if number else None

@@ -200,15 +200,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sets = np.repeat([0, 1], data.sizes)
         decided = [_decisions(plan, one, sets) for plan, one in zip(plans, fitted, strict=True)]
         candidates = _compare(settings, decided, sets, common.parameters.training_priors, base.target_prior)
-        failed = [(candidate.params, candidate.failure) for candidate in candidates if candidate.failure is not None]
-        if failed:
+        if failed := [(one.params, one.failure) for one in candidates if one.failure is not None]:
+            what = (
+                f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: {_list_failures(failed)}."
+            )
             with warn_on_rank_zero(workers):
-                warnings.warn(
-                    f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: "
-                    f"{_list_failures(failed)}.",
-                    FailedSettingWarning,
-                    stacklevel=3,
-                )
+                warnings.warn(what, FailedSettingWarning, stacklevel=3)
         best = next(place for place, candidate in enumerate(candidates) if candidate.rank == 1)
         first = fitted[best]
         assert isinstance(first, OutOfFold)
@@ -315,9 +312,7 @@ def _compare(
         listed = _list_failures(zip(settings, map(str, decided), strict=True))
         raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
-    nothing = Evaluation(
-        NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE, (len(sets) - n1, n1), labels_used=False
-    )
+    nothing = Evaluation(*[NO_ESTIMATE] * 5, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
     order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
