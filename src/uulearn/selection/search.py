@@ -312,7 +312,8 @@ def _compare(
         listed = _list_failures(zip(settings, map(str, decided), strict=True))
         raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
-    nothing = Evaluation(*[NO_ESTIMATE] * 5, (len(sets) - n1, n1), labels_used=False)
+    none = NO_ESTIMATE
+    nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
     order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
