@@ -18,8 +18,7 @@ from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner, NetworkModel
-from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.persistence import TRAINING_NAMES, TRAINING_PREFIX
+from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters
 from uulearn.estimator.plan import make_plan, read_streams, takes_any_shape
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier

@@ -254,7 +254,7 @@ class NetworkModel(TrainedModel):
         tensors = self.module.state_dict()
         for name, value in tensors.items():
             if not isinstance(value, Tensor):
-                raise ValueError(f"the state {name!r} of the model is not a tensor; make it a buffer to store it.")
+                raise ValueError(f"the state {name!r} is not a tensor; make it a buffer of the model to store it.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             {"n_models": self.n_models, "precision": self.precision},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,6 +22,9 @@ from uulearn.training.precision import PRECISIONS
 
 # Priors of the training risk for set_priors=None: with them, separating the sets is separating the classes.
 PURE_PRIORS = (1.0, 0.0)
+# Names of the training options in get_params and set_params.
+TRAINING_PREFIX = "training__"
+TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fields(TrainingOptions)]
 
 
 class Rule(NamedTuple):

@@ -26,7 +26,7 @@ from uulearn.data.inputs import Columns
 from uulearn.estimator.fitting import FitResult
 from uulearn.estimator.learners import Learner, ModelState, NetworkLearner
 from uulearn.estimator.model_directory import Contents, read_file, read_manifest, write_directory
-from uulearn.estimator.parameters import check_parameters, is_auto
+from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve
 from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
 
 Classifier = TypeVar("Classifier", bound="UUClassifier")
-
-# Prefix of the training options among the parameters, as in get_params.
-TRAINING_PREFIX = "training__"
-TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fields(TrainingOptions)]
 
 
 def save(

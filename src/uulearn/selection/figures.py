@@ -17,7 +17,7 @@ LETTERS = {"theta": "θ", "theta_prime": "θ′", "pi": "π"}
 CLEAR_GAIN = 3.0
 # Legend and color of the three curves of a figure.
 LABELS = ("accuracy shown (95% interval)", "accuracy if the guess is right", "true accuracy (labels)")
-COLORS = ("#2471a3", "#8e5ba6", "#1e8449")
+CURVE_COLORS = ("#2471a3", "#8e5ba6", "#1e8449")
 
 
 def tabulate(found: Sensitivity) -> str:
@@ -107,10 +107,10 @@ def _draw_panel(axis: Any, rows: Sequence[SensitivityRow]) -> None:
     spans = [[max(0.0, side) for side in sides] for sides in zip(*ends, strict=True)]
     axis.axvline(0, color="#b0b0b0", lw=0.8, zorder=0)
     bars = {"marker": "o", "ms": 5, "lw": 1.8, "elinewidth": 1, "capsize": 3}
-    axis.errorbar(errors, [row.shown.value for row in rows], spans, color=COLORS[0], label=LABELS[0], **bars)
+    axis.errorbar(errors, [row.shown.value for row in rows], spans, color=CURVE_COLORS[0], label=LABELS[0], **bars)
     guessed = [row.if_guess_right.value for row in rows]
-    axis.plot(errors, guessed, "s--", color=COLORS[1], ms=4, lw=1.3, label=LABELS[1])
+    axis.plot(errors, guessed, "s--", color=CURVE_COLORS[1], ms=4, lw=1.3, label=LABELS[1])
     if true := [row.true.value for row in rows if row.true is not None]:
-        axis.plot(errors, true, "^-", color=COLORS[2], ms=5, lw=1.8, label=LABELS[2])
+        axis.plot(errors, true, "^-", color=CURVE_COLORS[2], ms=5, lw=1.8, label=LABELS[2])
     axis.set_xticks(errors, [f"{error:+g}".replace("-", "−") if error else "0" for error in errors])
     axis.grid(axis="y", color="#e6e6e6", lw=0.6)
