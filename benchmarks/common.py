@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import uulearn
-from uulearn.estimator.resolving import PLAIN
+from uulearn.defaults import SINGLE_RUN
 from uulearn.storage import write_atomically
 from uulearn.training.precision import cpu_multiplies_bfloat16
 
@@ -30,7 +30,7 @@ TARGET_PRIOR = 0.5
 LR = 5e-5
 BATCH_SIZE = 3000
 N_FEATURES = 784
-LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
+LEAKY: dict[str, Any] = SINGLE_RUN | {"method": "leaky_relu"}
 """One model trained on all rows to the last epoch, whatever `UUClassifier` does by default."""
 
 Seconds = dict[str, list[float]]
@@ -129,7 +129,7 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm
 
     Noise of a shared machine comes in spells: within a round it hits all contenders alike, so that ratios
     within a round stay meaningful. The order turns from round to round, so that nobody always follows the
-    same neighbour. A contender that returns a float has timed itself.
+    same neighbor. A contender that returns a float has timed itself.
     """
     names = list(contenders)
     seconds: Seconds = {name: [] for name in names}

@@ -4,8 +4,8 @@
 
 Agreement: random texts like those of ``tests/io/test_fuzz.py`` are parsed by each engine, all columns as text, and
 compared with Python's ``csv`` module. A text is valid if all records have two fields and no quote stays open. Counts:
-``same`` and ``different`` cells of a valid text, ``rejected`` valid text, ``accepted`` and ``refused`` invalid text, and
-``line``: refused with the right line number. uulearn accepts separators at the end of lines on purpose.
+``same`` and ``different`` cells of a valid text, ``rejected`` valid text, ``accepted`` and ``refused`` invalid text,
+and ``line``: refused with the right line number. uulearn accepts separators at the end of lines on purpose.
 Detection: whether the engine finds the separator of a small table. Speed: each engine streams ``FILE`` (by default like
 those of ``encode_csv.py``) as text in a new process; DuckDB also with type detection over the whole file. All figures
 go to ``benchmarks/results/csv_engines.json``.

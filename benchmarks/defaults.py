@@ -26,6 +26,7 @@ from common import FORMAT, RESULTS, machine, read_json, versions, write_json
 from pixels import data_folder
 from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
+from uulearn.training import TrainingOptions
 
 DATASETS = ("mnist", "fashion-mnist", "kmnist")
 SET_PRIORS = ((0.8, 0.2), (0.6, 0.4))
@@ -34,6 +35,8 @@ BASE: dict[str, Any] = {
     "method": "leaky_relu", "slope": -0.1, "loss": "logistic", "lr": 3e-4, "l2": 0.0, "ema": None, "clip_norm": None,
     "precision": "auto", "batch_size": 3000, "epochs": 200, "momentum": 0.1,
 }  # fmt: skip
+TRAINING = ("ema", "clip_norm", "precision")
+"""Settings that belong to `TrainingOptions`."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "lr 5e-5": {"lr": 5e-5},
@@ -60,10 +63,11 @@ Part = tuple[NDArray[np.uint8], NDArray[np.bool_]]
 def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
     """Train once."""
     drawn = make_sets(*train, settings["set_priors"], SIZES, random_state=settings["seed"])
-    options = {name: settings[name] for name in BASE if name != "momentum"}
+    training = TrainingOptions(input_scale=1 / 255, **{name: settings[name] for name in TRAINING})
+    options = {name: settings[name] for name in BASE if name not in ("momentum", *TRAINING)}
     classifier = UUClassifier(
         drawn.realized_priors, float(test[1].mean()), **options, model_params={"momentum": settings["momentum"]},
-        input_scale=1 / 255, random_state=settings["seed"],
+        training=training, random_state=settings["seed"],
     )  # fmt: skip
     started = time.perf_counter()
     classifier.fit_sets(*drawn, test_data=test)

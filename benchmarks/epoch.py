@@ -1,4 +1,4 @@
-"""One training epoch of the paper's MLP (784-300-300-300-300-1, batch normalisation) and of the linear model.
+"""One training epoch of the paper's MLP (784-300-300-300-300-1, batch normalization) and of the linear model.
 
 Data: 60,000 × 784 float32, two sets of 30,000 (MNIST, or random pixels of the same sparsity), batches of
 3,000, Adam. Five contenders, by default 7 rounds of one epoch each after one warm-up epoch each; medians and
@@ -40,7 +40,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, TwoSets
 from uulearn.exceptions import UUWarning
 from uulearn.models import build_model
-from uulearn.training import Trainer, RunOptions
+from uulearn.training import RunOptions, Trainer, TrainingOptions
 from uulearn.training.precision import cpu_multiplies_bfloat16
 
 PRECISIONS = {"uulearn": "auto", "uulearn float32": "float32"}
@@ -61,7 +61,7 @@ def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer
     return SteppedTrainer(
         build_model(model, data.X.shape[1:]),
         TwoSets((DenseRows(torch.from_numpy(data.first)), DenseRows(torch.from_numpy(data.second)))),
-        UURisk(SET_PRIORS, TARGET_PRIOR),
+        UURisk(SET_PRIORS, TARGET_PRIOR, LEAKY["loss"], LEAKY["method"]),
         RunOptions(lr=LR, batch_size=BATCH_SIZE, precision=precision),
     )
 
@@ -73,7 +73,7 @@ def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, t
         TARGET_PRIOR,
         model=model,
         **LEAKY | {"lr": LR},
-        precision=precision,
+        training=TrainingOptions(precision=precision),
         epochs=1,
         device="cpu",
         random_state=0,

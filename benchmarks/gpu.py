@@ -32,7 +32,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import load_task, make_sets
 from uulearn.models import ResNet32
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.training import Trainer, RunOptions
+from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
@@ -94,9 +94,9 @@ def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], 
 def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tuple[float, float]:
     """FLOPs and bytes of one step of a stack, activations in bfloat16, each pass over memory counted once.
 
-    Hidden layer: the product writes (2 bytes a unit), the moments read (2), normalisation and ReLU read and write (4),
+    Hidden layer: the product writes (2 bytes a unit), the moments read (2), normalization and ReLU read and write (4),
     the next product reads (2); on the way back the product's gradient is written (2), the sums read it and the input
-    (4), the gradient of the normalisation reads both and writes (6), two products read it (4) and one reads the
+    (4), the gradient of the normalization reads both and writes (6), two products read it (4) and one reads the
     activations (2); the last unit reads, and on the way back reads and writes, the last activations (6). Kernels: to
     bfloat16 and its two readers (10), gradient written and read (4), Adam's state read and written (24).
     """
@@ -175,7 +175,7 @@ def convolution_work(model: nn.Module) -> tuple[float, float]:
     """FLOPs and bytes of one image, forward and back, bfloat16 activations.
 
     A convolution: its input read, output written; back: the gradient of its output read twice, its input read, the
-    gradient of its input written. A normalisation with ReLU: two reads and a write; back: two reads twice, a write.
+    gradient of its input written. A normalization with ReLU: two reads and a write; back: two reads twice, a write.
     An addition: two reads and a write; back nothing, it shares its gradient. Two bytes each.
     """
     flops = moved = 0.0
@@ -215,7 +215,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     torch.cuda.synchronize()
     started = time.perf_counter()
     trainer = Trainer(
-        model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options,
+        model, data, UURisk((0.6, 0.4), 0.6, "logistic", "unbiased"), options,
         test=(DenseRows(torch.from_numpy(test_images).cuda()), torch.from_numpy(test_labels)),
         callback=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
@@ -256,7 +256,7 @@ def contenders_part(top: dict[str, float]) -> Section:
                 layer.packing = 1
         options = RunOptions(batch_size=BATCH, ema=None, device="cuda", compile=compiled, progress=False)
         data = TwoSets.from_membership(rows, torch.arange(BATCH) % 2)
-        trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options)
+        trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, "logistic", "unbiased"), options)
         trainer.dtype = torch.bfloat16  # zeros would not tell that it serves
         trainer.model.train()
         counts = (BATCH // 2, BATCH // 2)

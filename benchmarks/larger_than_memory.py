@@ -35,6 +35,7 @@ from common import FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
 from uulearn.exceptions import PoorMixingWarning
 from uulearn.streaming import ParquetSet, RowStream, shuffled
+from uulearn.training import TrainingOptions
 
 OUT = RESULTS / "larger_than_memory.json"
 COLUMNS, GROUP, FILE = 100, 20_000, 1_000_000
@@ -89,7 +90,7 @@ def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
             for name, sets in ways.items():
                 clf = UUClassifier(
                     PRIORS, task.prior, epochs=15, n_estimators=1, validation_fraction=0.1, patience=None,
-                    input_scale=1 / 255, random_state=seed, progress=False,
+                    training=TrainingOptions(input_scale=1 / 255), random_state=seed, progress=False,
                 )  # fmt: skip
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PoorMixingWarning)

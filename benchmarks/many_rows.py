@@ -48,7 +48,8 @@ def measure(rows: int, folder: Path) -> dict[str, float]:
         for first in range(0, rows, STEP):
             writer.write_table(patients(rng, min(STEP, rows - first), 0.5, first))
     command = [sys.executable, "-m", "uulearn"]
-    options = ["--set-priors", "0.8", "0.2", "--id", "patient", "--epochs", "5", "--members", "1", "--no-sensitivity"]
+    priors = ["--set-priors", "0.8", "0.2"]
+    options = [*priors, "--id", "patient", "--epochs", "5", "--n-estimators", "1", "--no-sensitivity"]
     subprocess.run([*command, "fit", "a.csv", "b.csv", *options, "--out", "model"], cwd=folder, check=True)
     fitted = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     started = time.perf_counter()

@@ -27,7 +27,7 @@ from pixels import data_folder, read_mnist
 from uulearn import UUClassifier
 from uulearn.data import DenseRows
 from uulearn.datasets import make_sets
-from uulearn.training import score_rows
+from uulearn.training import TrainingOptions, score_rows
 
 PRECISIONS = ("float32", "bfloat16")
 SIZES = (30_000, 30_000)
@@ -68,7 +68,7 @@ def train(settings: dict[str, Any], train_part: Part, test_part: Part) -> dict[s
         batch_size=BATCH_SIZE,
         lr=LR,
         l2=L2,
-        precision=settings["precision"],
+        training=TrainingOptions(precision=settings["precision"]),
         device="cpu",
         random_state=settings["seed"],
     )

@@ -28,6 +28,7 @@ from common import LEAKY, LR, SET_PRIORS, TARGET_PRIOR, Bar, Section, Settings, 
 from pixels import many_rows, two_sets
 from uulearn import UUClassifier
 from uulearn.exceptions import UUWarning
+from uulearn.training import TrainingOptions
 
 CHUNK = 1024
 TIMES_AS_FAST_AS_DATALOADER = 2.0
@@ -37,10 +38,16 @@ Floats = NDArray[np.float32]
 
 
 def fitted(precision: str, n_each: int) -> UUClassifier:
-    """A classifier trained briefly, so that the statistics of its normalisation are those of data."""
+    """A classifier trained briefly, so that the statistics of its normalization are those of data."""
     data = two_sets(n_each)
     classifier = UUClassifier(
-        SET_PRIORS, TARGET_PRIOR, **LEAKY | {"lr": LR}, precision=precision, epochs=3, device="cpu", random_state=0
+        SET_PRIORS,
+        TARGET_PRIOR,
+        **LEAKY | {"lr": LR},
+        epochs=3,
+        training=TrainingOptions(precision=precision),
+        device="cpu",
+        random_state=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets

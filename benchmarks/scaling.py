@@ -29,6 +29,7 @@ import torch.distributed as dist
 from common import BATCH_SIZE, FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
 from uulearn.streaming import RowStream
+from uulearn.training import TrainingOptions
 
 OUT = RESULTS / "scaling.json"
 PIECE = 50_000
@@ -62,8 +63,8 @@ class Generated(RowStream):
 def classifier(model: str, **more: Any) -> UUClassifier:
     """One model, one epoch, nothing held out: what is timed is the epoch."""
     plain: dict[str, Any] = {
-        "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False, "patience": None,
-        "random_state": 0, "progress": False, "device": "cpu",
+        "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False,
+        "patience": None, "random_state": 0, "progress": False, "device": "cpu",
     }  # fmt: skip
     return UUClassifier((0.7, 0.3), **plain | MODELS[model] | more)
 
@@ -71,10 +72,11 @@ def classifier(model: str, **more: Any) -> UUClassifier:
 def epoch(
     model: str, rows: int, columns: int, distributed: bool = False, batch_size: int = BATCH_SIZE
 ) -> dict[str, Any]:
-    """Seconds of an epoch over so many rows, half of them in each set, and the most memory held."""
+    """Seconds per epoch over ``rows`` rows, half of them in each set, and the peak memory."""
     torch.set_num_threads(1)
     first, second = (Generated(rows // 2, columns, which) for which in (0, 1))
-    clf = classifier(model, distributed="auto" if distributed else False, batch_size=batch_size)
+    training = TrainingOptions(distributed="auto" if distributed else False)
+    clf = classifier(model, training=training, batch_size=batch_size)
     clf.fit_sets(first, second)
     return {
         "model": model,
@@ -101,7 +103,7 @@ def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
 
 
 def exchange(values: int) -> dict[str, Any]:
-    """Seconds of a sum over all workers of so many numbers, the median of many."""
+    """Median seconds of a sum of arrays of this length over all workers."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     numbers, seconds = torch.ones(values), []

@@ -1,6 +1,6 @@
 """How often a fit switches package: a measure of how much a reader has to jump between packages.
 
-The functions of uulearn that a fit calls are listed in the order of their first call. Each pair of neighbours in that
+The functions of uulearn that a fit calls are listed in the order of their first call. Each pair of neighbors in that
 list that belong to different packages counts as one switch. Run it as
 
     python benchmarks/trace_packages.py            # prints the counts for UUClassifier.fit and `uulearn fit`
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -50,13 +51,13 @@ def record_first_calls() -> Iterator[list[tuple[str, str]]]:
 
 
 def count_switches(calls: list[tuple[str, str]]) -> int:
-    """The number of neighbours in the list that belong to different packages.
+    """The number of neighbors in the list that belong to different packages.
 
     >>> count_switches([("cli", "f"), ("app", "g"), ("app", "h"), ("cli", "i")])
     2
     """
     packages = [package for package, _ in calls]
-    return sum(first != second for first, second in zip(packages, packages[1:], strict=False))
+    return sum(first != second for first, second in itertools.pairwise(packages))
 
 
 def draw_sets(rows: int = 300) -> tuple[Any, Any]:
@@ -81,9 +82,9 @@ def fit_command() -> None:
             path.write_text("\n".join(lines) + "\n")
         command = ["uulearn", "fit", *map(str, paths), "--set-priors", "0.8", "0.2", "--epochs", "3"]
         sys.argv = [*command, "--out", str(Path(folder) / "model")]
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            with contextlib.suppress(SystemExit):
-                main()
+        silent = io.StringIO()
+        with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent), contextlib.suppress(SystemExit):
+            main()
 
 
 def main() -> None:

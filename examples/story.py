@@ -65,7 +65,7 @@ class Story:
     def type(self, command: str, name: str | None = None, *, head: str | None = None) -> str:
         """Run ``uulearn …`` in the folder and return what it says; with a name it is shown, and kept for the page.
 
-        ``head`` is a file that the command writes, of which the first lines are shown too.
+        ``head`` is a file that the command writes; its first lines are shown too.
         """
         words = shlex.split(command)
         if words[1] == "fit" and self.epochs is not None:

@@ -82,9 +82,9 @@ class Comparison:
     def everyone(self) -> list[Contender]:
         """Those who were tried wherever the default was, with as many seeds as the rivals."""
         cells = [cell for cell, found in self.trials.items() if self.default.key in found]
-        return [one for one in self.columns if all(self._is_judged(one, cell) for cell in cells)]
+        return [one for one in self.columns if all(self._is_comparable(one, cell) for cell in cells)]
 
-    def _is_judged(self, who: Contender, cell: Cell) -> bool:
+    def _is_comparable(self, who: Contender, cell: Cell) -> bool:
         """Whether one has all seeds that the default and its rivals share in a cell: a variant may be behind."""
         met = [one for one in [self.default, *self.rivals] if one.key in self.trials[cell]]
         needed = next(iter(self.shared(cell, met).values()), {})
@@ -101,7 +101,7 @@ class Comparison:
 
         Labels do not compete.
         """
-        shared = self.shared(cell, [one for one in self.columns if self._is_judged(one, cell)])
+        shared = self.shared(cell, [one for one in self.columns if self._is_comparable(one, cell)])
         if any(len(trials) < LEAST_SEEDS for trials in shared.values()):
             return {max(shared, key=lambda key: statistics.fmean(shared[key].values()))}
         return best_methods(shared)
@@ -142,7 +142,7 @@ class Comparison:
     def mean_difference(
         self, who: Contender, other: Contender, where: Callable[[Cell], bool] = lambda cell: True
     ) -> Spread | None:
-        """Mean over tables, each of which counts once however many cells it has; None where they never meet."""
+        """Mean over tables, with one vote per table; None if they have no cell in common."""
         by_table = defaultdict(list)
         for cell, own in self.differences(who, other).items():
             if where(cell):
@@ -188,7 +188,7 @@ def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, An
     guessing: dict[str, float] = {}
     for fit in fits:
         one = fit["configuration"]
-        contender = field.recognised(one, base)
+        contender = field.recognized(one, base)
         if contender.model not in (model, None):
             continue
         if contender.key not in known and contender.kind == field.RISK:

@@ -37,7 +37,7 @@ HORIZONS = (50, 100, 200)
 
 
 def best_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
-    """The epoch, from 1, that ``keep="best"`` would keep of the first so many."""
+    """The epoch, counted from 1, that early stopping would choose among the first ``epochs``."""
     best = BestEpoch(smoothing, None)
     for value in record["curves"]["validation_zero_one"][:epochs]:
         best.update(value)
@@ -48,19 +48,19 @@ class Setting:
     """All runs of one setting: what the held-out rows say of it, and the truth."""
 
     def __init__(self, records: Iterable[Record], epochs: int) -> None:
-        self.estimated, self.kept, self.last, self.best = [], [], [], []
+        self.estimated, self.chosen, self.last, self.best = [], [], [], []
         for record in records:
             truth = 100 * np.array(record["curves"]["test_accuracy"][:epochs])
             errors = np.array(record["curves"]["validation_zero_one"][:epochs])
             epoch = best_epoch(record, epochs)
             self.estimated.append(100 * (1 - errors[max(0, epoch - 5) : epoch].mean()))
-            self.kept.append(truth[epoch - 1])
+            self.chosen.append(truth[epoch - 1])
             self.last.append(truth[-1])
             self.best.append(truth.max())
 
     def row(self) -> list[str]:
         """The means as cells of a table."""
-        return [f"{np.mean(values):.2f}" for values in (self.estimated, self.kept, self.last, self.best)]
+        return [f"{np.mean(values):.2f}" for values in (self.estimated, self.chosen, self.last, self.best)]
 
 
 def grid_page(records: Sequence[Record]) -> str:
@@ -73,7 +73,7 @@ def grid_page(records: Sequence[Record]) -> str:
     horizons = [epochs for epochs in HORIZONS if epochs <= max(key[AXES.index("epochs")] for key in full)]
     settings = {(key, epochs): Setting(group, epochs) for key, group in full.items() for epochs in horizons}
     ranked = sorted(settings, key=lambda which: -float(np.mean(settings[which].estimated)))
-    head = ["estimated without labels", "accuracy of the epoch kept", "of the last", "of the best, by labels"]
+    head = ["estimated without labels", "accuracy of the chosen epoch", "of the last", "of the best, by labels"]
     names = ["loss", "method", "λ", "learning rate", "decay", "L2", "average", "batch", "held out", "epochs"]
     present = [name for key, name in DATASET_NAMES.items() if key in {_cell(record)[0] for record in records}]
     lines = [
@@ -217,7 +217,7 @@ def _trials(records: Sequence[Record]) -> list[str]:
         for record in records
         for run in [record["configuration"]]
     ]
-    head = ["", "priors", "settings", "estimated on the held-out rows", "accuracy", "epoch kept"]
+    head = ["", "priors", "settings", "estimated on the held-out rows", "accuracy", "chosen epoch"]
     return _table(head, sorted(rows))
 
 

@@ -1,4 +1,4 @@
-"""The study of refinement as a page of Markdown, from the stored pairs of sets.
+"""The study of self-training as a page of Markdown, from the stored pairs of sets.
 
 python benchmarks/study/render_refinement.py [results/study/refinement.jsonl] [--out results/study/refinement.md]
 """
@@ -21,13 +21,13 @@ from uulearn.reproduction.statistics import mean_std
 from uulearn.reproduction.tables import DATASET_NAMES
 
 DOUBT = 1.0
-"""Standard errors of gain that the rule of `uulearn.estimator.self_training` asks for."""
+"""Number of standard errors that a gain must exceed, as in `uulearn.estimator.self_training`."""
 DOUBTS = (0.0, DOUBT, 1.645, 2.0)
-TITLES = {"pure": "taken as pure: what `rounds` does", "estimated": "with their estimated priors"}
+TITLES = {"pure": "taken as pure: what `self_training_rounds` does", "estimated": "with their estimated priors"}
 
 
 def kept(way: Record, doubt: float = DOUBT) -> int:
-    """The round that the rule keeps: in turn, each that gains more than so many standard errors over the best so far.
+    """The round that the rule chooses: the last that gains more than ``doubt`` standard errors over the best before it.
 
     Examples
     --------
@@ -174,8 +174,8 @@ def levels(pairs: Sequence[Record]) -> str:
         chosen = [_off(way, kept(way)) for way in ways if kept(way)]
         parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} kept")
     return (
-        "The accuracy estimated on the halves, which `cross_fitted_` tells where a round is kept, minus that of the "
-        f"round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
+        "The accuracy estimated on the halves, which is in `out_of_fold_evaluation_` if a round is used, minus that of "
+        f"the round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
         "Kuzushiji-MNIST are harder than those it is trained on."
     )
 

@@ -23,7 +23,7 @@ from uulearn.reproduction.tables import DATASET_NAMES
 from uulearn.selection.figures import LETTERS
 from uulearn.storage import write_atomically
 
-COLOURS = {"theta": "#2471a3", "theta_prime": "#ca6f1e", "pi": "#1e8449"}
+COLORS = {"theta": "#2471a3", "theta_prime": "#ca6f1e", "pi": "#1e8449"}
 MEASURES = {"shown": "accuracy shown", "true": "true accuracy"}
 NAMES = {**DATASET_NAMES, "breast_cancer": "breast cancer"}
 
@@ -145,7 +145,7 @@ def about(by_priors: dict[tuple[float, float], Changes]) -> str:
     pair = next(iter(by_priors.values())).pairs[0]
     seeds = max(len(changes.pairs) for changes in by_priors.values())
     return (
-        f"{pair['configuration']['rows']:,} rows a set, of which {pair['held_out'][0]:,} are held out; "
+        f"{pair['configuration']['rows']:,} rows per set, {pair['held_out'][0]:,} of them held out; "
         f"{pair['test_rows']:,} test rows; π = {pair['rows'][0]['target_prior']:.2f}; {seeds} "
         f"{'seed' if seeds == 1 else 'seeds, in parentheses the lowest and the highest of them'}."
     )
@@ -214,9 +214,9 @@ def draw_panel(axis: Any, changes: Changes, measure: str) -> None:
         own = [one for one in changes.alterations if one.parameter == parameter]
         seeds = {one.error: changes.points(measure, one) for one in own}
         means = sorted([(0.0, 0.0), *((error, sum(points) / len(points)) for error, points in seeds.items())])
-        axis.plot(*zip(*means, strict=True), "o-", color=COLOURS[parameter], ms=3.5, lw=1.6, label=letter)
+        axis.plot(*zip(*means, strict=True), "o-", color=COLORS[parameter], ms=3.5, lw=1.6, label=letter)
         for error, points in seeds.items():
-            axis.plot([error] * len(points), points, ".", color=COLOURS[parameter], ms=3, alpha=0.35)
+            axis.plot([error] * len(points), points, ".", color=COLORS[parameter], ms=3, alpha=0.35)
     errors = sorted({one.error for one in changes.alterations})
     axis.set_xticks(errors, [_signed(error) for error in errors])
     axis.tick_params(labelsize=8)

@@ -144,11 +144,11 @@ def against_rivals(comparison: Comparison) -> str:
         own, *theirs = comparison.means(cell, default, *rivals)
         winner, best = max(zip(rivals, theirs, strict=True), key=lambda pair: pair[1])
         losses.append(f"{where(cell)} ({title(winner)}, {signed(best - own)})")
-    told = (
+    text = (
         "The default is best or within noise of the paper's five and logistic regression in "
         f"{of(verdicts)} cells, on {among(comparison.seeds([default, *rivals]))} seeds a cell."
     )
-    return told + (f" It is not in: {'; '.join(losses)}." if losses else "")
+    return text + (f" It is not in: {'; '.join(losses)}." if losses else "")
 
 
 def against_boosting(comparison: Comparison) -> str:

