@@ -67,7 +67,7 @@ PATIENCE_STEPS = 400
 # Epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 
-# ----------------------------------------------------------------------------------------------- folds and held-out rows
+# ---------------------------------------------------------------------------------------------- folds and held-out rows
 
 # Models of an ensemble, which is also the number of folds.
 N_ESTIMATORS = 5
@@ -77,8 +77,8 @@ VALIDATION_FRACTION = 0.1
 MIN_VALIDATION_ROWS = 500
 # Different rows per set that make sure that no fold is empty although copies of a row stay in one fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: with one
-# model, or with self-training.
+# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: for a
+# single model, and after self-training.
 EVALUATION_FRACTION = 0.1
 # Fraction of each set that evaluates the runs of `prior_sensitivity`.
 SENSITIVITY_FRACTION = 0.2

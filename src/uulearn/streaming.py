@@ -26,7 +26,7 @@ from uulearn.io.formats import parquet_files
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
-SAMPLED_BLOCKS, BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
+SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
 MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not kept; a chunk takes about 700 bytes
 
 
@@ -172,9 +172,9 @@ def _content_digest(files: Sequence[Path]) -> str:
             footer = int.from_bytes(file.read(4), "little")
             file.seek(max(0, size - 8 - footer))
             found.update(file.read())
-            for place in np.linspace(0, max(0, size - BLOCK_BYTES), blocks, dtype=np.int64):
+            for place in np.linspace(0, max(0, size - SAMPLED_BLOCK_BYTES), blocks, dtype=np.int64):
                 file.seek(int(place))
-                found.update(file.read(BLOCK_BYTES))
+                found.update(file.read(SAMPLED_BLOCK_BYTES))
     return found.hexdigest()
 
 

@@ -116,7 +116,7 @@ def test_model_is_written_completely_or_not_at_all(files, model, expected, tmp_p
         assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize("size", [0, 1_000, 5_000, 40_000])
+@pytest.mark.parametrize("size", [0, 1_000, 5_000, 8_400])
 @pytest.mark.parametrize("there", ["nothing", "a model"])
 def test_file_size_limit_keeps_the_old_model(files, model, tmp_path, size, there):
     """Limits from below the size of the first checkpoint to below that of the largest model file."""
@@ -131,7 +131,7 @@ def test_file_size_limit_keeps_the_old_model(files, model, tmp_path, size, there
     assert after == before
     resumes = (tmp_path / ".m.unfinished").exists()
     assert resumes == ("--resume" in result.said[0])
-    assert resumes == (size == 40_000)
+    assert resumes == (size == 8_400)
     assert fit(files, out, *["--resume"][:resumes]).code == 0
     TableModel.load(out)
 
@@ -341,7 +341,7 @@ def test_reports_missing_space_for_temporary_rows(files, tmp_path, monkeypatch):
         raise ENOSPC
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    assert_one_sentence(fit(files, tmp_path / "m"), "the rows as numbers take", "name a roomier folder in TMPDIR")
+    assert_one_sentence(fit(files, tmp_path / "m"), "the encoded rows take", "set TMPDIR to a folder with more space")
     assert not list(tmp_path.iterdir())
 
     def unknown(file, start, size):

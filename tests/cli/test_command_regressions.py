@@ -18,7 +18,7 @@ from uulearn import UUClassifier
 from uulearn.app import fitting, scoring
 from uulearn.app.facts import RowUse
 from uulearn.app.model import TableModel
-from uulearn.estimator import persistence
+from uulearn.estimator import model_directory, persistence
 from uulearn.io import reading
 from uulearn.io.reading import read_table
 from uulearn.io.writing import TableWriter
@@ -93,7 +93,7 @@ def test_model_of_few_unique_rows_works_with_all_commands(copies, tmp_path):
 def test_requested_ensemble_is_trained_or_refused(copies, tmp_path):
     files = (copies / "a.csv", copies / "b.csv", *PRIORS, *QUICK)
     refused = run("fit", *files, "--n-estimators", "5", "--out", tmp_path / "five")
-    assert_refused(refused, "cannot be cut into 5 folds")
+    assert_refused(refused, "cannot be split into 5 folds")
     (tmp_path / "rounds.toml").write_text("[classifier]\nself_training_rounds = 2\n")  # self-training needs an ensemble
     assert_refused(run("fit", *files, "--config", tmp_path / "rounds.toml", "--out", tmp_path / "m"), "5 folds")
     assert run("fit", *files, "--n-estimators", "2", "--no-sensitivity", "--out", tmp_path / "two").code == 0
@@ -351,11 +351,15 @@ def test_booleans_are_read_as_numbers(numbers, tmp_path, suffix):
 def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, tmp_path, monkeypatch):
     """`predict` needs scores and probabilities; both come from the same pass."""
     passes, read = [], []
-    forward, read_file = UUClassifier._scores, persistence._read
-    monkeypatch.setattr(UUClassifier, "_scores", lambda self, rows: passes.append(rows.n_rows) or forward(self, rows))
-    monkeypatch.setattr(
-        persistence, "_read", lambda folder, entry: read.append(entry["name"]) or read_file(folder, entry)
-    )
+    forward, read_file = UUClassifier._scores, model_directory.read_file
+    monkeypatch.setattr(UUClassifier, "_scores", lambda self, X: passes.append(len(X)) or forward(self, X))
+    for module in (model_directory, persistence):
+        monkeypatch.setattr(
+            module,
+            "read_file",
+            lambda folder, entry: read.append(entry["name"]) or read_file(folder, entry),
+            raising=False,
+        )
     done = run("predict", copies / "model", copies / "new.csv", "--out", tmp_path / "scored.csv")
     assert done.code == 0, done.err
     assert passes == [200]
@@ -441,7 +445,7 @@ def test_failed_save_keeps_the_cards(numbers, reported, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(persistence, "_write", full)
+    monkeypatch.setattr(model_directory, "_write", full)
     with pytest.raises(OSError, match="No space"):
         UUClassifier.load(numbers.folder / "named").save(reported)
     assert {path.name: path.read_bytes() for path in reported.iterdir()} == before

@@ -60,7 +60,7 @@ def files(tmp_path_factory):
     for name, rows in zip(("a.csv", "b.csv"), sets.indices, strict=True):
         frame.iloc[rows].to_csv(folder / name, index=False)
     frame.iloc[2000:].assign(truth=y[2000:]).to_csv(folder / "new.csv", index=False)
-    (folder / "quick.toml").write_text("[classifier]\nlr = 0.05\nema = 0.9\n")
+    (folder / "quick.toml").write_text("[classifier]\nlr = 0.05\ntraining__ema = 0.9\n")
     return folder
 
 
@@ -101,7 +101,7 @@ def test_fit_prints_a_summary(fitted):
 def test_model_directory_is_complete(fitted):
     out, _ = fitted
     names = {path.name.split("-")[0] for path in out.iterdir()}
-    assert names == {"model.json", "weights", "history", "pipeline", "schema", "facts", "config.toml", "README.md"}
+    assert names == {"model.json", "weights", "history", "encoder", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
     assert facts.row_use.evaluation == (400, 500)
     assert facts.sets[0] == SetFacts("a.csv", 400, 0.8)
@@ -253,15 +253,14 @@ def test_warns_about_a_violated_mixture_assumption(files, uulearn, tmp_path):
     assert any("age" in note for note in facts["notes"])
 
 
-def test_many_rows_are_held_out_and_priors_estimated(files, uulearn, tmp_path, monkeypatch):
-    from uulearn.app import fitting
-
-    monkeypatch.setattr(fitting, "FEW_ROWS", 100)
-    options = ("--set-priors", "auto", "--model", "linear", "--only", "age", "--only", "ward", "--json", *QUICK)
-    code, printed, error = uulearn("fit", files / "a.csv", files / "b.csv", *options, "--out", tmp_path / "m")
+def test_single_model_sets_rows_aside_and_estimates_priors(files, uulearn, tmp_path):
+    options = ("--set-priors", "auto", "--n-estimators", "1", "--model", "linear", "--only", "age", "--only", "ward")
+    code, printed, error = uulearn(
+        "fit", files / "a.csv", files / "b.csv", *options, "--json", *QUICK, "--out", tmp_path / "m"
+    )
     assert code == 0, error
     facts = json.loads(printed)
-    assert facts["row_use"] == {"training": [320, 400], "early_stopping": [40, 50], "evaluation": [40, 50]}
+    assert facts["row_use"] == {"training": [324, 405], "early_stopping": [36, 45], "evaluation": [40, 50]}
     assert not facts["out_of_fold"]
     assert facts["prior_intervals"][0][0] < facts["sets"][0]["prior"]
     assert "The class priors were estimated from the rows." in (tmp_path / "m" / "README.md").read_text()
@@ -351,8 +350,8 @@ def test_resumed_fit_equals_an_uninterrupted_fit(files, uulearn, tmp_path, monke
 
 
 def test_rejects_a_damaged_model(model, uulearn, files):
-    (pipeline,) = model.glob("pipeline-*")
-    pipeline.write_bytes(pipeline.read_bytes()[:-1])
+    (encoder,) = model.glob("encoder-*")
+    encoder.write_bytes(encoder.read_bytes()[:-1])
     code, _, error = uulearn("predict", model, files / "new.csv")
     assert code == 2
     assert "truncated" in error
@@ -410,7 +409,7 @@ def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
     truth = images(tmp_path / "new", 40, 0.5, 2)
     options = (*PRIORS, "--epochs", "6", "--no-sensitivity", "--model", "allconvnet")
     config = tmp_path / "config.toml"
-    config.write_text("[classifier]\nlr = 0.003\nema = 0.5\nbatch_size = 20\n")
+    config.write_text("[classifier]\nlr = 0.003\nbatch_size = 20\ntraining__ema = 0.5\n")
     code, printed, error = uulearn(
         "fit", tmp_path / "a", tmp_path / "b", *options, "--config", config, "--out", tmp_path / "m"
     )
@@ -427,7 +426,7 @@ def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
     (tmp_path / "new" / "0000.png").write_bytes(b"no image")
     code, _, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
     assert code == 2
-    assert "is no image that can be read" in error
+    assert "is not a readable image" in error
 
 
 def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
@@ -436,7 +435,7 @@ def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
     images(tmp_path / "b", 60, 0.15, 1)
     truth = images(tmp_path / "new", 40, 0.5, 2)
     config = tmp_path / "config.toml"
-    config.write_text("[classifier]\nlr = 0.01\nema = 0.5\nbatch_size = 20\n")
+    config.write_text("[classifier]\nlr = 0.01\nbatch_size = 20\ntraining__ema = 0.5\n")
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
     code, printed, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
@@ -478,5 +477,5 @@ def test_exports_numbers_booleans_and_categories(files, uulearn, tmp_path):
 def test_export_rejects_dates_by_name(fitted, uulearn, tmp_path):
     code, _, error = uulearn("export", fitted[0], "--out", tmp_path / "m.onnx")
     assert code == 2
-    assert "'columns/date' (Dates)" in error
+    assert "which are dates or text" in error
     assert not list(tmp_path.iterdir())

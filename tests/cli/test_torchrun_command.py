@@ -19,7 +19,7 @@ from uulearn.app.settings import FitSettings
 from uulearn.cli import distributed, fit, main
 from uulearn.engines import ray_training
 from uulearn.exceptions import TableError
-from uulearn.tabular.matrices import Prepared, Source
+from uulearn.tabular.matrices import Prepared, RowSource
 from uulearn.training.workers import Workers
 
 RAY = "--engine ray starts its own processes; remove torchrun, or remove --engine."
@@ -254,7 +254,7 @@ def alone(monkeypatch):
 
 def read():
     """The result of reading two files."""
-    known = Prepared((Source("a.csv"), Source("b.csv")), None, None, [], [], (3, 4), {})
+    known = Prepared((RowSource("a.csv"), RowSource("b.csv")), None, None, [], [], (3, 4), {})
     return known, (np.ones((3, 2), np.float32), np.zeros((4, 2), np.float32))
 
 

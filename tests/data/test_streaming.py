@@ -231,7 +231,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
     with pytest.raises(ValueError, match="does not exist; pass a Parquet file"):
         ParquetSet(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"holds no \*\.parquet file"):
+    with pytest.raises(ValueError, match=r"has no \*\.parquet file"):
         ParquetSet(tmp_path / "empty")
     write(tmp_path / "rowless", sets[0][:0], files=1)
     with pytest.raises(ValueError, match="has no rows"):
@@ -292,7 +292,7 @@ def test_footers_are_read_once_if_memory_allows(sets, tmp_path, monkeypatch):
 
     monkeypatch.setattr(pq, "ParquetFile", spy)
     ours = ParquetSet(folder)
-    monkeypatch.setattr(streaming, "FOOTER_CHUNKS", 5)
+    monkeypatch.setattr(streaming, "MAX_COLUMN_CHUNKS", 5)
     theirs = ParquetSet(folder)
     read.clear()
     for piece in range(len(ours.piece_sizes)):

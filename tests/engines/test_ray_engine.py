@@ -221,7 +221,7 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     assert "kind" in error
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "other.parquet")
     pd.DataFrame({"z": [1.0]}).to_parquet(tmp_path / "zther.parquet")
-    assert "has other columns than" in refused(tmp_path, *on_ray, tmp_path.parent / "x")
+    assert "differ in the columns" in refused(tmp_path, *on_ray, tmp_path.parent / "x")
     pd.DataFrame({"x": []}).to_parquet(tmp_path / "odd.parquet")
     assert "holds no rows" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
     (tmp_path / "odd.parquet").write_bytes(b"PAR1 nothing")

@@ -48,7 +48,7 @@ ALL_ROWS = {
     "patience": None,
     "calibrated": False,
 }
-"""Several models; one, evaluated on rows it leaves out; one, evaluated on rows it is given; one of which nothing is known."""
+"""An ensemble; one model with held-out rows; one with validation data; one without validation."""
 
 
 def settled(parameters, sizes=(300, 200), **data):
@@ -119,7 +119,7 @@ def test_penalties(model, loss, penalty):
         ({"model": "mlp"}, (300, 200), {"single_model": True}, ALL_ROWS),
         ({"model": Own}, (9000, 9000), {"single_model": True}, ALL_ROWS),
         ({"model": "mlp"}, (300, 200), {"single_model": True, "has_validation_data": True}, GIVEN),
-        ({"self_training_rounds": 1}, (300, 200), {"single_model": True}, FIVE),  # asked for, and refused by what cuts the folds
+        ({"self_training_rounds": 1}, (300, 200), {"single_model": True}, FIVE),  # refused by assign_folds
         # A share of rows is asked for, or none: one model.
         ({"validation_fraction": 0.3}, (300, 200), {}, KEPT | {"validation_fraction": 0.3}),
         ({"validation_fraction": 0.0}, (300, 200), {}, ALL_ROWS),
@@ -151,7 +151,12 @@ def test_penalties(model, loss, penalty):
         ({"self_training_rounds": 1, "validation_fraction": 0.1}, (300, 200), {}, FIVE | {"validation_fraction": 0.1}),
         # Without priors rows are ranked, and there is no probability.
         ({"set_priors": None, "method": "biased"}, (300, 200), {}, FIVE | {"calibrated": False}),
-        ({"set_priors": None, "method": "biased"}, (300, 200), {"has_validation_data": True}, GIVEN | {"calibrated": False}),
+        (
+            {"set_priors": None, "method": "biased"},
+            (300, 200),
+            {"has_validation_data": True},
+            GIVEN | {"calibrated": False},
+        ),
         ({"set_priors": None, "method": "biased", "model": Own}, (300, 200), {}, ALL_ROWS),
     ],
 )  # fmt: skip

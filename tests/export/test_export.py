@@ -1,5 +1,6 @@
 """ONNX files give the same scores, probabilities and classes as Python; what cannot be exported is refused."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -432,7 +433,7 @@ def test_exports_a_calibrated_ensemble_at_another_prior(gaussians, tmp_path):
     assert "trained in bfloat16" in str(done)
     notes = {entry.key: entry.value for entry in onnx.load(done.path).metadata_props}
     assert (notes["target_prior"], notes["calibrated"]) == ("0.35", "true")
-    clf.set_params(precision="float32").precision_ = "float32"
+    clf.trained_ = dataclasses.replace(clf.trained_, precision="float32")
     X = np.float32(gaussians["X_test"])
     assert_same(done.path, clf, X)
     assert 0 < run(done.path, X)["class"].mean() < 1
@@ -637,7 +638,7 @@ except ImportError as error:
 
 
 def test_saved_model_runs_without_extras_and_cuda(fitted, gaussians, tmp_path):
-    trained_on_a_gpu = UUClassifier(**fitted.get_params() | {"device": "cuda"})
+    trained_on_a_gpu = UUClassifier(**fitted.get_params(deep=False) | {"device": "cuda"})
     vars(trained_on_a_gpu).update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
     trained_on_a_gpu.save(tmp_path / "model")
     X = gaussians["X_test"].astype(np.float64)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from uulearn import UURisk
+from uulearn import UURisk, defaults
 from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import make_sets
 from uulearn.models import build_model
@@ -58,7 +58,7 @@ def histories(batched):
     return batched._in_given_order(batched.histories)
 
 
-def alone(run, kind="mlp", table=X, *, loss="logistic", test=None, options=options(), model_params=None):  # noqa: B008
+def alone(run, kind="mlp", table=X, *, loss=defaults.LOSS, test=None, options=options(), model_params=None):  # noqa: B008
     """The same run by `Trainer`."""
     name, params = MODELS[kind]
     torch.manual_seed(run.seed)
@@ -104,7 +104,7 @@ def assert_same_model(found, expected, rtol=1e-3, atol=3e-5):
             )
 
 
-def assert_each_as_alone(runs, kind="mlp", table=X, *, loss="logistic", test=TEST, options=options(), **arguments):  # noqa: B008
+def assert_each_as_alone(runs, kind="mlp", table=X, *, loss=defaults.LOSS, test=TEST, options=options(), **arguments):  # noqa: B008
     batched = train_batched(runs, kind, table, loss=loss, test=test, options=options, **arguments)
     models, scores = batched.models(), batched.scores(table)
     for place, run in enumerate(runs):

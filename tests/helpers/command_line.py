@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 PRIORS = ("--set-priors", "0.8", "0.2")
-SMALL = (*PRIORS, "--epochs", "2", "--members", "1", "--no-sensitivity", "--model", "linear")
+SMALL = (*PRIORS, "--epochs", "2", "--n-estimators", "1", "--no-sensitivity", "--model", "linear")
 PROGRESS = re.compile(r" *\d+\.\d s  .*")
 
 

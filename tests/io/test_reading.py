@@ -436,8 +436,8 @@ def test_chunks_of_any_size_make_the_whole_table(tmp_path, chunk_rows, monkeypat
 
 def test_frames_of_wide_or_long_rows_are_shorter(tmp_path, monkeypatch):
     _, paths = write_all_formats(tmp_path, 20)
-    monkeypatch.setattr("uulearn.io.arrow.CHUNK_BYTES", 100)
-    monkeypatch.setattr("uulearn.io.arrays.CHUNK_BYTES", 100)
+    monkeypatch.setattr("uulearn.io.arrow.FRAME_BYTES", 100)
+    monkeypatch.setattr("uulearn.io.arrays.FRAME_BYTES", 100)
     monkeypatch.setattr(json_lines, "SURVEYED_BYTES", 100)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 120)
     for path in paths:
@@ -449,7 +449,7 @@ def test_frames_of_wide_or_long_rows_are_shorter(tmp_path, monkeypatch):
 
 def test_memory_is_bounded_by_the_chunk(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 1 << 16)
-    monkeypatch.setattr("uulearn.io.arrow.BUFFER_BYTES", 1 << 14)
+    monkeypatch.setattr("uulearn.io.arrow.COLUMN_BUFFER_BYTES", 1 << 14)
     rng = np.random.default_rng(0)
     table = pa.table({f"c{i}": rng.normal(size=200_000) for i in range(6)})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=200_000, use_dictionary=False)

@@ -201,7 +201,7 @@ def test_the_index_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("name", TEXT_FORMATS + ARROW_FORMATS)
 def test_frames_are_appended(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(writing, "TEXT_ROWS", 3)
+    monkeypatch.setattr(writing, "ROWS_PER_WRITE", 3)
     frame = pd.DataFrame({"n": np.arange(20), "s": [f"text {i}" for i in range(20)]})
     parts = [frame[:0], frame[:1], frame[1:8], frame[8:8], frame[8:]]
     pieces = read_table(write(tmp_path / name, *parts))

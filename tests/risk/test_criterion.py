@@ -162,7 +162,7 @@ def test_mean_of_many_bfloat16_scores_keeps_precision():
     n = 100_000
     sets = torch.arange(n) % 2
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        risk = UURisk((0.9, 0.1), 0.5, method="unbiased")(torch.zeros(n, dtype=torch.bfloat16), sets)
+        risk = UURisk((0.9, 0.1), 0.5, "logistic", "unbiased")(torch.zeros(n, dtype=torch.bfloat16), sets)
     assert risk.item() == pytest.approx(0.6931472, rel=1e-5)
 
 
@@ -183,6 +183,6 @@ def test_trains_a_model_in_a_plain_loop_with_random_batches(gaussians):
 def test_repr_and_state():
     criterion = make()
     assert repr(criterion) == (
-        "UURisk(set_priors=(0.8, 0.3), target_prior=0.4, loss='logistic', method='leaky_relu', slope=-0.1)"
+        "UURisk(set_priors=(0.8, 0.3), target_prior=0.4, loss='sigmoid', method='leaky_relu', slope=-0.1)"
     )
     assert criterion.state_dict() == {}

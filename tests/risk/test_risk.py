@@ -69,7 +69,7 @@ def test_supervised_limit(batch, pi):
     scores, sets = batch
     supervised = pn_risk(scores, 1 - sets, pi)
     for method in ("unbiased", "abs", "relu", "leaky_relu"):
-        risk = uu_risk(scores, sets, (1.0, 0.0), pi, method=method)
+        risk = uu_risk(scores, sets, (1.0, 0.0), pi, loss="logistic", method=method)
         assert risk.positive.item() == pytest.approx(supervised.positive.item())
         assert risk.negative.item() == pytest.approx(supervised.negative.item())
         assert risk.corrected.item() == pytest.approx(supervised.total.item())
@@ -86,7 +86,7 @@ def test_pu_limit_is_the_non_negative_pu_risk(batch, pi):
     positives, unlabeled = scores[sets == 0].numpy(), scores[sets == 1].numpy()
     first = pi * loss(positives).mean()
     second = loss(-unlabeled).mean() - pi * loss(-positives).mean()
-    risk = uu_risk(scores, sets, (1.0, pi), pi, method="relu")
+    risk = uu_risk(scores, sets, (1.0, pi), pi, loss="logistic", method="relu")
     assert risk.unbiased.item() == pytest.approx(first + second, abs=1e-9)
     assert risk.corrected.item() == pytest.approx(first + max(0, second), abs=1e-9)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from uulearn.priors import out_of_fold_scores
-from uulearn.tabular import leakage as leaking_columns
+from uulearn.tabular import leakage
 from uulearn.tabular.leakage import compare_sets_beyond_priors, find_leaking_columns
 from uulearn.tabular.schema import OTHER, Schema, TableColumn
 
@@ -217,7 +217,7 @@ def test_reason_describes_dates_and_texts():
         )
         for own in (["same", "ward"], ["same", "station"])
     ]
-    assert "certain words or letters stand" in two(TableColumn("t", "text"), *words, (0.7, 0.3)).reason
+    assert "certain words or letters occur" in two(TableColumn("t", "text"), *words, (0.7, 0.3)).reason
 
 
 # ------------------------------------------------------------------------------------------------------- simulations
@@ -238,8 +238,8 @@ def test_no_false_alarms_under_true_mixtures(priors, sizes):
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.99, 0.5), (0.05, 0.6)])
 def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
     """A column that is the class itself is on the bound; without a margin and at 80% there are alarms to count."""
-    monkeypatch.setattr(leaking_columns, "CONFIDENCE", 0.8)
-    monkeypatch.setattr(leaking_columns, "MARGIN", 0.0)
+    monkeypatch.setattr(leakage, "LEAKAGE_CONFIDENCE", 0.8)
+    monkeypatch.setattr(leakage, "MARGIN", 0.0)
     rng = np.random.default_rng(9)
     schema = Schema((MIXED.columns[4],))
     tables = [[mixture(rng, 300, prior)[["class"]] for prior in priors] for _ in range(80)]
@@ -253,7 +253,7 @@ def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
 def test_event_on_a_bound_gives_alarms_as_rarely_as_stated(priors, rate, many):
     """Only one class has the event, so its rate in the other class is 0."""
     rng, level, draws = np.random.default_rng(16), 0.1, 400
-    richer, poorer = leaking_columns._sides(priors)
+    richer, poorer = leakage._sides(priors)
     for side, shares in ((richer, [rate * p for p in priors]), (poorer, [rate * (1 - p) for p in priors])):
         sizes = [many if which == side.own else 6000 - many for which in (0, 1)]
         beyond = 0
@@ -261,7 +261,7 @@ def test_event_on_a_bound_gives_alarms_as_rarely_as_stated(priors, rate, many):
             *(rng.binomial(n, share, draws) for n, share in zip(sizes, shares, strict=True)), strict=True
         ):
             counts = [np.array([n - own, own]) for n, own in zip(sizes, inside, strict=True)]
-            beyond += leaking_columns._excess(counts, np.array([False, True]), side, level)[0] > 0
+            beyond += leakage._excess(counts, np.array([False, True]), side, level)[0] > 0
         assert beyond <= 2 * level * draws + 3 * np.sqrt(2 * level * draws)
 
 
@@ -306,7 +306,7 @@ def test_time_is_bounded_for_many_columns_and_rows():
     schema = Schema(tuple(TableColumn(f"x{number}", "number") for number in range(200)))
     frames = [pd.DataFrame(rng.normal(size=(300, 200)), columns=schema.names) for _ in range(2)]
     assert find_leaking_columns(*frames, schema, (0.6, 0.4)) == []
-    long = [pd.DataFrame({"x0": rng.normal(shift, 1, 3 * leaking_columns.MOST_ROWS)}) for shift in (0, 3)]
+    long = [pd.DataFrame({"x0": rng.normal(shift, 1, 3 * leakage.MAX_COMPARED_ROWS)}) for shift in (0, 3)]
     assert len(find_leaking_columns(*long, Schema((TableColumn("x0", "number"),)), (0.6, 0.4))) == 1
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from uulearn.exceptions import TableError
 from uulearn.tabular.cells import BOOLEAN, NUMBER, UNREADABLE, WORD, compact, parse_cells
 from uulearn.tabular.dates import DAY_FIRST, EITHER, KNOWN, MONTH_FIRST, parse_dates
-from uulearn.tabular.schema import LARGEST, OTHER, SMALLEST, Schema, TableColumn, apply_schema
+from uulearn.tabular.schema import LARGEST_NUMBER, OTHER, SMALLEST_NUMBER, Schema, TableColumn, apply_schema
 from uulearn.tabular.summary import FIRST_CELLS, MAX_CATEGORIES, ColumnSummary
 from uulearn.tabular.survey import Survey, check_columns
 
@@ -204,12 +204,15 @@ def test_a_day_without_time_in_arrow():
 def test_huge_numbers_are_cut_and_tiny_ones_are_zero():
     frame = pd.DataFrame({"x": ["inf", "-1e400", "1e-320", "-0"]})
     cut = apply_schema(frame, Schema((TableColumn("x", "number"),)), name="it")["x"]
-    assert cut.tolist() == [LARGEST, -LARGEST, 0.0, 0.0]
-    assert apply_schema(pd.DataFrame({"x": [SMALLEST]}), Schema((TableColumn("x", "number"),)), name="it")[
+    assert cut.tolist() == [LARGEST_NUMBER, -LARGEST_NUMBER, 0.0, 0.0]
+    assert apply_schema(pd.DataFrame({"x": [SMALLEST_NUMBER]}), Schema((TableColumn("x", "number"),)), name="it")[
         "x"
-    ].tolist() == [SMALLEST]
+    ].tolist() == [SMALLEST_NUMBER]
     huge = pd.DataFrame({"x": pd.Series([10**400, -(10**400)], dtype=object)})
-    assert apply_schema(huge, Schema((TableColumn("x", "number"),)), name="it")["x"].tolist() == [LARGEST, -LARGEST]
+    assert apply_schema(huge, Schema((TableColumn("x", "number"),)), name="it")["x"].tolist() == [
+        LARGEST_NUMBER,
+        -LARGEST_NUMBER,
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------------- kinds

@@ -28,7 +28,7 @@ from helpers.batched_runs import (
     run_of,
     train_batched,
 )
-from uulearn import pn_risk
+from uulearn import defaults, pn_risk
 from uulearn.data import BatchPlan
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import build_model
@@ -272,7 +272,7 @@ def test_records_test_accuracy_and_supervised_risk(loss, signs):
 
 def test_supervised_risk_of_one_class_is_finite():
     batched = train_batched([run_of(pi=0.3)], test=(X[Y == 1], Y[Y == 1]))
-    expected = pn_risk(batched.scores(X[Y == 1])[0], Y[Y == 1], 0.3).total.item()
+    expected = pn_risk(batched.scores(X[Y == 1])[0], Y[Y == 1], 0.3, loss=defaults.LOSS).total.item()
     assert histories(batched)[0][-1]["test_risk"] == pytest.approx(expected, rel=1e-5)
 
 

@@ -226,8 +226,8 @@ def check_set_sizes(sizes: tuple[int, int]) -> None:
     for which, size in enumerate(sizes):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of both; "
-                "pass rows with sets == 0 and rows with sets == 1."
+                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
+                "both; pass rows with sets == 0 and rows with sets == 1."
             )
         if size == 1:
             raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")

@@ -6,11 +6,10 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from uulearn import defaults
 from uulearn.data import inputs
@@ -18,7 +17,7 @@ from uulearn.data.inputs import FitData
 from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
 from uulearn.estimator.fitting import run_plan, warn_if_degenerate
-from uulearn.estimator.learners import Learner
+from uulearn.estimator.learners import Learner, NetworkModel
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.plan import make_plan, read_streams, takes_any_shape
 from uulearn.estimator.result import FitResult
@@ -92,7 +91,8 @@ class UUClassifier(TrainedClassifier):
     validation_fraction : float or "auto"
         Fraction of each set that a single model holds out, at random with all copies of a row on one side, for early
         stopping and calibration without labels; 0 trains on all rows. Ignored if ``validation_data`` is passed to
-        `fit`. "auto" is 0.1 if the smaller set has at least 5,000 rows or another parameter needs held-out rows, else 0.
+        `fit`. "auto" is 0.1 if the smaller set has at least 5,000 rows or another parameter needs held-out rows,
+        else 0.
     early_stopping : bool or "auto"
         True uses the weights of the epoch with the lowest error estimated on the held-out rows of both sets, and stops
         after ``patience`` epochs without improvement. False uses the last epoch. "auto" is True if rows are held out.
@@ -359,10 +359,9 @@ class UUClassifier(TrainedClassifier):
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
         trained = state.get("trained_")
-        module = getattr(trained, "module", None)
-        if isinstance(module, nn.Module) and module_device(module).type != "cpu":
+        if isinstance(trained, NetworkModel) and module_device(trained.module).type != "cpu":
             # So that a machine without the accelerator can load it.
-            state["trained_"] = dataclasses.replace(cast(Any, trained), module=copy.deepcopy(module).cpu())
+            state["trained_"] = dataclasses.replace(trained, module=copy.deepcopy(trained.module).cpu())
         return state
 
     def __sklearn_tags__(self) -> Any:

@@ -273,7 +273,7 @@ class NetworkLearner(Learner):
         """The learner for the parameters of a classifier, on another device if one is given."""
         device = resolve_device(parameters.device) if device is None else device
         training = parameters.training
-        # Networks, losses and optimizers known by name do not synchronize with the host, so a CUDA graph can hold a step.
+        # Networks, losses and optimizers known by name do not synchronize with the host: a CUDA graph can hold a step.
         named = all(
             isinstance(value, str)
             for value in (parameters.model, parameters.loss, parameters.method, training.optimizer)

@@ -1,9 +1,9 @@
 """Model directories on disk: files that are written atomically and verified when they are read.
 
-``model.json`` is the manifest. It lists every other file with its size and SHA-256. The names of the other files contain
-a part of their hash, so a directory that is written again is complete at every moment: new files first, then the
-manifest in one step, then the old files are removed. A new directory is filled under a hidden name next to its place and
-renamed when it is complete.
+``model.json`` is the manifest. It lists every other file with its size and SHA-256. The names of the other files
+contain a part of their hash, so a directory that is written again is complete at every moment: new files first, then
+the manifest in one step, then the old files are removed. A new directory is filled under a hidden name next to its
+place and renamed when it is complete.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ further apart than the original ones. Training on them is a round.
 
 Pseudo-labels are not random, so a round may gain or lose accuracy, and out-of-fold scores cannot tell: a model has not
 seen the rows of its fold, but the rows it learned from were labeled by models that have. So the number of rounds is
-chosen on halves of the rows. Each half runs the rounds on its own, and the ensemble of every round scores the other half,
-which neither its models nor those that labeled their rows have seen. The rounds are compared on these scores, with the
-original sets and priors; the best number of rounds may be 0. The chosen number is then run on all rows.
+chosen on halves of the rows. Each half runs the rounds on its own, and the ensemble of every round scores the other
+half, which neither its models nor those that labeled their rows have seen. The rounds are compared on these scores,
+with the original sets and priors; the best number of rounds may be 0. The chosen number is then run on all rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MIN_RATE_GAP = 0.05
 
 
 class Stage(NamedTuple):
-    """Which training it is: the number of the round, 0 for the first training, and the half of the rows, None for all."""
+    """Which training it is: the number of the round, 0 for the first, and the half of the rows, None for all."""
 
     number: int
     half: int | None

@@ -74,8 +74,8 @@ def _describe_round(done: Round, best: int) -> str:
     verdict = "used" if done.number == best else "better" if done.better else "no better"
     return (
         f"self-training round {done.number}: sets with class priors {done.set_priors[0]:.1%} and "
-        f"{done.set_priors[1]:.1%}; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) over the best "
-        f"round before it, {verdict}"
+        f"{done.set_priors[1]:.1%}; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) over the "
+        f"best round before it, {verdict}"
     )
 
 

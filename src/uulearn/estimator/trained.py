@@ -143,8 +143,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _known_priors(self) -> Sequence[float]:
         if self.set_priors is None:
             raise ValueError(
-                "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which rows are "
-                "positive depends on the class priors of the sets; call with_priors(set_priors, target_prior, X, sets) "
+                "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which rows "
+                "are positive depends on the class priors of the sets; call with_priors(set_priors, target_prior, X, sets) "
                 "once they are known."
             )
         return self.set_priors
@@ -213,8 +213,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Accuracy at class prior π estimated without labels, from rows of both sets.
 
         One minus the unbiased zero-one risk. It is unbiased for rows not used for training, but noisy: with few rows
-        or close priors it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset: a scorer such
-        as ``"accuracy"`` would compare predicted classes with sets.
+        or close priors it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset: a
+        scorer such as ``"accuracy"`` would compare predicted classes with sets.
         """
         priors = self._known_priors()
         scores = self.decision_function(X)

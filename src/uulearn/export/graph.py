@@ -27,7 +27,7 @@ def plain_model(model: nn.Module) -> nn.Module:
 def network_of(classifier: UUClassifier) -> NetworkModel:
     """The trained network of a classifier; other models cannot be exported."""
     if not isinstance(classifier.trained_, NetworkModel):
-        raise ValueError(f"only networks can be exported, got a {type(classifier.trained_).__name__}.")
+        raise TypeError(f"export_onnx takes a network, got a model of kind {classifier.learner_.kind!r}.")
     return classifier.trained_
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from uulearn.estimator import UUClassifier
 from uulearn.export.checking import Agreement, PythonScores, check
-from uulearn.export.graph import ClassifierGraph
+from uulearn.export.graph import ClassifierGraph, network_of
 from uulearn.export.metadata import describe, properties
 from uulearn.export.steps import Step
 from uulearn.export.tabular import TEXT_INPUT, add_text_input, category_columns
@@ -192,6 +192,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
             f"{type(classifier).__name__}; for a search, pass best_estimator_."
         )
     check_is_fitted(classifier, "trained_")
+    network_of(classifier)
     if pipeline is not None:
         check_is_fitted(pipeline)
         if not hasattr(pipeline, "n_features_in_"):

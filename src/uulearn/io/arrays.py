@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.arrow import CHUNK_BYTES, OpenTable, refusing_damage
+from uulearn.io.arrow import FRAME_BYTES, OpenTable, refusing_damage
 from uulearn.io.formats import quote_some
 from uulearn.io.sources import COPY_BYTES, temporary_file
 
@@ -30,7 +30,7 @@ def open_npy(file: BinaryIO, name: str, chunk_rows: int) -> OpenTable:
     array = _map_array(file, name)
     kind = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
     columns = [str(position) for position in range(array.shape[1])]
-    rows = max(1, min(chunk_rows, CHUNK_BYTES // (kind.itemsize * len(columns))))
+    rows = max(1, min(chunk_rows, FRAME_BYTES // (kind.itemsize * len(columns))))
 
     def frames() -> Iterator[Any]:
         for start in range(0, len(array), rows):

@@ -35,8 +35,8 @@ import pyarrow.parquet as pq
 from uulearn.exceptions import TableError
 from uulearn.io.formats import clean_names, in_one_line, parquet_files, quote_some
 
-CHUNK_BYTES = 1 << 27  # limit for one frame: few rows of 10,000 columns or of long texts fill the memory
-BUFFER_BYTES = 1 << 20  # bytes of a Parquet column chunk that are read at once
+FRAME_BYTES = 1 << 27  # limit for one frame: few rows of 10,000 columns or of long texts fill the memory
+COLUMN_BUFFER_BYTES = 1 << 20  # bytes of a Parquet column chunk that are read at once
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # name that pandas gives to an index without a name
 
@@ -70,19 +70,19 @@ def to_frame(table: Any) -> Any:
 
 
 def frames_of(tables: Iterable[Any], chunk_rows: int) -> Iterator[Any]:
-    """Yield frames of ``chunk_rows`` rows, or fewer if these take more than `CHUNK_BYTES`, from tables of any size."""
+    """Yield frames of ``chunk_rows`` rows, or fewer if these take more than `FRAME_BYTES`, from tables of any size."""
     waiting: list[Any] = []
     rows = size = 0
     for whole in tables:
         table = whole
-        step = max(1, whole.num_rows * CHUNK_BYTES // max(1, whole.nbytes))
+        step = max(1, whole.num_rows * FRAME_BYTES // max(1, whole.nbytes))
         while table.num_rows:
             part = table.slice(0, min(chunk_rows - rows, step))
             table = table.slice(part.num_rows)
             waiting.append(part)
             rows += part.num_rows
             size += part.nbytes
-            if rows == chunk_rows or size >= CHUNK_BYTES:
+            if rows == chunk_rows or size >= FRAME_BYTES:
                 yield to_frame(pa.concat_tables(waiting))
                 waiting, rows, size = [], 0, 0
     if waiting:
@@ -94,7 +94,7 @@ def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
     with refusing_damage(name, "Parquet"):
         reader = pq.ParquetFile(
             file,
-            buffer_size=BUFFER_BYTES,  # with pre_buffer=False: one row group may be larger than the memory
+            buffer_size=COLUMN_BUFFER_BYTES,  # with pre_buffer=False: one row group may be larger than the memory
             pre_buffer=False,
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",  # in nanoseconds the year 9999 wraps around
@@ -189,7 +189,7 @@ class _ArrowColumns:
 
     def rows_at_once(self, chunk_rows: int) -> int:
         """Return the number of rows to decode at once, from the number of cells; bytes are known only afterwards."""
-        return max(1, min(chunk_rows, CHUNK_BYTES // (8 * len(self._positions))))
+        return max(1, min(chunk_rows, FRAME_BYTES // (8 * len(self._positions))))
 
     def _tables(self, batches: Iterator[Any], rows: int) -> Iterator[Any]:
         while True:

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from uulearn.exceptions import TableError
-from uulearn.io.arrow import CHUNK_BYTES, OpenTable
+from uulearn.io.arrow import FRAME_BYTES, OpenTable
 from uulearn.io.formats import clean_names, in_one_line
 from uulearn.io.sources import TextSource
 
 SURVEYED_LINES = 100_000  # lines whose keys are the columns
-SURVEYED_BYTES = CHUNK_BYTES // 4  # fewer lines if they are long; Python objects are larger than their text
+SURVEYED_BYTES = FRAME_BYTES // 4  # fewer lines if they are long; Python objects are larger than their text
 LINE_CHARACTERS = 1 << 26  # limit for one line
-PLAIN = {str, int, float, bool, type(None)}
+PLAIN_TYPES = {str, int, float, bool, type(None)}
 PAIRS = json.JSONDecoder(object_pairs_hook=tuple)  # pairs instead of a dict show a key that is given twice
 
 
@@ -122,7 +122,7 @@ def _parse(content: str, place: str) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise TableError(f"{place}: key {repeated[:60]!r} is given twice; keep one of them.")
-    if not PLAIN.issuperset(map(type, values.values())):
-        key = next(key for key, value in values.items() if type(value) not in PLAIN)
+    if not PLAIN_TYPES.issuperset(map(type, values.values())):
+        key = next(key for key, value in values.items() if type(value) not in PLAIN_TYPES)
         raise TableError(f"{place}: {key[:60]!r} holds a list or an object; use one key per value.")
     return values

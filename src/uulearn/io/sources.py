@@ -21,7 +21,7 @@ from uulearn.io.formats import STANDARD, in_one_line
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # first bytes of compressed files
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 COPY_BYTES = 1 << 22  # bytes copied at once
-BUFFER_BYTES = 1 << 18  # bytes read ahead
+READ_AHEAD_BYTES = 1 << 18  # bytes read ahead
 
 
 def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
@@ -108,7 +108,7 @@ class TextSource:
             stream = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
         else:
             stream.read(self._skipped)
-        return io.BufferedReader(_TextStream(stream, self.name, self._skipped), BUFFER_BYTES)
+        return io.BufferedReader(_TextStream(stream, self.name, self._skipped), READ_AHEAD_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
         """Return the content from its start as text, with its line ends."""

@@ -26,7 +26,7 @@ from uulearn.io.formats import SEPARATORS, STANDARD, in_one_line, quote_some, re
 from uulearn.io.text_writer import csv_lines, json_lines
 from uulearn.storage import remove_temporary_files, write_atomically
 
-TEXT_ROWS = 50_000  # rows that are converted to text at once
+ROWS_PER_WRITE = 50_000  # rows that are converted to text at once
 REMEDIES = {
     errno.ENOSPC: "free some space, or write elsewhere",
     errno.EDQUOT: "free some space, or write elsewhere",
@@ -160,8 +160,8 @@ class TableWriter:
             return self._stack.enter_context(ArrowEncoder(stream, self._format, self.name)).write
 
         def write_text(frame: pd.DataFrame) -> None:
-            for start in range(0, max(1, len(frame)), TEXT_ROWS):
-                part = frame.iloc[start : start + TEXT_ROWS]
+            for start in range(0, max(1, len(frame)), ROWS_PER_WRITE):
+                part = frame.iloc[start : start + ROWS_PER_WRITE]
                 if self._format == "jsonl":
                     stream.write(json_lines(part, self.name))
                 else:

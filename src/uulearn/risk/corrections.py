@@ -16,9 +16,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from uulearn import defaults
+
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
-DEFAULT_SLOPE = -0.1  # λ of "leaky_relu", between ReLU (0) and absolute value (−1)
+DEFAULT_SLOPE = defaults.SLOPE
 LARGEST_SLOPE = 1e6  # a function with a steeper slope than this counts as not Lipschitz
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from uulearn import defaults
 from uulearn.risk.coefficients import uu_coefficients, warn_if_close
-from uulearn.risk.corrections import DEFAULT_SLOPE, MethodLike, get_method
+from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.distributed import sum_over_workers, world_size
 from uulearn.risk.functional import UURiskParts, estimate_risk, flat_scores
 from uulearn.risk.losses import LossFunction, get_loss
@@ -67,9 +68,9 @@ class UURisk(nn.Module):
         self,
         set_priors: Sequence[float],
         target_prior: float,
-        loss: str | LossFunction = "logistic",
-        method: MethodLike = "leaky_relu",
-        slope: float = DEFAULT_SLOPE,
+        loss: str | LossFunction = defaults.LOSS,
+        method: MethodLike = defaults.METHOD,
+        slope: float = defaults.SLOPE,
         *,
         distributed: bool = True,
         process_group: Any = None,

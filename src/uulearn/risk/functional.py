@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from uulearn import defaults
 from uulearn.risk.coefficients import UUCoefficients, check_target_prior, uu_coefficients
-from uulearn.risk.corrections import DEFAULT_SLOPE, Method, MethodLike, get_method
+from uulearn.risk.corrections import Method, MethodLike, get_method
 from uulearn.risk.losses import LossFunction, MarginLoss, get_loss
 
 
@@ -123,9 +124,9 @@ def uu_risk(
     set_priors: Sequence[float],
     target_prior: float,
     *,
-    loss: str | LossFunction = "logistic",
-    method: MethodLike = "leaky_relu",
-    slope: float = DEFAULT_SLOPE,
+    loss: str | LossFunction = defaults.LOSS,
+    method: MethodLike = defaults.METHOD,
+    slope: float = defaults.SLOPE,
 ) -> UURiskParts:
     """Risk of the scores g(x) at class prior π, estimated from two unlabeled sets (Eqs. 4 and 6).
 

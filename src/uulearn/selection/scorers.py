@@ -1,4 +1,4 @@
-"""What a search without labels maximises."""
+"""Scorers for model selection without labels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MEASURES = ("accuracy", "balanced_accuracy", "auc")
 
 
 class UUScorer:
-    """A scorer for ``GridSearchCV``, ``cross_val_score`` and their kin, on (X, sets): no label is used.
+    """A scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions on (X, sets); no label is used.
 
     It scores any estimator that has ``decision_function``, ``predict_proba`` or ``predict``: a `uulearn.UUClassifier`,
-    a pipeline that ends in one, or a classifier of set membership that is to be evaluated as a classifier of the classes.
+    a pipeline that ends in one, or a classifier of set membership that is used as a classifier of the classes.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class UUScorer:
     >>> sets = np.repeat([0, 1], 1000)
     >>> y = rng.random(2000) < np.where(sets == 0, 0.8, 0.2)
     >>> X = rng.normal(size=(2000, 2)) + 2 * y[:, None] - 1
-    >>> scorer = UUScorer("auc", set_priors=(0.2, 0.8))  # set 1, the class 1 of membership, as the richer one
+    >>> scorer = UUScorer("auc", set_priors=(0.2, 0.8))  # class 1 of the inverted membership is set 0
     >>> cross_val_score(LogisticRegression(), X, 1 - sets, scoring=scorer, cv=3).round(2)
     array([0.87, 1.  , 0.95])
     """

@@ -88,9 +88,9 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Chooses the settings of a `UUClassifier` without labels.
 
     The rows are split into folds. For every setting, one model per fold is trained on the other folds and scores the
-    rows of its own, so the accuracy of the setting is estimated, from the two unlabeled sets, on all rows. Linear models
-    and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than one of them. The
-    ensemble of the best setting makes the predictions: nothing is trained twice.
+    rows of its own, so the accuracy of the setting is estimated, from the two unlabeled sets, on all rows. Linear
+    models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than one of
+    them. The ensemble of the best setting makes the predictions: nothing is trained twice.
 
     Settings are compared by their decisions, after calibration if the classifier is calibrated. A setting whose
     training diverges ranks last, with the reason, and a `FailedSettingWarning` names it; only if all settings fail,
@@ -330,10 +330,8 @@ def _compare(
     failures = [one for one in decided if isinstance(one, Exception)]
     if len(failures) == len(decided):
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in failures) else ValueError
-        raise kind(
-            f"no setting can be used: {_list_failures(zip(settings, map(str, failures), strict=True))}; lower lr, scale the "
-            "columns, or try another loss or method."
-        )
+        listed = _list_failures(zip(settings, map(str, failures), strict=True))
+        raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
     nothing = Evaluation(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior

@@ -170,8 +170,8 @@ def prior_sensitivity(
     X : array, DataFrame, sparse matrix or tensor of shape (n, …)
         Rows of both sets.
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if that is "auto"
-        or 0.
+        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if that is
+        "auto" or 0.
     errors : sequence of float
         Added to each prior in turn. Values that cannot be a prior are skipped, and listed in the result.
     test_data : (X, y), optional
@@ -306,8 +306,8 @@ def check_errors(errors: Sequence[float]) -> list[float]:
     for value in values:
         if not isinstance(value, Real) or not 0 < abs(float(value)) < 1:
             raise ValueError(
-                f"errors must be numbers between -1 and 1 other than 0, got {value!r}; they are added to a class prior, "
-                "for example errors=(-0.1, -0.05, 0.05, 0.1)."
+                f"errors must be numbers between -1 and 1 other than 0, got {value!r}; they are added to a class "
+                "prior, for example errors=(-0.1, -0.05, 0.05, 0.1)."
             )
     if not values or len(set(values)) < len(values):
         raise ValueError(f"errors must be one number or more, each once, got {errors!r}.")

@@ -17,18 +17,18 @@ Positions = NDArray[np.int64]
 
 
 class SetKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Folds in which both sets have their share of rows, and all copies of a row are in one fold.
+    """Folds stratified by set, with all copies of a row in one fold.
 
-    A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that remembers it. Rows that
-    belong together for other reasons (of one patient, of one day) are kept together by ``groups``.
+    A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that was trained on it. Use
+    ``groups`` to keep rows together for other reasons, such as rows of one patient or one day.
 
     Parameters
     ----------
     n_splits : int
     shuffle : bool
-        Whether rows are put in random order first; files are often sorted.
+        Whether to shuffle the rows first; files are often sorted.
     random_state : int, optional
-        Seeds the order.
+        Seed of the shuffling.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from uulearn.tabular.cells import format_value
 from uulearn.tabular.encoder import count_groups
 from uulearn.tabular.schema import OTHER, TableColumn, quote_value
 
-BINS = 32  # ranges, with equally many rows, by which numbers are compared
+N_RANGES = 32  # ranges, with equally many rows, by which numbers are compared
 ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compared value by value
 
 Codes = NDArray[np.int64]
@@ -118,9 +118,9 @@ def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Codi
         return [_text_coding(column, cells)]
     values = np.unique(known)
     by_value = Coding(column, values, ranges=False)
-    if len(values) <= BINS:
+    if len(values) <= N_RANGES:
         return [by_value]
-    bounds = np.unique(np.quantile(known, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf"))
+    bounds = np.unique(np.quantile(known, np.linspace(0, 1, N_RANGES + 1)[1:-1], method="inverted_cdf"))
     by_range = Coding(column, bounds, ranges=True)
     return [by_range, by_value] if len(known) >= ROWS_PER_VALUE * len(values) else [by_range]
 
@@ -142,7 +142,9 @@ def _text_coding(column: TableColumn, cells: Sequence[ColumnCells]) -> Coding:
     def score(some: NDArray[Any]) -> Floats:
         return np.asarray(model.predict_joint_log_proba(count(some)) @ [-1.0, 1.0])
 
-    return Coding(column, np.unique(np.quantile(score(texts[~fitted]), np.linspace(0, 1, BINS + 1)[1:-1])), True, score)
+    return Coding(
+        column, np.unique(np.quantile(score(texts[~fitted]), np.linspace(0, 1, N_RANGES + 1)[1:-1])), True, score
+    )
 
 
 def show_value(value: Any, column: TableColumn) -> str:

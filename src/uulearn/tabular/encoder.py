@@ -49,11 +49,11 @@ KNOTS = 256  # values of a column between which its scores are interpolated
 CUT = 3.0  # largest score: beyond three standard deviations there are only outliers
 TEXT_FEATURES = 16  # features of a text column
 HASHED = 4096  # number of hashes that distinguish letter groups or words
-TEXT_ROWS = 20_000  # cells that decide which combinations of letters or words matter
+FITTED_TEXT_ROWS = 20_000  # cells that decide which combinations of letters or words matter
 TEXT_LETTERS = 2000  # longer cells are cut
 PROBE = ("", "a", "A12-b", "the quick brown fox", "Ärzte für Ελλάδα", "12.5", "日本語 テキスト", "the " * 20)
 """Texts whose features are stored, to detect a version of scikit-learn that hashes differently."""
-CLOSE = 1e-3  # tolerance for the features of `PROBE`: linear algebra libraries differ
+PROBE_TOLERANCE = 1e-3  # tolerance for the features of `PROBE`: linear algebra libraries differ
 
 Matrix = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -217,7 +217,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         encoder._set_state(arrays)
         for position, column in enumerate(encoder.of_kind("text")):
             own = encoder.text_arrays(position)
-            if not np.allclose(_encode_text(PROBE, own, long=column.long), own["probe"], rtol=0, atol=CLOSE):
+            if not np.allclose(_encode_text(PROBE, own, long=column.long), own["probe"], rtol=0, atol=PROBE_TOLERANCE):
                 raise ModelFormatError(
                     f"column {column.name!r} does not give the features it had when the model was saved; install the "
                     "version of scikit-learn that saved it, or train the model again."
@@ -348,7 +348,7 @@ def count_groups(cells: Iterable[Any], *, long: bool) -> Any:
 
 def _fit_text(cells: pd.Series, *, long: bool) -> Arrays:
     """Fit latent semantic analysis (Deerwester et al., 1990) of hashed counts to some of the cells."""
-    counts = count_groups(cells.iloc[:: -(-len(cells) // TEXT_ROWS)], long=long)
+    counts = count_groups(cells.iloc[:: -(-len(cells) // FITTED_TEXT_ROWS)], long=long)
     weights = np.log((1 + counts.shape[0]) / (1 + np.bincount(counts.indices, minlength=HASHED))) + 1
     weighted = _weighted(counts, weights)
     rank = min(TEXT_FEATURES, *weighted.shape)

@@ -26,7 +26,7 @@ from uulearn.tabular.summary import MAX_CATEGORIES, ColumnSummary
 
 CATEGORIES = 50  # limit for a category, unless each value has enough rows
 ROWS_PER_CATEGORY = 100  # rows per value, on average, that allow up to `MAX_CATEGORIES` values
-MIN_ROWS, MIN_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
+MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
 LONG_TEXT = 40  # letters per cell, on average, above which text consists of sentences
 MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values are no sign of an identifier
 DENSE = 2  # distinct integers within a range of this many times their number look like row numbers
@@ -126,7 +126,7 @@ def _categories(summary: ColumnSummary) -> tuple[tuple[str, ...], bool]:
     if summary.value_counts is None or distinct > limit or distinct > max(2, rows / 2):
         return (), False
     counts = summary.value_counts
-    least = max(min(MIN_ROWS, rows // 4), MIN_FRACTION * rows)
+    least = max(min(MIN_CATEGORY_ROWS, rows // 4), MIN_CATEGORY_FRACTION * rows)
     frequent = sorted((-count, value) for value, count in counts.items() if count >= least and value != OTHER)
     return tuple(value for _, value in frequent), len(frequent) < len(counts)
 

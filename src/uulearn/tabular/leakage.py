@@ -36,13 +36,13 @@ from uulearn.risk.coefficients import check_set_priors
 from uulearn.tabular.coding import Codes, ColumnCells, column_cells, make_codings, show_value
 from uulearn.tabular.schema import Schema, TableColumn
 
-CONFIDENCE = 0.999  # of all statements about a pair of sets together
+LEAKAGE_CONFIDENCE = 0.999  # of all statements about a pair of sets together
 MARGIN = 0.02  # how far outside [0, 1] a rate must be
-MAX_ROWS = 20_000  # rows of each set that are compared; more would find differences that do not matter
-MIN_ROWS = 10  # with fewer rows, one value in one file and another in the other means nothing
+MAX_COMPARED_ROWS = 20_000  # rows of each set that are compared; more would find differences that do not matter
+MIN_COMPARED_ROWS = 10  # with fewer rows, one value in one file and another in the other means nothing
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the scores: thresholds at which the sets are compared
-FILES = ("the first file", "the second file")
+FILE_NAMES = ("the first file", "the second file")
 
 Pair = tuple[float, float]
 
@@ -64,7 +64,7 @@ def find_leaking_columns(
     schema: Schema,
     set_priors: Sequence[float],
     *,
-    files: Sequence[str] = FILES,
+    files: Sequence[str] = FILE_NAMES,
     seed: int = 0,
 ) -> list[LeakingColumn]:
     """Return the columns that differ between two sets by more than their class priors allow, the clearest first.
@@ -95,10 +95,10 @@ def find_leaking_columns(
     frequent.
     """
     priors = check_set_priors(set_priors)
-    frames = [frame.iloc[:: -(-len(frame) // MAX_ROWS) or 1] for frame in (frame0, frame1)]
+    frames = [frame.iloc[:: -(-len(frame) // MAX_COMPARED_ROWS) or 1] for frame in (frame0, frame1)]
     rng = np.random.default_rng(seed)
     halves = [rng.permutation(len(frame)) % 2 for frame in frames]
-    alpha = (1 - CONFIDENCE) / len(schema.columns)
+    alpha = (1 - LEAKAGE_CONFIDENCE) / len(schema.columns)
     found = []
     for column in schema.columns:
         cells = [column_cells(frame, column) for frame in frames]
@@ -113,7 +113,7 @@ def find_leaking_columns(
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
     """Find a column with one value per file, such as the name of the file, without statistics."""
-    if min(len(own.known) for own in cells) < MIN_ROWS:
+    if min(len(own.known) for own in cells) < MIN_COMPARED_ROWS:
         return None
     values = []
     for own in cells:
@@ -135,7 +135,7 @@ def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Se
 # ------------------------------------------------------------------------------------------------- beyond the bounds
 
 
-class Side(NamedTuple):
+class PriorBound(NamedTuple):
     """One of the two bounds: the set with too many rows of an event, and the weights of the violation.
 
     The rate of the event in the class that is rarer in this set is (few·q_other − many·q_own)/|θ − θ′|, at least 0.
@@ -146,19 +146,19 @@ class Side(NamedTuple):
     few: float
 
 
-class Event(NamedTuple):
+class BoundViolation(NamedTuple):
     """A violation of a bound: the fraction of rows of each set, and a description."""
 
     excess: float
     shares: Pair
-    side: Side
+    side: PriorBound
     words: str
 
 
-def _sides(priors: Pair) -> tuple[Side, Side]:
+def _sides(priors: Pair) -> tuple[PriorBound, PriorBound]:
     higher = 0 if priors[0] > priors[1] else 1
     high, low = priors[higher], priors[1 - higher]
-    return Side(higher, low, high), Side(1 - higher, 1 - high, 1 - low)
+    return PriorBound(higher, low, high), PriorBound(1 - higher, 1 - high, 1 - low)
 
 
 def _beyond_bounds(
@@ -188,14 +188,14 @@ def _beyond_bounds(
                 excess, shares = _excess(after, chosen, side, level)
                 perfect = shares[side.own] >= PERFECT and shares[1 - side.own] <= 1 - PERFECT
                 if excess > (0 if perfect else MARGIN * gap):
-                    events.append(Event(excess, shares, side, coding.describe(chosen, before[side.own])))
+                    events.append(BoundViolation(excess, shares, side, coding.describe(chosen, before[side.own])))
         areas.append(max(own_areas))
     if not events:
         return None
     return LeakingColumn(column.name, float(np.mean(areas)), _reason(column, max(events), priors, files))
 
 
-def _choose(counts: Sequence[Codes], side: Side) -> NDArray[np.bool_]:
+def _choose(counts: Sequence[Codes], side: PriorBound) -> NDArray[np.bool_]:
     """Return the codes that violate the bound by more than a standard error."""
     own, other = (counts[which] / max(1, counts[which].sum()) for which in (side.own, 1 - side.own))
     sizes = [max(1, int(counts[which].sum())) for which in (side.own, 1 - side.own)]
@@ -204,7 +204,7 @@ def _choose(counts: Sequence[Codes], side: Side) -> NDArray[np.bool_]:
     return chosen
 
 
-def _excess(counts: Sequence[Codes], chosen: NDArray[np.bool_], side: Side, level: float) -> tuple[float, Pair]:
+def _excess(counts: Sequence[Codes], chosen: NDArray[np.bool_], side: PriorBound, level: float) -> tuple[float, Pair]:
     """Return a lower confidence bound of the violation, and the fraction of rows of each set."""
     inside = [int(own[chosen].sum()) for own in counts]
     sizes = [int(own.sum()) for own in counts]
@@ -222,7 +222,7 @@ def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
     return float(first @ (np.cumsum(second) - second / 2))
 
 
-def _reason(column: TableColumn, event: Event, priors: Pair, files: Sequence[str]) -> str:
+def _reason(column: TableColumn, event: BoundViolation, priors: Pair, files: Sequence[str]) -> str:
     name, (own, many, few) = column.name, event.side
     other = 1 - own
     q = [f"{100 * share:.{0 if share >= 0.0995 or share == 0 else 1}f}%" for share in event.shares]
@@ -288,7 +288,9 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
     shares = [[float((part > threshold).mean()) for part in parts] for threshold in thresholds]
     rates = [
         tuple(
-            combine_proportions(own, sizes, (first / gap, second / gap), 0.0, CONFIDENCE, (-np.inf, np.inf)).interval
+            combine_proportions(
+                own, sizes, (first / gap, second / gap), 0.0, LEAKAGE_CONFIDENCE, (-np.inf, np.inf)
+            ).interval
             for own in shares
         )
         for first, second in ((1 - theta_prime, theta - 1), (-theta_prime, theta))

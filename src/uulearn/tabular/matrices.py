@@ -33,9 +33,9 @@ from uulearn.tabular.schema import Schema, apply_schema
 from uulearn.tabular.survey import Survey
 
 KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
-SAMPLED_ROWS = 100_000  # rows of each file that fit the encoder and are checked for leakage
+ENCODER_ROWS = 100_000  # rows of each file that fit the encoder and are checked for leakage
 MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
-MOSTLY_COPIES = 0.5  # with a smaller fraction of distinct rows, copies are normal for the data, not an accident
+MIN_DISTINCT_FRACTION = 0.5  # with a smaller fraction of distinct rows, copies are normal for the data, not an accident
 
 Matrix = NDArray[Any]
 """Rows of numbers, float32 of shape (n, features), or of images, bytes of shape (n, channels, height, width)."""
@@ -69,7 +69,7 @@ class RowStore:
             yield frame
 
 
-class Source:
+class RowSource:
     """A file of rows, or a folder of images, that can be read more than once."""
 
     def __init__(self, path: str | Path, images: bool = False, sheet: str | None = None) -> None:
@@ -84,9 +84,9 @@ class Source:
         """Name of the file in messages."""
         return Path(self.path).name
 
-    def closed(self) -> Source:
+    def closed(self) -> RowSource:
         """Return the name, the number of rows and the notes, without the rows."""
-        other = Source(self.path, self.images, self.sheet)
+        other = RowSource(self.path, self.images, self.sheet)
         other.rows, other.notes = self.rows, self.notes
         return other
 
@@ -150,7 +150,7 @@ def _appended(store: RowStore, frame: pd.DataFrame) -> RowStore | None:
 class Prepared:
     """Two files: their columns, the fitted encoder (None for images), and what was noticed."""
 
-    sources: tuple[Source, Source]
+    sources: tuple[RowSource, RowSource]
     schema: Schema | ImageSchema
     encoder: TableEncoder | None
     leaking_columns: list[LeakingColumn]
@@ -190,7 +190,7 @@ def prepare(
     seed: int = 0,
 ) -> Prepared:
     """Decide the columns of both files, fit the encoder, and look for columns that leak the set."""
-    sources = (Source(first, sheet=sheet), Source(second, sheet=sheet))
+    sources = (RowSource(first, sheet=sheet), RowSource(second, sheet=sheet))
     names = (sources[0].name, sources[1].name)
     survey = Survey(drop=drop, ids=ids, only=only, files=names)
     for which, source in enumerate(sources):
@@ -227,7 +227,7 @@ def prepare_images(
     flat: bool = False,
 ) -> Prepared:
     """Decide size and color of the images of two folders, or of two tables with a column of paths."""
-    sources = (Source(first, images=True), Source(second, images=True))
+    sources = (RowSource(first, images=True), RowSource(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
     for source in sources:
         for _ in source.frames():
@@ -250,7 +250,7 @@ def encode_rows(
     return encoder.transform(apply_schema(frame, schema, name=name))
 
 
-class Split(NamedTuple):
+class RowSplit(NamedTuple):
     """Rows of a set for training, for choosing the best epoch, and for evaluating the result."""
 
     train: Positions
@@ -258,7 +258,7 @@ class Split(NamedTuple):
     evaluate: Positions
 
 
-def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tuple[Split, Split], str | None]:
+def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tuple[RowSplit, RowSplit], str | None]:
     """Hold out rows of both sets, half to choose the epoch and half to evaluate; and return a note if copies are split.
 
     All copies of a row stay together, unless most rows have copies, as in tables with few categories: then a copy is
@@ -267,7 +267,7 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
     digests = [digests_of(DenseRows(torch.from_numpy(rows))) for rows in X]
     distinct = len(np.unique(np.concatenate(digests))) / sum(map(len, digests))
     note = None
-    if distinct < MOSTLY_COPIES:
+    if distinct < MIN_DISTINCT_FRACTION:
         note = f"only {100 * distinct:.0f}% of the rows are distinct, so equal rows count as different cases"
         starts = (0, len(digests[0]))
         digests = [start + np.arange(len(own)) for start, own in zip(starts, digests, strict=True)]
@@ -284,7 +284,7 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
                 f"set {which} has {len(X[which])} rows, too few to hold out {fraction:g} of them; use more rows, or a "
                 "larger --hold-out."
             )
-        splits.append(Split(train, choose, evaluate))
+        splits.append(RowSplit(train, choose, evaluate))
     return (splits[0], splits[1]), note
 
 
@@ -358,11 +358,11 @@ def reserve(file: int, size: int) -> None:
                 raise  # other errors: the file system cannot allocate
 
 
-def _sample(source: Source, schema: Schema, seed: Sequence[int]) -> pd.DataFrame:
+def _sample(source: RowSource, schema: Schema, seed: Sequence[int]) -> pd.DataFrame:
     rng = np.random.default_rng([*seed, 5])
     wanted = np.arange(source.rows)
-    if source.rows > SAMPLED_ROWS:
-        wanted = np.sort(rng.choice(source.rows, SAMPLED_ROWS, replace=False))
+    if source.rows > ENCODER_ROWS:
+        wanted = np.sort(rng.choice(source.rows, ENCODER_ROWS, replace=False))
     parts, start = [], 0
     for frame in source.frames():
         own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start

@@ -23,8 +23,11 @@ from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, pars
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
 """The category of values that were rare in the training files, or not in them."""
-LARGEST, SMALLEST = 1e300, 1e-280  # larger numbers are cut, smaller ones become 0, so that no later step overflows
-FORMAT_VERSION = 1
+LARGEST_NUMBER, SMALLEST_NUMBER = (
+    1e300,
+    1e-280,
+)  # larger numbers are cut, smaller ones become 0, so that no later step overflows
+SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Schema:
             if "values" in column:
                 column["values"] = list(column["values"])
         return {
-            "format_version": FORMAT_VERSION,
+            "format_version": SCHEMA_VERSION,
             "columns": columns,
             "ids": list(self.ids),
             "left_out": dict(self.left_out),
@@ -116,7 +119,7 @@ class Schema:
         """Return the schema in such data; other data raise ValueError."""
         given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out"}, set())
         version = given["format_version"]
-        _check(version == FORMAT_VERSION, f"format_version is {version!r}, expected {FORMAT_VERSION}")
+        _check(version == SCHEMA_VERSION, f"format_version is {version!r}, expected {SCHEMA_VERSION}")
         for name, kind in (("columns", list), ("ids", list), ("left_out", dict)):
             _check(isinstance(given[name], kind), f"{name} must be a {kind.__name__}")
         known = {entry.name for entry in dataclasses.fields(TableColumn)}
@@ -238,7 +241,9 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
 
 def _converted(cells: Cells, column: TableColumn, index: Any) -> Any:
     if column.kind in ("number", "boolean"):
-        numbers = np.where(np.abs(cells.numbers) < SMALLEST, 0.0, np.clip(cells.numbers, -LARGEST, LARGEST))
+        numbers = np.where(
+            np.abs(cells.numbers) < SMALLEST_NUMBER, 0.0, np.clip(cells.numbers, -LARGEST_NUMBER, LARGEST_NUMBER)
+        )
         return np.append(numbers, np.nan)[cells.codes]
     if column.kind == "date":
         return np.append(cells.dates, np.datetime64("NaT", "us"))[cells.codes]

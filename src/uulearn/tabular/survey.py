@@ -25,7 +25,7 @@ from uulearn.tabular.kinds import (
 from uulearn.tabular.schema import Schema, join_names, suggest
 from uulearn.tabular.summary import ColumnSummary
 
-FILES = ("the first file", "the second file")
+FILE_NAMES = ("the first file", "the second file")
 
 
 def check_columns(
@@ -34,7 +34,7 @@ def check_columns(
     drop: Iterable[str] = (),
     ids: Iterable[str] = (),
     only: Iterable[str] = (),
-    files: Sequence[str] = FILES,
+    files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
     """Return the columns to use, in the order of the first file, and why the others are dropped; needs no row.
 
@@ -118,7 +118,7 @@ class Survey:
         drop: Iterable[str] = (),
         ids: Iterable[str] = (),
         only: Iterable[str] = (),
-        files: Sequence[str] = FILES,
+        files: Sequence[str] = FILE_NAMES,
     ) -> None:
         self.drop, self.ids, self.only = tuple(drop), tuple(ids), tuple(only)
         self.files = tuple(files)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uulearn import defaults
 from uulearn.risk import UUCoefficients, uu_coefficients
-from uulearn.risk.corrections import DEFAULT_SLOPE, Method, MethodLike, get_method
+from uulearn.risk.corrections import Method, MethodLike, get_method
 
 IndexLike = Tensor | np.ndarray | Sequence[int]
 
@@ -43,8 +44,8 @@ class Run:
     rows: tuple[IndexLike, IndexLike]
     set_priors: tuple[float, float]
     target_prior: float
-    method: MethodLike = "leaky_relu"
-    slope: float = DEFAULT_SLOPE
+    method: MethodLike = defaults.METHOD
+    slope: float = defaults.SLOPE
     seed: int = 0
     lr: float | None = None
     l2: float | None = None

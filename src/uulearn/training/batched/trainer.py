@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from uulearn import defaults
 from uulearn.data.batches import BatchPlan
 from uulearn.models import Linear
 from uulearn.risk.functional import RowWeights
@@ -104,7 +105,7 @@ class BatchedTrainer:
         *,
         model: str = "mlp",
         model_params: Mapping[str, Any] | None = None,
-        loss: str | LossFunction = "logistic",
+        loss: str | LossFunction = defaults.LOSS,
         options: RunOptions | None = None,
         test: tuple[Any, Any] | None = None,
         callback: BatchedCallback | None = None,
