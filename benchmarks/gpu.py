@@ -1,4 +1,4 @@
-"""Speed on one CUDA device against what its arithmetic and its memory allow: stacks of runs, and ResNet-32.
+"""Speed on one CUDA device compared with its arithmetic and memory limits: batched training, and ResNet-32.
 
 usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution,contenders] [--out FILE]
 
@@ -88,11 +88,11 @@ def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], 
     }
 
 
-# --------------------------------------------------------------------------------------------------------- stacks
+# --------------------------------------------------------------------------------------------------- batched training
 
 
 def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tuple[float, float]:
-    """FLOPs and bytes of one step of a stack, activations in bfloat16, each pass over memory counted once.
+    """FLOPs and bytes of one step of batched training, activations in bfloat16, each pass over memory counted once.
 
     Hidden layer: the product writes (2 bytes a unit), the moments read (2), normalization and ReLU read and write (4),
     the next product reads (2); on the way back the product's gradient is written (2), the sums read it and the input
@@ -126,18 +126,18 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
     stamps: list[float] = []
     torch.cuda.synchronize()
     started = time.perf_counter()
-    stack = BatchedTrainer(
-        torch.from_numpy(X), runs, model=model, model_params=settings["params"], options=options,
-        test=(torch.from_numpy(X_test), torch.from_numpy(y_test)),
+    trainer = BatchedTrainer(
+        torch.from_numpy(X), runs, model=model, model_params=settings["params"], loss="logistic",
+        options=options, test=(torch.from_numpy(X_test), torch.from_numpy(y_test)),
         callback=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
-    histories = stack.run()
+    histories = trainer.run()
     total = time.perf_counter() - started
     warm = [later - earlier for earlier, later in itertools.pairwise(stamps[2:])]
-    step = seconds_of(lambda: stack._step(stack.plan.counts(0)), 50)
-    evaluation = seconds_of(stack._evaluation, 10)
-    dtype = str(stack.dtype).removeprefix("torch.")
-    work = dense_work(model, len(runs), stack.groups.count, X.shape[1])
+    step = seconds_of(lambda: trainer._step(trainer.plan.counts(0)), 50)
+    evaluation = seconds_of(trainer._evaluation, 10)
+    dtype = str(trainer.dtype).removeprefix("torch.")
+    work = dense_work(model, len(runs), trainer.groups.count, X.shape[1])
     results = {
         "seconds_in_all": total,
         "seconds_before_the_second_epoch": stamps[0] - started,
@@ -280,7 +280,7 @@ def image_data() -> tuple[Any, Any, Any, Any]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=200, help="of each stack; convolutions run a tenth")
+    parser.add_argument("--epochs", type=int, default=200, help="of each batched training; convolutions run a tenth")
     parser.add_argument("--only", default="stack,convolution,contenders")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
     asked = parser.parse_args()

@@ -28,11 +28,11 @@ def summary(stories: Mapping[str, Mapping[str, Any]], prefix: str = "") -> str:
     for name, figures in stories.items():
         mine, true = figures["estimate"]["accuracy"], figures["truth"]["accuracy"]
         rows = " + ".join(f"{count:,}" for count in figures["rows"])
-        shares = " and ".join(f"{100 * share:g}%" for share in figures["set_priors"])
+        priors = " and ".join(f"{100 * prior:g}%" for prior in figures["set_priors"])
         held = "yes" if holds(mine, true) else "**no**"
         where = f"[{figures['title']}]({prefix}{name}/README.md)"
         truth = f"{percent(true['value'])} of {figures['labelled']:,}"
-        lines.append(f"| {where} | {rows} | {shares} | {shown(mine)} | {truth} | {held} |")
+        lines.append(f"| {where} | {rows} | {priors} | {shown(mine)} | {truth} | {held} |")
     return "\n".join(lines)
 
 

@@ -76,7 +76,7 @@ def save(images: Any, folder: Path) -> list[str]:
 
 
 def draw_sheet(work: Path, path: Path) -> None:
-    """The images that the model is surest of, least sure of, and surest of though wrong."""
+    """Draw the images with the most and least certain predictions, and the most certain errors."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -91,10 +91,10 @@ def draw_sheet(work: Path, path: Path) -> None:
     wrong = (scored["class"].to_numpy() == 1) != warm
     sure_but_wrong = scored["score"].abs()[wrong].sort_values(ascending=False).index
     rows = {
-        "surest to be warm": order[::-1],
-        "surest to be light": order,
-        "least sure": doubtful,
-        "surest of the wrong ones\n(by the labels held back)": sure_but_wrong,
+        "most certainly warm": order[::-1],
+        "most certainly light": order,
+        "least certain": doubtful,
+        "most certain errors\n(by the held-back labels)": sure_but_wrong,
     }
     figure, axes = plt.subplots(len(rows), COLUMNS, figsize=(11, 3.6), dpi=110, squeeze=False)
     figure.subplots_adjust(left=0.2, right=0.995, top=0.98, bottom=0.02, wspace=0.04, hspace=0.28)

@@ -165,7 +165,9 @@ def test_the_verdict_names_the_other_figures_whose_interval_missed(story):
     found = figures(0.9, [0.85, 0.95], 0.9, auc={"value": 0.8, "interval": [0.7, 0.9]})
     found["truth"]["auc"] = {"value": 0.95}
     assert (
-        story.verdict(found).replace("\n", " ").endswith("The interval of the AUC does not hold what the labels say.")
+        story.verdict(found)
+        .replace("\n", " ")
+        .endswith("The interval of the AUC does not contain the value from the labels.")
     )
     found["truth"]["auc"] = {"value": 0.85}
     assert "AUC" not in story.verdict(found)
