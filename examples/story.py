@@ -52,7 +52,7 @@ class Story:
 
     @classmethod
     def begin(cls, script: str, options: argparse.Namespace) -> Story:
-        """An empty folder to work in."""
+        """Create an empty working folder."""
         folder = Path(script).resolve().parent
         work = (options.work or folder / "work").resolve()
         if work.exists() and not (work / ".story").exists() and any(work.iterdir()):
@@ -63,7 +63,7 @@ class Story:
         return cls(folder, work, options.epochs)
 
     def type(self, command: str, name: str | None = None, *, head: str | None = None) -> str:
-        """Run ``uulearn …`` in the folder and return what it says; with a name it is shown, and kept for the page.
+        """Run ``uulearn …`` in the working folder and return its output; with a name it is shown and stored for the page.
 
         ``head`` is a file that the command writes; its first lines are shown too.
         """
@@ -79,13 +79,22 @@ class Story:
             self.show(name, said)
         return answer
 
+    def run_commands(self, fit: str, rows: str, evaluate: str) -> dict[str, Any]:
+        """Fit, score new rows, write the report and evaluate with labels; returns the evaluation."""
+        self.type(fit, "fit")
+        self.type(f"uulearn predict model {rows} --out scored.csv", "predict", head="scored.csv")
+        self.type("uulearn report model", "report")
+        self.type(evaluate, "evaluate")
+        found: dict[str, Any] = json.loads(self.type(f"{evaluate} --json"))
+        return found
+
     def show(self, name: str, text: str) -> None:
-        """Print something, and keep it for the page."""
+        """Print a text, and store it for the page."""
         print(text, end="\n\n", flush=True)
         self.said[name] = text
 
     def finish(self, truth: Mapping[str, Any], title: str, write: bool) -> None:
-        """Compare what was estimated with the truth, and write the page again if that was asked for."""
+        """Compare the estimates with the evaluation by labels, and update the page if ``write`` is true."""
         facts = json.loads(next((self.work / "model").glob("facts-*.json")).read_text(encoding="utf-8"))
         figures = {
             "title": title,
@@ -109,9 +118,8 @@ class Story:
 
 
 def run(tell: Any) -> None:
-    """Tell a story; where its data is not there, say so in a sentence."""
-    # One thread, before torch is there: figures then depend on the machine as little as can be, and a core that others
-    # use too is no hindrance.
+    """Run an example; if its data is missing, print one sentence."""
+    # One thread, set before torch is imported, so that the figures depend on the machine as little as possible.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         tell()
@@ -121,7 +129,7 @@ def run(tell: Any) -> None:
 
 
 def comparison(figures: Mapping[str, Any]) -> str:
-    """A Markdown table of what was estimated without labels and what the labels say.
+    """A Markdown table of the estimates without labels and the values from the labels.
 
     >>> one = {"value": 0.9, "interval": [0.85, 0.95]}
     >>> print(comparison({"estimate": {"accuracy": one}, "truth": {"accuracy": one}}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import sys
 from pathlib import Path
@@ -112,22 +111,20 @@ def draw_sheet(work: Path, path: Path) -> None:
 
 
 def tell() -> None:
-    """The story."""
+    """Run the example."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--data", type=Path, help="folder that holds fashion-mnist/ (default: $UULEARN_DATA)")
     options = arguments.parse_args()
     data = load(options.data)
     story = Story.begin(__file__, options)
     write_images(data, story.work)
-    story.type(
-        "uulearn fit north south --set-priors 0.7 0.2 --target-prior 0.4 --model mlp --epochs 60 --out model", "fit"
+    truth = story.run_commands(
+        "uulearn fit north south --set-priors 0.7 0.2 --target-prior 0.4 --model mlp --epochs 60 --out model",
+        "new",
+        "uulearn evaluate model truth.csv --labels clothes --positive warm",
     )
-    story.type("uulearn predict model new --out scored.csv", "predict", head="scored.csv")
-    story.type("uulearn report model", "report")
-    evaluate = "uulearn evaluate model truth.csv --labels clothes --positive warm"
-    story.type(evaluate, "evaluate")
     draw_sheet(story.work, (story.folder if options.write else story.work) / SHEET)
-    story.finish(json.loads(story.type(f"{evaluate} --json")), "Two shops", options.write)
+    story.finish(truth, "Two shops", options.write)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def test_first_example_compares_estimate_and_labels(finished):
     assert re.search(r"accuracy +between \d+% and \d+%, best estimate (above )?\d+%", said)
     assert "95% interval at target prior 37%, no label used: 140 + 140 rows" in said
     assert "labels were used: 64 positive and 107 negative rows" in said
-    assert re.search(r"The 171 labels that\s+were held back say \d+\.\d%", said)
+    assert re.search(r"The 171 labels that\s+were held back give \d+\.\d%", said)
     figures = json.loads((folder / "figures.json").read_text())
     low, high = figures["estimate"]["accuracy"]["interval"]
     assert 0.5 < low < high <= 1
@@ -149,10 +149,15 @@ def figures(estimate, interval, truth, **others):
 @pytest.mark.parametrize(
     ("estimate", "interval", "truth", "words"),
     [
-        (0.9, [0.85, 0.95], 0.9, "the estimate is right, and its interval holds the truth."),
-        (0.9, [0.85, 0.95], 0.87, "the estimate is 3.0 points too high, and its interval holds the truth."),
-        (0.9, [0.89, 0.91], 0.95, "the estimate is 5.0 points too low, and its interval misses the truth."),
-        (1.02, [0.92, 1.0], 0.95, "one above 100% or below 0% means what its interval says."),
+        (0.9, [0.85, 0.95], 0.9, "the estimate is right, and its interval contains the true value."),
+        (0.9, [0.85, 0.95], 0.87, "the estimate is 3.0 points too high, and its interval contains the true value."),
+        (
+            0.9,
+            [0.89, 0.91],
+            0.95,
+            "the estimate is 5.0 points too low, and its interval does not contain the true value.",
+        ),
+        (1.02, [0.92, 1.0], 0.95, "read their intervals then."),
     ],
 )
 def test_the_verdict_says_where_they_differ(story, estimate, interval, truth, words):
