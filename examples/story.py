@@ -63,7 +63,7 @@ class Story:
         return cls(folder, work, options.epochs)
 
     def type(self, command: str, name: str | None = None, *, head: str | None = None) -> str:
-        """Run ``uulearn …`` in the working folder and return its output; with a name it is shown and stored for the page.
+        """Run ``uulearn …`` in the working folder and return its output; with a name it is also shown on the page.
 
         ``head`` is a file that the command writes; its first lines are shown too.
         """
