@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from uulearn import UUClassifier
-from uulearn.app.evaluating import split_rows
 from uulearn.app.fitting import fit_files
 from uulearn.app.settings import FitSettings
-from uulearn.tabular.matrices import as_numbers
+from uulearn.tabular.matrices import as_numbers, split_rows
 
 
 def write_tables(folder, rows):

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from torch import nn
-from uulearn.app.evaluating import resolve_parameters
 
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
 from uulearn.app.fitting import _unfitted
 from uulearn.app.settings import FitSettings
+from uulearn.app.training import resolve_parameters
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import has_few_unique_rows

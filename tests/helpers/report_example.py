@@ -33,7 +33,11 @@ def facts_and_history():
     classifier.fit_sets(*trained)
     columns = [*map(str, bunch.feature_names)]
     groups = {column: [place] for place, column in enumerate(columns)}
-    score, folds = classifier.decision_function, np.zeros(len(sets), dtype=np.int64)
+    folds = np.zeros(len(sets), dtype=np.int64)
+
+    def score(rows, folds):
+        return classifier.decision_function(rows)
+
     facts = FitFacts(
         created="2026-11-16T01:02:03Z",
         versions={"uulearn": "0.1.0", "torch": "2.13.0"},

@@ -168,7 +168,7 @@ def train_batched_runs(X, sets, **changes):
     ]
     model = {"model": "mlp", "model_params": {"hidden": (24, 40), "momentum": 0.01}} | changes.pop("model", {})
     settings = {"epochs": 4, "batch_size": 130, "lr": 0.003, "l2": 1e-3, "ema": None, "precision": "float32"}
-    options = TrainingOptions(**settings | {"device": "cuda", "progress": False} | changes)
+    options = RunOptions(**settings | {"device": "cuda", "progress": False} | changes)
     batched = BatchedTrainer(X, runs, options=options, test=(X, sets), **model)
     return batched, batched.run()
 
@@ -354,8 +354,8 @@ def test_augmentation_does_not_synchronize_the_device(memory_format, dtype):
 
 
 def test_folds_are_trained_together_on_cuda(gaussians, quick, monkeypatch):
-    monkeypatch.setattr("uulearn.estimator.members.fit_out_of_fold", lambda *_, **__: pytest.fail("one by one"))
-    classifier = UUClassifier(**quick | {"members": 3, "keep": "best", "calibrated": True})
+    monkeypatch.setattr(Trainer, "run", lambda *_: pytest.fail("the folds are trained one by one"))
+    classifier = UUClassifier(**quick | {"n_estimators": 3, "early_stopping": True, "calibrated": True})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9
     assert next(classifier.model_.parameters()).device.type == "cuda"
