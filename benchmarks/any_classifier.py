@@ -354,7 +354,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after so long")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     parser.add_argument("--out", type=Path, default=RESULTS / "any_classifier.json")
     parser.add_argument("--report", action="store_true", help="only show what is stored")
     parser.add_argument("--figure", type=Path, help="only draw the picture of the documentation, to this file")

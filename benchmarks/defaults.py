@@ -1,4 +1,4 @@
-"""Which option values serve best? The evidence behind the defaults of `UUClassifier`.
+"""Which option values are best? The evidence behind the defaults of `UUClassifier`.
 
 The paper's MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST (tasks of Appendix C), sets of 30,000 at (0.8, 0.2) and
 (0.6, 0.4), 200 epochs, batches of 3,000; options varied around a common base, two seeds each. Recorded are the test

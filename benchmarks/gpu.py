@@ -51,7 +51,7 @@ IMAGES_BAR = 150_000
 
 
 def seconds_of(work: Callable[[], object], repeats: int) -> float:
-    """Seconds of one call, device included, after three that are not counted."""
+    """Seconds of one call, including the device, after three warm-up calls."""
     for _ in range(3):
         work()
     torch.cuda.synchronize()
@@ -63,7 +63,7 @@ def seconds_of(work: Callable[[], object], repeats: int) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """What this device reaches at best: bytes a second of a copy, operations a second of products."""
+    """Limits of this device: bytes per second of a copy, operations per second of products."""
     source = torch.empty(2**31, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copied = 2 * 2**31 / seconds_of(lambda: target.copy_(source), 10)
@@ -75,7 +75,7 @@ def ceilings() -> dict[str, float]:
 
 
 def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], dtype: str) -> dict[str, float]:
-    """Work of one step beside the time that each ceiling allows."""
+    """Work of one step, and the time that each limit allows."""
     compute, memory = flops / top[f"{dtype}_flops"], moved / top["bytes_a_second"]
     return {
         "flops": flops,
@@ -110,7 +110,7 @@ def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tupl
 
 
 def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
-    """All runs of one dataset of a table, together."""
+    """Train all runs of one dataset of a table together."""
     X, y, X_test, y_test = dense_data()
     runs = []
     for priors in PRIORS:
@@ -199,7 +199,7 @@ def convolution_work(model: nn.Module) -> tuple[float, float]:
 
 
 def convolution_part(epochs: int, top: dict[str, float]) -> Section:
-    """ResNet-32 as `Trainer` trains it, with an evaluation an epoch."""
+    """Train ResNet-32 with `Trainer`, with one evaluation per epoch."""
     images, labels, test_images, test_labels = image_data()
     drawn = make_sets(labels[:, None], labels, (0.6, 0.4), SIZES, random_state=0).indices
     torch.manual_seed(0)
@@ -244,7 +244,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
 
 
 def contenders_part(top: dict[str, float]) -> Section:
-    """A training step of ResNet-32 as PyTorch has it, compiled, and compiled with packed pixels, side by side."""
+    """Compare a training step of ResNet-32 in plain PyTorch, compiled, and compiled with packed pixels."""
     x = torch.rand(BATCH, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
     rows = DenseRows(torch.zeros(BATCH, 3, 32, 32, dtype=torch.uint8))
     steps = {}

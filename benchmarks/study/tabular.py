@@ -60,11 +60,11 @@ Configuration = dict[str, Any]
 
 
 class Task(NamedTuple):
-    """One fit to be made."""
+    """One fit to run."""
 
     configuration: Configuration
     name: str
-    """Of the contender, for the line of progress."""
+    """Name of the contender, for the progress line."""
     keel: Path | None
 
 
@@ -74,7 +74,7 @@ class Task(NamedTuple):
 def planned(
     names: Iterable[str], sizes: Iterable[int], seeds: int, everyone: Sequence[Contender], keel: Path | None
 ) -> list[Task]:
-    """Every fit: small sets first, everyone with one seed before the next, so that a study cut short compares."""
+    """All fits: small sets first, and all contenders per seed, so that an interrupted study can be compared."""
     drawn = [(rank, table.name, size) for table in (tables.load(name, keel) for name in names)
              for rank, size in enumerate(tables.set_sizes(table, sizes))]  # fmt: skip
     return [
@@ -88,7 +88,7 @@ def planned(
 
 
 def cell(dataset: str, set_priors: Sequence[float], rows: int, seed: int) -> Configuration:
-    """What all contenders share: the draw of the sets."""
+    """The part of a configuration that describes the draw of the sets."""
     cell: Configuration = normalized({"dataset": dataset, "set_priors": set_priors, "rows": rows, "seed": seed})
     return cell
 
@@ -125,12 +125,12 @@ def fit(task: Task) -> records.Record:
 
 
 def one_thread() -> None:
-    """Fits of small tables gain nothing from threads, and many processes lose by them."""
+    """Use one thread: fits of small tables gain nothing from more, and many processes become slower."""
     torch.set_num_threads(1)
 
 
 def finished(tasks: Sequence[Task], workers: int, end: float) -> Iterator[tuple[Task, records.Record]]:
-    """Fits as they end; none is started after ``end`` (of the monotonic clock)."""
+    """Yield fits when they are finished; none is started after ``end`` (of the monotonic clock)."""
     if workers == 1:
         for task in itertools.takewhile(lambda _: time.monotonic() < end, tasks):
             yield task, fit(task)
@@ -152,7 +152,7 @@ def finished(tasks: Sequence[Task], workers: int, end: float) -> Iterator[tuple[
 
 
 def study(tasks: Sequence[Task], path: Path, workers: int = 1, minutes: float = math.inf) -> int:
-    """Make every fit that is not stored, and return how many are left when the time is up."""
+    """Run every fit that is not stored, and return the number of fits that are left when the time is up."""
     one_thread()
     stored = records.read([path]).fits
     left = {key(task.configuration): task for task in tasks if key(task.configuration) not in stored}
@@ -169,7 +169,7 @@ def study(tasks: Sequence[Task], path: Path, workers: int = 1, minutes: float = 
 
 
 class Clock:
-    """How long fits take, from those that are done: seconds a row, by contender, by model, or by all there are."""
+    """Estimates the time of fits from finished ones: seconds per row, by contender, by model, or over all."""
 
     def __init__(self, done: Iterable[records.Record]) -> None:
         self._rates: dict[str, list[float]] = {}
@@ -177,7 +177,7 @@ class Clock:
             self.add(record)
 
     def add(self, record: records.Record) -> None:
-        """Learn from a fit."""
+        """Add a finished fit."""
         for kind in self._kinds(record["configuration"]):
             self._rates.setdefault(kind, []).append(record["seconds"] / record["configuration"]["rows"])
 
@@ -196,7 +196,7 @@ class Clock:
 
 
 def line(task: Task, record: records.Record) -> str:
-    """A fit in a few words."""
+    """A progress line."""
     one = task.configuration
     who = f"{one['model']}, {task.name}" if one["model"] else task.name
     priors = ", ".join(f"{prior:g}" for prior in one["set_priors"])
@@ -240,7 +240,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Check everything, then run."""
+    """Check all arguments, then run."""
     asked = parser().parse_args(arguments)
     if asked.workers < 1 or asked.seeds < 1:
         sys.exit(f"--workers and --seeds must be at least 1, got {asked.workers} and {asked.seeds}.")

@@ -1,10 +1,10 @@
-"""How well are θ and θ′ found from rows alone on real data, and which classifier of sets serves best for it?
+"""How well are θ and θ′ found from rows alone on real data, and which classifier of sets is best for it?
 
 The first table: two sets drawn from labelled rows, none of them twice, and `uulearn.priors.estimate_set_priors` as it
 comes. The second: the AUC between the sets on rows that were not trained on, in five folds, for three classifiers.
 *Gaussians* are 3 σ apart along the diagonal; *XOR* has clusters at (±2, ±2), positive where the signs agree.
 
-Every estimate is stored when it ends and never made twice; then the page is written beside the store.
+Every estimate is stored when it is finished and never run twice; then the page is written next to the store.
 
     python benchmarks/study/unknown_priors.py [--minutes 3] [--quick]
 """
@@ -134,7 +134,7 @@ def fit(configuration: Record, data_dir: Path | None = None) -> Record:
 
 
 def tell(record: Record) -> str:
-    """An estimate in a few words."""
+    """A progress line."""
     one = record["configuration"]
     what = f"{one['scorer']}: AUC {record['auc']:.3f}" if one["part"] == SCORER else f"found {record['set_priors']}"
     return f"{one['dataset']} {one['rows']:,} at {tuple(one['set_priors'])}, seed {one['seed']}: {what}"
@@ -144,7 +144,7 @@ def tell(record: Record) -> str:
 
 
 def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
-    """Both tables, of what is stored."""
+    """Both tables, from the stored results."""
     found = [stored.fits[key(one)] for one in wanted if key(one) in stored.fits]
     estimates = [one for one in found if one["configuration"]["part"] == ESTIMATE]
     return "\n\n".join(
@@ -163,7 +163,7 @@ def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
 
 
 def comparison(found: Sequence[Record]) -> str:
-    """One line a dataset, a column a classifier: means over seeds."""
+    """One line per dataset, one column per classifier: means over seeds."""
     lines = {tuple(_where(one)): [""] * len(SCORERS) for one in found}
     for where, cells in lines.items():
         for place, scorer in enumerate(SCORERS):
@@ -187,7 +187,7 @@ def _estimates(record: Record) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what is missing, and write the page."""
+    """Run the missing estimates, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, STORE)
     asked = parser.parse_args(arguments)
