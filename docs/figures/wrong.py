@@ -38,7 +38,7 @@ from uulearn.exceptions import (
 )
 from uulearn.metrics import uu_accuracy, uu_auc, uu_rates
 from uulearn.theory import plan_rows
-from uulearn.training import History, RunOptions
+from uulearn.training import History, RunOptions, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run
 
 Table = NDArray[np.float32]
@@ -734,7 +734,10 @@ ENDINGS: dict[str, tuple[dict[str, Any], bool]] = {
     "linear, a column in money": ({"model": "linear", "epochs": 100}, True),
     "linear": ({"model": "linear"}, False),
     "linear, lr 0.03": ({"model": "linear", "lr": 0.03}, False),
-    "linear, sgd, squared loss, lr 3": ({"model": "linear", "optimizer": "sgd", "loss": "squared", "lr": 3.0}, False),
+    "linear, sgd, squared loss, lr 3": (
+        {"model": "linear", "training": TrainingOptions(optimizer="sgd"), "loss": "squared", "lr": 3.0},
+        False,
+    ),
     "MLP, by default": (MLP(50, epochs=100) | BY_DEFAULT, False),
     "MLP, by default, a column in money": (MLP(50, epochs=100) | BY_DEFAULT, True),
     "linear, by default": ({"model": "linear"} | BY_DEFAULT, False),
