@@ -1,10 +1,10 @@
 """Exact accumulation of gradients by two passes, or by two gradients? Side by side, with what else could be done.
 
-The correction's derivatives are those at the brackets of the whole batch, which are known when its last part has been
+The correction needs its derivatives at the risk terms of the whole batch, which are known when its last part has been
 seen. Two ways to get there with the memory of one part:
 
-* ``two passes``: the brackets first, without gradients; then each part once more, with (`uulearn.risk.accumulate`);
-* ``two gradients``: one forward pass, but a backward pass for each bracket; the two gradients of all parts are added up
+* ``two passes``: the risk terms first, without gradients; then each part again, with (`uulearn.risk.accumulate`);
+* ``two gradients``: one forward pass, a backward pass per risk term; the two gradients of all parts are added up
   apart from one another and put together at the end. It lives in this file only.
 
 Beside them ``each corrected``, the usual accumulation, which corrects every part by itself and is wrong, and ``whole``,
@@ -73,23 +73,23 @@ def two_passes(work: Workload, criterion: UURisk) -> None:
 
 
 def two_gradients(work: Workload, criterion: UURisk) -> None:
-    """One forward and two backward passes for each part; the gradients of the brackets put together at the end."""
+    """One forward and two backward passes per part; the gradients of the risk terms are combined at the end."""
     counts = (int((work.sets == 0).sum()), int((work.sets == 1).sum()))
     parameters = list(work.model.parameters())
     added: list[list[Tensor | None]] = [[None] * len(parameters), [None] * len(parameters)]
-    brackets = torch.zeros(2)
+    terms = torch.zeros(2)
     for x, sets in work.parts():
         scores = flat_scores(work.model(x))
         weights = row_weights(sets, criterion.coefficients, scores.dtype, counts)
         parts = weighted_risk(scores, weights, criterion.loss, criterion.method)
-        for which, bracket in enumerate((parts.positive, parts.negative)):
-            brackets[which] += bracket.detach()
+        for which, term in enumerate((parts.positive, parts.negative)):
+            terms[which] += term.detach()
             _swap(parameters, added[which])  # so that backward adds in place
-            bracket.backward(retain_graph=which == 0)  # type: ignore[no-untyped-call]
+            term.backward(retain_graph=which == 0)  # type: ignore[no-untyped-call]
             added[which] = [parameter.grad for parameter in parameters]
-    brackets.requires_grad_()
+    terms.requires_grad_()
     f1, f2 = criterion.method.corrections
-    (slopes,) = torch.autograd.grad(f1(brackets[0]) + f2(brackets[1]), brackets)
+    (slopes,) = torch.autograd.grad(f1(terms[0]) + f2(terms[1]), terms)
     for parameter, positive, negative in zip(parameters, *added, strict=True):
         assert positive is not None
         assert negative is not None

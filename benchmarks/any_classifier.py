@@ -1,11 +1,11 @@
 """How good is `SurrogateSetClassifier`, with which classifier inside and which calibration?
 
 Two unlabeled sets of n rows each at (0.8, 0.2) and (0.6, 0.4), drawn without re-using a row from data that come with
-scikit-learn; every contender gets the same rows and the realised priors, and π is the share of positives in the test
+scikit-learn; every contender gets the same rows and the realized priors, and π is the class prior in the test
 part. Recorded for each are accuracy, log loss (probabilities kept 0.001 away from 0 and 1), Brier score and share of
 clipped rows on the test part, and seconds. Labels are used for nothing but drawing the sets and this. Contenders:
 
-* `UUClassifier` with its defaults, on standardised columns;
+* `UUClassifier` with its defaults, on standardized columns;
 * logistic regression that takes sets for classes, with the threshold ½;
 * `SurrogateSetClassifier` with four classifiers inside and four calibrations ("logistic, None" is logistic regression
   on the sets with the threshold that follows from the priors);
@@ -189,7 +189,7 @@ class Shared:
         return classifier.fit_sets(*self.tables)
 
     def sets_for_classes(self) -> Any:
-        """Logistic regression that takes the richer set, 0, for the positives."""
+        """Logistic regression that treats set 0, which has the higher prior, as the positive class."""
         X, sets = self.rows
         return clone(bases(self.seed)["logistic"]).fit(X, 1 - sets)
 
@@ -334,8 +334,8 @@ def draw_figure(path: Path) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
     eta = np.linspace(0, 1, 101)
     posterior = set_posterior(eta, (0.9, 0.5, 0.2), (500, 500, 500), 0.3)
-    for which, (prior, colour) in enumerate(zip((0.9, 0.5, 0.2), ("C0", "C7", "C3"), strict=True)):
-        axes[0].plot(eta, posterior[:, which], colour, label=f"set {which}, θ = {prior}")
+    for which, (prior, color) in enumerate(zip((0.9, 0.5, 0.2), ("C0", "C7", "C3"), strict=True)):
+        axes[0].plot(eta, posterior[:, which], color, label=f"set {which}, θ = {prior}")
     axes[0].set(xlabel="η(x) at π = 0.3", ylabel="P(set | x)", ylim=(0, 1), title="Three sets of 500 rows")
     axes[0].legend(frameon=False)
     for panel, calibration in zip(axes[1:], (None, "mixture"), strict=True):
@@ -354,7 +354,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after so long")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     parser.add_argument("--out", type=Path, default=RESULTS / "any_classifier.json")
     parser.add_argument("--report", action="store_true", help="only show what is stored")
     parser.add_argument("--figure", type=Path, help="only draw the picture of the documentation, to this file")

@@ -53,12 +53,14 @@ class MembershipCriterion(nn.Module):
 
 
 def check_risk() -> None:
-    """Raise unless the hand-written risk is the one that uulearn minimises, on either side of the kink."""
+    """Raise unless the hand-written risk is the one that uulearn minimizes, on either side of the kink."""
     generator = torch.Generator().manual_seed(0)
     sets = torch.arange(200) % 2
     for shift in (0.0, 4.0, -4.0):
         scores = torch.randn(200, generator=generator) + shift * (1 - 2 * sets)
-        ours = uu_risk(scores, sets, SET_PRIORS, TARGET_PRIOR, method="leaky_relu", slope=SLOPE).corrected
+        ours = uu_risk(
+            scores, sets, SET_PRIORS, TARGET_PRIOR, loss="logistic", method="leaky_relu", slope=SLOPE
+        ).corrected
         torch.testing.assert_close(MembershipCriterion()(scores, sets), ours, rtol=1e-5, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What all benchmarks share: the machine described, interleaved timing, summaries, bars, stored results."""
+"""Code that all benchmarks share: description of the machine, interleaved timing, summaries, bars, stored results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import uulearn
-from uulearn.defaults import SINGLE_RUN as PLAIN
+from uulearn.defaults import SINGLE_RUN
 from uulearn.storage import write_atomically
 from uulearn.training.precision import cpu_multiplies_bfloat16
 
@@ -30,7 +30,7 @@ TARGET_PRIOR = 0.5
 LR = 5e-5
 BATCH_SIZE = 3000
 N_FEATURES = 784
-LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
+LEAKY: dict[str, Any] = SINGLE_RUN | {"method": "leaky_relu"}
 """One model trained on all rows to the last epoch, whatever `UUClassifier` does by default."""
 
 Seconds = dict[str, list[float]]
@@ -38,19 +38,19 @@ Seconds = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line asks for; a quick run uses tiny sizes, so that its figures mean nothing."""
+    """Settings of the command line; a quick run uses tiny sizes, only to check that the script runs."""
 
     rounds: int | None
     quick: bool
 
     def repeats(self, full: int, quick: int) -> int:
-        """Number of rounds: as asked for, else the default of the benchmark."""
+        """Number of rounds: the requested number, or the default of the benchmark."""
         return self.rounds or (quick if self.quick else full)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure that must reach, or must not pass, a limit; not ``evaluated`` where that does not apply."""
+    """A measurement with a lower or upper limit; ``evaluated`` is false if the limit does not apply."""
 
     name: str
     value: float
@@ -61,7 +61,7 @@ class Bar:
 
     @property
     def verdict(self) -> str:
-        """In one word."""
+        """The result in one word."""
         if not self.evaluated:
             return "not evaluated"
         return "pass" if (self.value >= self.limit) == self.at_least or self.value == self.limit else "FAIL"
@@ -74,14 +74,14 @@ class Bar:
 
 @dataclass
 class Section:
-    """The outcome of one benchmark: its configuration, every raw figure, and the bars it is held against."""
+    """The result of one benchmark: its configuration, all raw measurements, and its bars."""
 
     configuration: dict[str, Any]
     results: dict[str, Any]
     bars: list[Bar] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """With machine and versions, since sections of one file may be measured at different times."""
+        """The section with machine and versions, because sections of one file may be measured at different times."""
         return {
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "versions": versions(),
@@ -96,7 +96,7 @@ class Section:
 
 
 def versions() -> dict[str, str]:
-    """Versions of everything that is timed."""
+    """Versions of the packages that are timed."""
     packages = ("torch", "numpy", "scikit-learn", "skorch")
     installed = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions()}
     found = {name: installed[name] for name in packages if name in installed}
@@ -125,11 +125,11 @@ def machine() -> dict[str, Any]:
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> Seconds:
-    """Seconds of each contender, one run of each a round, after one run of each that is not counted.
+    """Seconds of each contender, one run per round, after one warm-up run of each.
 
     Noise of a shared machine comes in spells: within a round it hits all contenders alike, so that ratios
     within a round stay meaningful. The order turns from round to round, so that nobody always follows the
-    same neighbour. A contender that returns a float has timed itself.
+    same neighbor. A contender that returns a float has timed itself.
     """
     names = list(contenders)
     seconds: Seconds = {name: [] for name in names}
@@ -153,12 +153,12 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def speedup(seconds: Seconds, fast: str, slow: str) -> float:
-    """How many times as fast one contender is as another: the median of the ratios within a round."""
+    """Speed of one contender relative to another: the median of the ratios within a round."""
     return statistics.median(s / f for s, f in zip(seconds[slow], seconds[fast], strict=True))
 
 
 def summarize(seconds: Seconds, references: Sequence[str]) -> dict[str, Any]:
-    """Raw seconds, their spread, and how many times as fast each reference is as every contender."""
+    """Raw seconds, their spread, and the speed of each reference relative to every contender."""
     return {
         "seconds": seconds,
         "spread": {name: spread(values) for name, values in seconds.items()},
@@ -167,7 +167,7 @@ def summarize(seconds: Seconds, references: Sequence[str]) -> dict[str, Any]:
 
 
 def print_table(title: str, summary: dict[str, Any]) -> None:
-    """One line a contender."""
+    """One line per contender."""
     references = list(summary["speedup"])
     print(f"\n{title}\n  {'seconds':32}{'median':>9}{'min':>9}{'q1':>9}{'q3':>9}", end="")
     print("".join(f"{'vs ' + name:>24}" for name in references))
@@ -180,7 +180,7 @@ def print_table(title: str, summary: dict[str, Any]) -> None:
 
 
 def ask_child(script: str, *arguments: object) -> dict[str, Any]:
-    """What a fresh Python process running a sibling script with ``--child`` prints, as JSON."""
+    """JSON output of a new Python process that runs a sibling script with ``--child``."""
     path = Path(__file__).resolve().parent / script
     command = [sys.executable, str(path), "--child", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -189,7 +189,7 @@ def ask_child(script: str, *arguments: object) -> dict[str, Any]:
 
 
 def child_arguments() -> list[str]:
-    """The arguments that `ask_child` passed on."""
+    """The arguments that `ask_child` passed."""
     if sys.argv[1:2] != ["--child"]:
         sys.exit("this part is run by benchmarks/run.py; see its --only")
     return sys.argv[2:]
@@ -199,13 +199,13 @@ def child_arguments() -> list[str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Stored results, empty where there are none."""
+    """Stored results; empty if there are none."""
     stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return stored
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace stored results in one step."""
+    """Replace stored results atomically."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     write_atomically(path, lambda temporary: _write_text(temporary, text))
 

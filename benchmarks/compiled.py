@@ -1,4 +1,4 @@
-"""Does ``compile=True`` pay on this machine? One epoch of the paper's MLP, plain and compiled, in turn.
+"""Is ``compile=True`` faster on this machine? One epoch of the paper's MLP, plain and compiled, in turn.
 
 60,000 × 784 rows (MNIST, or random pixels), batches of 3,000, 7 rounds after a first epoch each, whose time (with the
 compilation in it) is stored apart. Results go to ``benchmarks/results/compiled.json``.

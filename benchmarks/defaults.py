@@ -1,4 +1,4 @@
-"""Which option values serve best? The evidence behind the defaults of `UUClassifier`.
+"""Which option values are best? The evidence behind the defaults of `UUClassifier`.
 
 The paper's MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST (tasks of Appendix C), sets of 30,000 at (0.8, 0.2) and
 (0.6, 0.4), 200 epochs, batches of 3,000; options varied around a common base, two seeds each. Recorded are the test
@@ -26,6 +26,7 @@ from common import FORMAT, RESULTS, machine, read_json, versions, write_json
 from pixels import data_folder
 from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
+from uulearn.training import TrainingOptions
 
 DATASETS = ("mnist", "fashion-mnist", "kmnist")
 SET_PRIORS = ((0.8, 0.2), (0.6, 0.4))
@@ -34,6 +35,8 @@ BASE: dict[str, Any] = {
     "method": "leaky_relu", "slope": -0.1, "loss": "logistic", "lr": 3e-4, "l2": 0.0, "ema": None, "clip_norm": None,
     "precision": "auto", "batch_size": 3000, "epochs": 200, "momentum": 0.1,
 }  # fmt: skip
+TRAINING = ("ema", "clip_norm", "precision")
+"""Settings that belong to `TrainingOptions`."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "lr 5e-5": {"lr": 5e-5},
@@ -54,20 +57,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch 600": {"batch_size": 600},
 }
 
-NESTED = ("ema", "clip_norm", "precision")
-
 Part = tuple[NDArray[np.uint8], NDArray[np.bool_]]
 
 
 def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
     """Train once."""
     drawn = make_sets(*train, settings["set_priors"], SIZES, random_state=settings["seed"])
-    options = {name: settings[name] for name in BASE if name != "momentum"}
-    classifier = UUClassifier(None).set_params(
-        set_priors=drawn.realized_priors, target_prior=float(test[1].mean()),
-        **{f"training__{name}" if name in NESTED else name: value for name, value in options.items()},
-        model_params={"momentum": settings["momentum"]},
-        training__input_scale=1 / 255, random_state=settings["seed"],
+    training = TrainingOptions(input_scale=1 / 255, **{name: settings[name] for name in TRAINING})
+    options = {name: settings[name] for name in BASE if name not in ("momentum", *TRAINING)}
+    classifier = UUClassifier(
+        drawn.realized_priors, float(test[1].mean()), **options, model_params={"momentum": settings["momentum"]},
+        training=training, random_state=settings["seed"],
     )  # fmt: skip
     started = time.perf_counter()
     classifier.fit_sets(*drawn, test_data=test)

@@ -1,4 +1,4 @@
-"""One training epoch of the paper's MLP (784-300-300-300-300-1, batch normalisation) and of the linear model.
+"""One training epoch of the paper's MLP (784-300-300-300-300-1, batch normalization) and of the linear model.
 
 Data: 60,000 × 784 float32, two sets of 30,000 (MNIST, or random pixels of the same sparsity), batches of
 3,000, Adam. Five contenders, by default 7 rounds of one epoch each after one warm-up epoch each; medians and
@@ -61,7 +61,7 @@ def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer
     return SteppedTrainer(
         build_model(model, data.X.shape[1:]),
         TwoSets((DenseRows(torch.from_numpy(data.first)), DenseRows(torch.from_numpy(data.second)))),
-        UURisk(SET_PRIORS, TARGET_PRIOR),
+        UURisk(SET_PRIORS, TARGET_PRIOR, LEAKY["loss"], LEAKY["method"]),
         RunOptions(lr=LR, batch_size=BATCH_SIZE, precision=precision),
     )
 

@@ -1,4 +1,4 @@
-"""Speed on one CUDA device against what its arithmetic and its memory allow: stacks of runs, and ResNet-32.
+"""Speed on one CUDA device compared with its arithmetic and memory limits: batched training, and ResNet-32.
 
 usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution,contenders] [--out FILE]
 
@@ -51,7 +51,7 @@ IMAGES_BAR = 150_000
 
 
 def seconds_of(work: Callable[[], object], repeats: int) -> float:
-    """Seconds of one call, device included, after three that are not counted."""
+    """Seconds of one call, including the device, after three warm-up calls."""
     for _ in range(3):
         work()
     torch.cuda.synchronize()
@@ -63,7 +63,7 @@ def seconds_of(work: Callable[[], object], repeats: int) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """What this device reaches at best: bytes a second of a copy, operations a second of products."""
+    """Limits of this device: bytes per second of a copy, operations per second of products."""
     source = torch.empty(2**31, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copied = 2 * 2**31 / seconds_of(lambda: target.copy_(source), 10)
@@ -75,7 +75,7 @@ def ceilings() -> dict[str, float]:
 
 
 def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], dtype: str) -> dict[str, float]:
-    """Work of one step beside the time that each ceiling allows."""
+    """Work of one step, and the time that each limit allows."""
     compute, memory = flops / top[f"{dtype}_flops"], moved / top["bytes_a_second"]
     return {
         "flops": flops,
@@ -88,15 +88,15 @@ def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], 
     }
 
 
-# --------------------------------------------------------------------------------------------------------- stacks
+# --------------------------------------------------------------------------------------------------- batched training
 
 
 def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tuple[float, float]:
-    """FLOPs and bytes of one step of a stack, activations in bfloat16, each pass over memory counted once.
+    """FLOPs and bytes of one step of batched training, activations in bfloat16, each pass over memory counted once.
 
-    Hidden layer: the product writes (2 bytes a unit), the moments read (2), normalisation and ReLU read and write (4),
+    Hidden layer: the product writes (2 bytes a unit), the moments read (2), normalization and ReLU read and write (4),
     the next product reads (2); on the way back the product's gradient is written (2), the sums read it and the input
-    (4), the gradient of the normalisation reads both and writes (6), two products read it (4) and one reads the
+    (4), the gradient of the normalization reads both and writes (6), two products read it (4) and one reads the
     activations (2); the last unit reads, and on the way back reads and writes, the last activations (6). Kernels: to
     bfloat16 and its two readers (10), gradient written and read (4), Adam's state read and written (24).
     """
@@ -110,7 +110,7 @@ def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tupl
 
 
 def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
-    """All runs of one dataset of a table, together."""
+    """Train all runs of one dataset of a table together."""
     X, y, X_test, y_test = dense_data()
     runs = []
     for priors in PRIORS:
@@ -126,18 +126,18 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
     stamps: list[float] = []
     torch.cuda.synchronize()
     started = time.perf_counter()
-    stack = BatchedTrainer(
-        torch.from_numpy(X), runs, model=model, model_params=settings["params"], options=options,
-        test=(torch.from_numpy(X_test), torch.from_numpy(y_test)),
+    trainer = BatchedTrainer(
+        torch.from_numpy(X), runs, model=model, model_params=settings["params"], loss="logistic",
+        options=options, test=(torch.from_numpy(X_test), torch.from_numpy(y_test)),
         callback=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
-    histories = stack.run()
+    histories = trainer.run()
     total = time.perf_counter() - started
     warm = [later - earlier for earlier, later in itertools.pairwise(stamps[2:])]
-    step = seconds_of(lambda: stack._step(stack.plan.counts(0)), 50)
-    evaluation = seconds_of(stack._evaluation, 10)
-    dtype = str(stack.dtype).removeprefix("torch.")
-    work = dense_work(model, len(runs), stack.groups.count, X.shape[1])
+    step = seconds_of(lambda: trainer._step(trainer.plan.counts(0)), 50)
+    evaluation = seconds_of(trainer._evaluation, 10)
+    dtype = str(trainer.dtype).removeprefix("torch.")
+    work = dense_work(model, len(runs), trainer.groups.count, X.shape[1])
     results = {
         "seconds_in_all": total,
         "seconds_before_the_second_epoch": stamps[0] - started,
@@ -175,7 +175,7 @@ def convolution_work(model: nn.Module) -> tuple[float, float]:
     """FLOPs and bytes of one image, forward and back, bfloat16 activations.
 
     A convolution: its input read, output written; back: the gradient of its output read twice, its input read, the
-    gradient of its input written. A normalisation with ReLU: two reads and a write; back: two reads twice, a write.
+    gradient of its input written. A normalization with ReLU: two reads and a write; back: two reads twice, a write.
     An addition: two reads and a write; back nothing, it shares its gradient. Two bytes each.
     """
     flops = moved = 0.0
@@ -199,7 +199,7 @@ def convolution_work(model: nn.Module) -> tuple[float, float]:
 
 
 def convolution_part(epochs: int, top: dict[str, float]) -> Section:
-    """ResNet-32 as `Trainer` trains it, with an evaluation an epoch."""
+    """Train ResNet-32 with `Trainer`, with one evaluation per epoch."""
     images, labels, test_images, test_labels = image_data()
     drawn = make_sets(labels[:, None], labels, (0.6, 0.4), SIZES, random_state=0).indices
     torch.manual_seed(0)
@@ -215,7 +215,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     torch.cuda.synchronize()
     started = time.perf_counter()
     trainer = Trainer(
-        model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options,
+        model, data, UURisk((0.6, 0.4), 0.6, "logistic", "unbiased"), options,
         test=(DenseRows(torch.from_numpy(test_images).cuda()), torch.from_numpy(test_labels)),
         callback=lambda *_: stamps.append(time.perf_counter()),
     )  # fmt: skip
@@ -244,7 +244,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
 
 
 def contenders_part(top: dict[str, float]) -> Section:
-    """A training step of ResNet-32 as PyTorch has it, compiled, and compiled with packed pixels, side by side."""
+    """Compare a training step of ResNet-32 in plain PyTorch, compiled, and compiled with packed pixels."""
     x = torch.rand(BATCH, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
     rows = DenseRows(torch.zeros(BATCH, 3, 32, 32, dtype=torch.uint8))
     steps = {}
@@ -256,7 +256,7 @@ def contenders_part(top: dict[str, float]) -> Section:
                 layer.packing = 1
         options = RunOptions(batch_size=BATCH, ema=None, device="cuda", compile=compiled, progress=False)
         data = TwoSets.from_membership(rows, torch.arange(BATCH) % 2)
-        trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, method="unbiased"), options)
+        trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, "logistic", "unbiased"), options)
         trainer.dtype = torch.bfloat16  # zeros would not tell that it serves
         trainer.model.train()
         counts = (BATCH // 2, BATCH // 2)
@@ -280,7 +280,7 @@ def image_data() -> tuple[Any, Any, Any, Any]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=200, help="of each stack; convolutions run a tenth")
+    parser.add_argument("--epochs", type=int, default=200, help="of each batched training; convolutions run a tenth")
     parser.add_argument("--only", default="stack,convolution,contenders")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
     asked = parser.parse_args()

@@ -1,9 +1,9 @@
 """Ten million rows through ``uulearn predict``: how long, and how much memory.
 
-    python benchmarks/many_rows.py [--rows 10000000] [--folder DIR]
+    python benchmarks/many_rows.py [--rows 10000000] [--folder DIR] [--out FILE]
 
 Writes two small files and a large one, fits a small MLP, scores the large one as a user would, and stores
-seconds and the most memory that the command held in ``benchmarks/results/many_rows.json``.
+the seconds and the peak memory of the command in ``benchmarks/results/many_rows.json``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEP = 500_000
 
 
 def patients(rng: np.random.Generator, rows: int, ill: float, first: int = 0) -> pa.Table:
-    """Numbers, a category and an identifier; who is ill stays in here."""
+    """Numbers, a category and an identifier; the labels stay in here."""
     y = rng.random(rows) < ill
     return pa.table(
         {
@@ -40,7 +40,7 @@ def patients(rng: np.random.Generator, rows: int, ill: float, first: int = 0) ->
 
 
 def measure(rows: int, folder: Path) -> dict[str, float]:
-    """Write, fit, score; of the scoring alone the seconds and the memory."""
+    """Write files, fit and score; returns the seconds and the peak memory of scoring."""
     rng = np.random.default_rng(0)
     for name, ill in (("a.csv", 0.8), ("b.csv", 0.2)):
         pyarrow.csv.write_csv(patients(rng, 2000, ill), folder / name)
@@ -48,7 +48,8 @@ def measure(rows: int, folder: Path) -> dict[str, float]:
         for first in range(0, rows, STEP):
             writer.write_table(patients(rng, min(STEP, rows - first), 0.5, first))
     command = [sys.executable, "-m", "uulearn"]
-    options = ["--set-priors", "0.8", "0.2", "--id", "patient", "--epochs", "5", "--members", "1", "--no-sensitivity"]
+    priors = ["--set-priors", "0.8", "0.2"]
+    options = [*priors, "--id", "patient", "--epochs", "5", "--n-estimators", "1", "--no-sensitivity"]
     subprocess.run([*command, "fit", "a.csv", "b.csv", *options, "--out", "model"], cwd=folder, check=True)
     fitted = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     started = time.perf_counter()
@@ -67,13 +68,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, help="for the files, about 1 GB; default: a temporary one")
+    parser.add_argument("--out", type=Path, default=RESULTS / "many_rows.json")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         found = measure(asked.rows, Path(folder))
     print(found)
-    write_json(
-        RESULTS / "many_rows.json", {"format": FORMAT, "versions": versions(), "machine": machine(), "result": found}
-    )
+    write_json(asked.out, {"format": FORMAT, "versions": versions(), "machine": machine(), "result": found})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""MNIST where a data folder has it, random pixels of the same shape and sparsity where not.
+"""MNIST if a data folder has it, else random pixels of the same shape and sparsity.
 
 The folder is named by the environment variable ``UULEARN_DATA``, or is ``shared/data`` beside the repository;
 it holds the IDX files as they are distributed, for example ``mnist/train-images-idx3-ubyte.gz``.

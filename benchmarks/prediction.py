@@ -38,14 +38,14 @@ Floats = NDArray[np.float32]
 
 
 def fitted(precision: str, n_each: int) -> UUClassifier:
-    """A classifier trained briefly, so that the statistics of its normalisation are those of data."""
+    """A classifier trained briefly, so that the statistics of its normalization are those of data."""
     data = two_sets(n_each)
     classifier = UUClassifier(
         SET_PRIORS,
         TARGET_PRIOR,
         **LEAKY | {"lr": LR},
-        training=TrainingOptions(precision=precision),
         epochs=3,
+        training=TrainingOptions(precision=precision),
         device="cpu",
         random_state=0,
     )

@@ -1,4 +1,4 @@
-"""Run the benchmarks of uulearn and store what they measured.
+"""Run the benchmarks of uulearn and store the measurements.
 
     python benchmarks/run.py                      everything, about 10 minutes on two cores
     python benchmarks/run.py --only epoch memory  some of it; stored results of the rest are kept

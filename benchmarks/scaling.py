@@ -1,9 +1,9 @@
-"""How cost grows: rows, columns, workers, and rows scored a second.
+"""How cost grows with rows, columns and workers, and rows scored per second.
 
     python benchmarks/scaling.py rows columns workers scoring [--most-rows 100000000]
     python benchmarks/scaling.py cores --out benchmarks/results/scaling_cores.json
 
-Each part is measured in processes of its own and stored in ``benchmarks/results/scaling.json`` when it is done. Rows
+Each part is measured in new processes and stored in ``benchmarks/results/scaling.json`` when it is done. Rows
 are generated as they are read, so that 1e8 of them take no disk: what a stream costs beyond training is in the figures.
 One thread for each process. ``cores`` is for a machine with sixteen: one to eight workers, small batches and large,
 and the exchanges of a step by themselves. `--quick` is to see that it works.
@@ -29,6 +29,7 @@ import torch.distributed as dist
 from common import BATCH_SIZE, FORMAT, RESULTS, machine, versions, write_json
 from uulearn import UUClassifier
 from uulearn.streaming import RowStream
+from uulearn.training import TrainingOptions
 
 OUT = RESULTS / "scaling.json"
 PIECE = 50_000
@@ -36,7 +37,7 @@ MODELS: dict[str, dict[str, Any]] = {"linear": {"model": "linear"}, "mlp": {"mod
 
 
 class Generated(RowStream):
-    """Rows made up as they are read, the same at every reading; one set is shifted against the other."""
+    """Rows that are generated when they are read, the same each time; one set is shifted."""
 
     def __init__(self, n_rows: int, columns: int, which: int) -> None:
         self.which, self.row_shape = which, (columns,)
@@ -48,33 +49,34 @@ class Generated(RowStream):
         return self._sizes
 
     def read(self, piece: int) -> torch.Tensor:
-        """Uniform numbers, which are quick to make."""
+        """Uniform random numbers, which are fast to generate."""
         rng = np.random.default_rng([self.which, piece])
         rows = rng.random((self._sizes[piece], *self.row_shape), dtype=np.float32)
         rows[:, :2] += 0.2 * (1 - self.which)
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Shape and side."""
+        """Shape and set of the rows."""
         return f"generated: {self.which} {sum(self._sizes)} {self.row_shape}"
 
 
 def classifier(model: str, **more: Any) -> UUClassifier:
-    """One model, one epoch, nothing held out: what is timed is the epoch."""
+    """A classifier with one model, one epoch and no held-out rows, so that only the epoch is timed."""
     plain: dict[str, Any] = {
-        "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False, "patience": None,
-        "random_state": 0, "progress": False, "device": "cpu",
+        "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False,
+        "patience": None, "random_state": 0, "progress": False, "device": "cpu",
     }  # fmt: skip
-    return UUClassifier((0.7, 0.3)).set_params(**plain | MODELS[model] | more)
+    return UUClassifier((0.7, 0.3), **plain | MODELS[model] | more)
 
 
 def epoch(
     model: str, rows: int, columns: int, distributed: bool = False, batch_size: int = BATCH_SIZE
 ) -> dict[str, Any]:
-    """Seconds of an epoch over so many rows, half of them in each set, and the most memory held."""
+    """Seconds per epoch over ``rows`` rows, half of them in each set, and the peak memory."""
     torch.set_num_threads(1)
     first, second = (Generated(rows // 2, columns, which) for which in (0, 1))
-    clf = classifier(model, training__distributed="auto" if distributed else False, batch_size=batch_size)
+    training = TrainingOptions(distributed="auto" if distributed else False)
+    clf = classifier(model, training=training, batch_size=batch_size)
     clf.fit_sets(first, second)
     return {
         "model": model,
@@ -89,7 +91,7 @@ def epoch(
 
 
 def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
-    """Rows scored a second by one thread."""
+    """Rows scored per second by one thread."""
     torch.set_num_threads(1)
     X = np.random.default_rng(0).random((rows, columns), dtype=np.float32)
     clf = classifier(model).fit_sets(X[:2_000], X[2_000:4_000] + 0.1)
@@ -101,7 +103,7 @@ def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
 
 
 def exchange(values: int) -> dict[str, Any]:
-    """Seconds of a sum over all workers of so many numbers, the median of many."""
+    """Median seconds of a sum of arrays of this length over all workers."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     numbers, seconds = torch.ones(values), []
@@ -116,7 +118,7 @@ def exchange(values: int) -> dict[str, Any]:
 
 
 def apart(function: str, *arguments: Any, workers: int = 1) -> dict[str, Any]:
-    """What the function finds in a process of its own, or in several."""
+    """The result of a function in a new process, or in several."""
     command = [sys.executable, "-W", "ignore"]
     if workers > 1:
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
@@ -131,7 +133,7 @@ def apart(function: str, *arguments: Any, workers: int = 1) -> dict[str, Any]:
 
 
 def measured(part: str, most_rows: int, quick: bool) -> list[dict[str, Any]]:
-    """One of the parts."""
+    """Run one of the parts."""
     if part == "rows":
         sizes = [10**power for power in range(4, 9) if 10**power <= most_rows]
         return [apart("epoch", model, rows, 10) for model in MODELS for rows in sizes if _bearable(model, rows)]

@@ -1,6 +1,6 @@
 """How often a fit switches package: a measure of how much a reader has to jump between packages.
 
-The functions of uulearn that a fit calls are listed in the order of their first call. Each pair of neighbours in that
+The functions of uulearn that a fit calls are listed in the order of their first call. Each pair of neighbors in that
 list that belong to different packages counts as one switch. Run it as
 
     python benchmarks/trace_packages.py            # prints the counts for UUClassifier.fit and `uulearn fit`
@@ -51,7 +51,7 @@ def record_first_calls() -> Iterator[list[tuple[str, str]]]:
 
 
 def count_switches(calls: list[tuple[str, str]]) -> int:
-    """The number of neighbours in the list that belong to different packages.
+    """The number of neighbors in the list that belong to different packages.
 
     >>> count_switches([("cli", "f"), ("app", "g"), ("app", "h"), ("cli", "i")])
     2

@@ -1,7 +1,7 @@
-"""Tell all stories again and bring the pages that speak of them up to date: ``make examples``.
+"""Run all examples and update the pages that show their results: ``make examples``.
 
-Fashion-MNIST is looked for in the folder that UULEARN_DATA names; the survey of the third story is downloaded by pip.
-A story whose data is not there keeps the figures that it has.
+Fashion-MNIST is read from the folder in UULEARN_DATA; the survey of the third example is downloaded by pip. An example
+whose data is missing keeps its stored figures.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ STORIES = ("two_clinics", "fashion_images", "mixed_table")
 
 
 def summary(stories: Mapping[str, Mapping[str, Any]], prefix: str = "") -> str:
-    """A Markdown table with one line a story; addresses begin with the prefix."""
+    """A Markdown table with one line per example; links start with the prefix."""
     lines = [
-        "| story | rows | shares | accuracy, estimated without labels | by the labels held back | interval holds it |",
+        "| example | rows | class priors | accuracy, estimated without labels | held-back labels | in the interval |",
         "|---|---|---|---|---|---|",
     ]
     for name, figures in stories.items():
         mine, true = figures["estimate"]["accuracy"], figures["truth"]["accuracy"]
         rows = " + ".join(f"{count:,}" for count in figures["rows"])
-        shares = " and ".join(f"{100 * share:g}%" for share in figures["set_priors"])
+        priors = " and ".join(f"{100 * prior:g}%" for prior in figures["set_priors"])
         held = "yes" if holds(mine, true) else "**no**"
         where = f"[{figures['title']}]({prefix}{name}/README.md)"
         truth = f"{percent(true['value'])} of {figures['labelled']:,}"
-        lines.append(f"| {where} | {rows} | {shares} | {shown(mine)} | {truth} | {held} |")
+        lines.append(f"| {where} | {rows} | {priors} | {shown(mine)} | {truth} | {held} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Run the stories, then write the tables."""
+    """Run the examples, then write the tables."""
     failed = []
     for name in STORIES:
         print(f"--- {name}", flush=True)
@@ -49,7 +49,7 @@ def main() -> None:
     if page.exists():
         fill_in(page, {"summary": summary(found, "../examples/")})
     if failed:
-        raise SystemExit(f"not told again: {', '.join(failed)}")
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the stories share: commands are run as they would be typed, and pages quote what they said."""
+"""Code that the examples share: they run commands of uulearn, and their pages quote the output."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ COMPARED = {
 
 
 class DataMissingError(Exception):
-    """The data of a story is not there; the text says what to put where."""
+    """The data of an example is missing; the message says which files to put where."""
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """The options that every story has."""
+    """The options of all examples."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("--epochs", type=int, help="fewer epochs than the story has, for a quick look")
+    options.add_argument("--epochs", type=int, help="number of epochs, for a quick look")
     options.add_argument("--work", type=Path, help="folder for all files (default: work, beside the script)")
-    options.add_argument("--write", action="store_true", help="write the story's page and figures again")
+    options.add_argument("--write", action="store_true", help="update the page and the figures of the example")
     return options
 
 
 @dataclass
 class Story:
-    """One story: its folder, the folder it works in, and what was typed and answered so far."""
+    """One example: its folder, its working folder, and the commands and outputs so far."""
 
     folder: Path
     work: Path
@@ -52,7 +52,7 @@ class Story:
 
     @classmethod
     def begin(cls, script: str, options: argparse.Namespace) -> Story:
-        """An empty folder to work in."""
+        """Create an empty working folder."""
         folder = Path(script).resolve().parent
         work = (options.work or folder / "work").resolve()
         if work.exists() and not (work / ".story").exists() and any(work.iterdir()):
@@ -63,9 +63,9 @@ class Story:
         return cls(folder, work, options.epochs)
 
     def type(self, command: str, name: str | None = None, *, head: str | None = None) -> str:
-        """Run ``uulearn …`` in the folder and return what it says; with a name it is shown, and kept for the page.
+        """Run ``uulearn …`` in the working folder and return its output; with a name it is also shown on the page.
 
-        ``head`` is a file that the command writes, of which the first lines are shown too.
+        ``head`` is a file that the command writes; its first lines are shown too.
         """
         words = shlex.split(command)
         if words[1] == "fit" and self.epochs is not None:
@@ -79,13 +79,22 @@ class Story:
             self.show(name, said)
         return answer
 
+    def run_commands(self, fit: str, rows: str, evaluate: str) -> dict[str, Any]:
+        """Fit, score new rows, write the report and evaluate with labels; returns the evaluation."""
+        self.type(fit, "fit")
+        self.type(f"uulearn predict model {rows} --out scored.csv", "predict", head="scored.csv")
+        self.type("uulearn report model", "report")
+        self.type(evaluate, "evaluate")
+        found: dict[str, Any] = json.loads(self.type(f"{evaluate} --json"))
+        return found
+
     def show(self, name: str, text: str) -> None:
-        """Print something, and keep it for the page."""
+        """Print a text, and store it for the page."""
         print(text, end="\n\n", flush=True)
         self.said[name] = text
 
     def finish(self, truth: Mapping[str, Any], title: str, write: bool) -> None:
-        """Compare what was estimated with the truth, and write the page again if that was asked for."""
+        """Compare the estimates with the evaluation by labels, and update the page if ``write`` is true."""
         facts = json.loads(next((self.work / "model").glob("facts-*.json")).read_text(encoding="utf-8"))
         figures = {
             "title": title,
@@ -109,9 +118,8 @@ class Story:
 
 
 def run(tell: Any) -> None:
-    """Tell a story; where its data is not there, say so in a sentence."""
-    # One thread, before torch is there: figures then depend on the machine as little as can be, and a core that others
-    # use too is no hindrance.
+    """Run an example; if its data is missing, print one sentence."""
+    # One thread, set before torch is imported, so that the figures depend on the machine as little as possible.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         tell()
@@ -121,15 +129,15 @@ def run(tell: Any) -> None:
 
 
 def comparison(figures: Mapping[str, Any]) -> str:
-    """A Markdown table of what was estimated without labels and what the labels say.
+    """A Markdown table of the estimates without labels and the values from the labels.
 
     >>> one = {"value": 0.9, "interval": [0.85, 0.95]}
     >>> print(comparison({"estimate": {"accuracy": one}, "truth": {"accuracy": one}}))
-    | | estimated without labels | by the labels held back | difference |
+    | | estimated without labels | with the held-back labels | difference |
     |---|---|---|---|
     | accuracy | 90.0% (85.0% to 95.0%) | 90.0% (85.0% to 95.0%) | 0.0 points |
     """
-    lines = ["| | estimated without labels | by the labels held back | difference |", "|---|---|---|---|"]
+    lines = ["| | estimated without labels | with the held-back labels | difference |", "|---|---|---|---|"]
     for name, mine in figures["estimate"].items():
         true = figures["truth"][name]
         lines.append(f"| {COMPARED[name]} | {shown(mine)} | {shown(true)} | {difference(mine, true)} |")
@@ -137,13 +145,13 @@ def comparison(figures: Mapping[str, Any]) -> str:
 
 
 def verdict(figures: Mapping[str, Any]) -> str:
-    """Where the estimate and the truth differ, in words.
+    """A paragraph that compares the estimate with the labels.
 
     >>> mine = {"value": 0.9, "interval": [0.85, 0.95]}
     >>> one = {"estimate": {"accuracy": mine}, "truth": {"accuracy": {"value": 0.93}}, "labelled": 171}
     >>> print(verdict(one))
     Without a label the accuracy was estimated as 90.0%, with a 95% interval from 85.0% to 95.0%. The 171 labels that
-    were held back say 93.0%: the estimate is 3.0 points too low, and its interval holds the truth.
+    were held back give 93.0%: the estimate is 3.0 points too low, and its interval contains the true value.
     """
     mine, true = figures["estimate"]["accuracy"], figures["truth"]["accuracy"]
     gap = 100 * (mine["value"] - true["value"])
@@ -151,24 +159,21 @@ def verdict(figures: Mapping[str, Any]) -> str:
     low, high = mine["interval"]
     text = (
         f"Without a label the accuracy was estimated as {percent(mine['value'])}, with a 95% interval from "
-        f"{percent(low)} to {percent(high)}. The {figures['labelled']:,} labels that were held back say "
+        f"{percent(low)} to {percent(high)}. The {figures['labelled']:,} labels that were held back give "
         f"{percent(true['value'])}: the estimate is {far}, and its interval "
-        f"{'holds' if holds(mine, true) else 'misses'} the truth."
+        f"{'contains' if holds(mine, true) else 'does not contain'} the true value."
     )
     missed = [COMPARED[name] for name, own in figures["estimate"].items() if not holds(own, figures["truth"][name])]
     missed = [name for name in missed if name != "accuracy"]
     if missed:
-        text += f" The interval of the {' and of the '.join(missed)} does not hold what the labels say."
+        text += f" The interval of the {' and of the '.join(missed)} does not contain the value from the labels."
     if any(not 0 <= own["value"] <= 1 for own in figures["estimate"].values()):
-        text += (
-            " Estimates without labels are right on average and know no bounds: one above 100% or below 0% means what "
-            "its interval says."
-        )
+        text += " Estimates without labels are unbiased and may lie outside 0% to 100%; read their intervals then."
     return _wrapped(text)
 
 
 def holds(estimate: Mapping[str, Any], truth: Mapping[str, Any]) -> bool:
-    """Whether the truth lies in the interval, both rounded as they are shown."""
+    """Whether the interval contains the true value, both rounded as they are shown."""
     low, high = (round(bound, 3) for bound in estimate["interval"])
     return bool(low <= round(truth["value"], 3) <= high)
 
@@ -183,18 +188,18 @@ def fill_in(page: Path, blocks: Mapping[str, str]) -> None:
 
 
 def quoted(text: str) -> str:
-    """A command with its output as a block of code; anything else as it is."""
+    """A command with its output as a block of code; other text unchanged."""
     return f"```console\n{text}\n```" if text.startswith("$ ") else text
 
 
 def shown(estimate: Mapping[str, Any]) -> str:
-    """A share with its interval."""
+    """An estimate in percent with its interval."""
     low, high = estimate["interval"]
     return f"{percent(estimate['value'])} ({percent(low)} to {percent(high)})"
 
 
 def difference(estimate: Mapping[str, Any], truth: Mapping[str, Any]) -> str:
-    """How far the estimate is from the truth, in points.
+    """Difference between the estimate and the true value, in points.
 
     >>> difference({"value": 0.9}, {"value": 0.93}), difference({"value": 0.9}, {"value": 0.8999})
     ('−3.0 points', '0.0 points')
@@ -203,13 +208,13 @@ def difference(estimate: Mapping[str, Any], truth: Mapping[str, Any]) -> str:
     return f"{points:+.1f} points".replace("-", "−") if points else "0.0 points"
 
 
-def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{100 * share:.1f}%".replace("-", "−")
+def percent(fraction: float) -> str:
+    """A fraction in percent."""
+    return f"{100 * fraction:.1f}%".replace("-", "−")
 
 
 def _answer(words: list[str], folder: Path) -> str:
-    """What the command writes to standard output; it is run here, since starting Python again takes longer."""
+    """Standard output of a command, run in this process because starting Python again takes longer."""
     from uulearn.cli import main
 
     before, sys.argv = sys.argv, words

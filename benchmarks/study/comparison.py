@@ -1,4 +1,4 @@
-"""What the stored fits of the study of tables say: who is best where, within noise, and by how much.
+"""Statistics of the stored fits of the study of tables: which contender is best in which cell, and by how much.
 
 A *cell* is a table, a pair of priors and a size of the sets. Contenders are compared on the seeds that they share, on
 which they were given the same rows.
@@ -27,7 +27,7 @@ LEAST_GAIN = 0.05  # of supervised training over guessing: with less there is no
 
 
 class Cell(NamedTuple):
-    """Where contenders meet."""
+    """A table, a pair of priors and a set size."""
 
     dataset: str
     set_priors: tuple[float, float]
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, float]:
-        """In the order of the page."""
+        """Sort key for the order of the page."""
         return tables.NAMES.index(self.dataset), self.rows, -self.set_priors[0]
 
 
@@ -56,7 +56,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everyone who was tried with one model, and those that have none."""
+    """All contenders with one model, and those without a torch model."""
 
     columns: list[Contender]
     """The default first, the paper's methods, the classifiers of sets, variants."""
@@ -64,13 +64,13 @@ class Comparison:
     trials: dict[Cell, dict[str, Trials]]
     """By key of the contender."""
     guessing: dict[str, float]
-    """By table: the accuracy of the commoner class."""
+    """By table: the accuracy of predicting the more frequent class."""
     seconds: dict[str, float]
-    """By key of the contender: the mean of a fit."""
+    """By key of the contender: mean seconds per fit."""
 
     @property
     def default(self) -> Contender:
-        """Whom all is about."""
+        """The default, with which all others are compared."""
         return self.columns[0]
 
     @property
@@ -80,34 +80,34 @@ class Comparison:
 
     @property
     def everyone(self) -> list[Contender]:
-        """Those who were tried wherever the default was, with as many seeds as the rivals."""
+        """Contenders with results in all cells of the default, with as many seeds as the rivals."""
         cells = [cell for cell, found in self.trials.items() if self.default.key in found]
-        return [one for one in self.columns if all(self._is_judged(one, cell) for cell in cells)]
+        return [one for one in self.columns if all(self._is_comparable(one, cell) for cell in cells)]
 
-    def _is_judged(self, who: Contender, cell: Cell) -> bool:
-        """Whether one has all seeds that the default and its rivals share in a cell: a variant may be behind."""
+    def _is_comparable(self, who: Contender, cell: Cell) -> bool:
+        """Whether a contender has all seeds that the default and its rivals share in a cell."""
         met = [one for one in [self.default, *self.rivals] if one.key in self.trials[cell]]
         needed = next(iter(self.shared(cell, met).values()), {})
         return bool(needed) and needed.keys() <= self.trials[cell].get(who.key, {}).keys()
 
     def shared(self, cell: Cell, who: Iterable[Contender]) -> dict[str, Trials]:
-        """Trials of these in a cell, by key, on the seeds that all of them have; empty where there are none."""
+        """Trials of contenders in a cell, by key, on the seeds that all of them have; empty if there are none."""
         found = {one.key: self.trials[cell].get(one.key, {}) for one in who}
         seeds = sorted(set.intersection(*(set(trials) for trials in found.values()))) if found else []
         return {key: {seed: trials[seed] for seed in seeds} for key, trials in found.items()} if seeds else {}
 
     def best(self, cell: Cell) -> set[str]:
-        """Keys of the best in a cell by mean accuracy and, of three seeds or more, those not significantly worse.
+        """Keys of the best in a cell by mean accuracy and, with three seeds or more, of those not significantly worse.
 
         Labels do not compete.
         """
-        shared = self.shared(cell, [one for one in self.columns if self._is_judged(one, cell)])
+        shared = self.shared(cell, [one for one in self.columns if self._is_comparable(one, cell)])
         if any(len(trials) < LEAST_SEEDS for trials in shared.values()):
             return {max(shared, key=lambda key: statistics.fmean(shared[key].values()))}
         return best_methods(shared)
 
     def level_with_best(self, who: Contender, among: Collection[Contender]) -> dict[Cell, bool]:
-        """For every cell in which all of these share three seeds or more: is it best, or within noise of the best?"""
+        """For every cell with three or more shared seeds: whether it is best, or within noise of the best."""
         verdicts = {}
         for cell in self.trials:
             shared = self.shared(cell, [who, *among])
@@ -116,17 +116,17 @@ class Comparison:
         return verdicts
 
     def seeds(self, who: Iterable[Contender]) -> tuple[int, int]:
-        """The fewest and the most seeds that these share in a cell, of the cells in which they share any."""
+        """Smallest and largest number of seeds that the contenders share in a cell, over cells with any."""
         contenders = list(who)
         counts = [len(next(iter(shared.values()))) for cell in self.trials if (shared := self.shared(cell, contenders))]
         return min(counts, default=0), max(counts, default=0)
 
     def means(self, cell: Cell, *who: Contender) -> list[float]:
-        """Mean accuracy of each of these in a cell, on the seeds that all of them have; empty where there are none."""
+        """Mean accuracy of each contender in a cell, on the seeds that all of them have; empty if there are none."""
         return [statistics.fmean(trials.values()) for trials in self.shared(cell, who).values()]
 
     def differences(self, who: Contender, other: Contender) -> dict[Cell, list[float]]:
-        """Accuracy of one less that of the other, by cell, one for each seed."""
+        """Differences of accuracy between two contenders, by cell, one per seed."""
         found = {}
         for cell in self.trials:
             if shared := self.shared(cell, [who, other]):
@@ -135,14 +135,14 @@ class Comparison:
         return found
 
     def standing(self, who: Contender, other: Contender) -> Standing:
-        """How often one is significantly better than the other, and worse, where they share three seeds or more."""
+        """In how many cells one is significantly better or worse than the other, with three or more shared seeds."""
         signs = [significant_sign(own) for own in self.differences(who, other).values() if len(own) >= LEAST_SEEDS]
         return Standing(*(signs.count(sign) for sign in (1, 0, -1)))
 
     def mean_difference(
         self, who: Contender, other: Contender, where: Callable[[Cell], bool] = lambda cell: True
     ) -> Spread | None:
-        """Mean over tables, each of which counts once however many cells it has; None where they never meet."""
+        """Mean over tables, with one vote per table; None if they have no cell in common."""
         by_table = defaultdict(list)
         for cell, own in self.differences(who, other).items():
             if where(cell):
@@ -154,7 +154,7 @@ class Comparison:
         return Spread(statistics.fmean(means), error)
 
     def share_of_distance(self, who: Contender) -> float | None:
-        """Mean over cells of (accuracy − guessing)/(supervised − guessing), where labels gain five points or more."""
+        """Mean over cells of (accuracy − guessing)/(supervised − guessing), if labels gain five points or more."""
         shares = []
         for cell in self.trials:
             if means := self.means(cell, who, self.supervised):
@@ -165,7 +165,7 @@ class Comparison:
 
 
 def significant_sign(differences: Collection[float]) -> int:
-    """1 or −1 where paired differences are significantly above or below zero, else 0.
+    """1 or −1 if paired differences are significantly above or below zero, else 0.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def significant_sign(differences: Collection[float]) -> int:
 
 
 def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, Any] | None = None) -> Comparison | None:
-    """Read stored fits; None where the default was not tried with this model. ``base`` is that of the plan."""
+    """Compare stored fits; None if there are no fits of the default with this model. ``base`` is that of the plan."""
     planned = field.planned([model], base=base)
     supervised = next(one for one in planned if one.kind == field.SUPERVISED)
     known = {one.key: one for one in sorted(planned, key=_rank) if one.kind != field.SUPERVISED}
@@ -188,7 +188,7 @@ def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, An
     guessing: dict[str, float] = {}
     for fit in fits:
         one = fit["configuration"]
-        contender = field.recognised(one, base)
+        contender = field.recognized(one, base)
         if contender.model not in (model, None):
             continue
         if contender.key not in known and contender.kind == field.RISK:
@@ -211,5 +211,5 @@ def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, An
 
 
 def _rank(contender: Contender) -> int:
-    """The default first, what is no torch model after the paper's methods."""
+    """Sort key: the default first, contenders without a torch model after the paper's methods."""
     return 0 if contender.name == field.DEFAULT else 1 if contender.model else 2

@@ -1,7 +1,8 @@
-"""Who is compared in the study of tables, and how each is built from what is stored about it.
+"""The classifiers that the study of tables compares, and how each is built from its stored configuration.
 
-A contender is known by its complete parameters, not by a name: the default is whatever `UUClassifier` does when nothing
-is set, and when that changes, the old results become those of a variant and a variant's may become the default's.
+A contender is identified by its complete parameters, not by a name. The default is what `UUClassifier` does if nothing
+is set: if the defaults change, stored results of the old default become those of a variant, and those of a variant may
+become those of the default. Parameters of `UUClassifier` and of `TrainingOptions` are stored side by side.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from shared import TRAINING_NAMES, split_parameters
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from stored_names import make_classifier, to_stored
 
 from uulearn import UUClassifier
 from uulearn.defaults import SINGLE_RUN
-from uulearn.estimator import resolve_defaults
+from uulearn.estimator.resolving import resolve_defaults
 from uulearn.exceptions import UUWarning
 from uulearn.reproduction.store import key, normalized
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.surrogate.classifier import default_estimator
+from uulearn.training import TrainingOptions
 
 Parameters = dict[str, Any]
 
@@ -33,24 +35,24 @@ RISK, SUPERVISED, SURROGATE = "risk", "supervised", "surrogate"
 DEFAULT = "default"
 USUAL_SIZES = (1000, 1000)
 PAPER = ("biased", "unbiased", "abs", "relu", "leaky_relu")
-AS_PRINTED: Parameters = to_stored(SINGLE_RUN) | {
+AS_PRINTED: Parameters = SINGLE_RUN | {
     "slope": -0.1, "optimizer": "adam", "optimizer_params": None, "scheduler": None, "weight_decay": 0.0,
-    "clip_norm": None, "ema": None, "rounds": 0,
+    "clip_norm": None, "ema": None, "self_training_rounds": 0,
 }  # fmt: skip
-"""How the paper trains: all rows, the weights of the last epoch. Epochs and batch size are those of the default."""
+"""Training as in the paper: on all rows, to the last epoch. Epochs and batch size are those of the default."""
 LOGISTIC = "logistic regression on sets"
 BOOSTING = "boosting on sets"
 PLAIN_BOOSTING = "unrestrained boosting on sets"
 NOT_COMPARED = {
     "set_priors", "target_prior", "model", "device", "compile", "progress", "random_state", "checkpoint_dir",
-    "checkpoint_every",
+    "checkpoint_every", "training",
 }  # fmt: skip
-"""Parameters that a cell fixes, or that do not change what is learned."""
+"""Parameters that a cell fixes, or that do not change the trained model."""
 
 
 @functools.cache
 def _surrogates() -> dict[str, tuple[Any, str | None]]:
-    """Classifiers of sets, and their calibration; none leaves the threshold that follows from the priors."""
+    """Classifiers of sets with their calibration; with None, the threshold follows from the priors."""
     return {
         LOGISTIC: (LogisticRegression(max_iter=1000), None),
         BOOSTING: (default_estimator(), "mixture"),
@@ -60,7 +62,7 @@ def _surrogates() -> dict[str, tuple[Any, str | None]]:
 
 @dataclass(frozen=True)
 class Contender:
-    """One column of a table; ``model`` is None for what is no torch model."""
+    """One column of a table; ``model`` is None if it is not a torch model."""
 
     name: str
     kind: str
@@ -69,40 +71,40 @@ class Contender:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What it is known by."""
+        """What identifies it in the records."""
         return {"kind": self.kind, "model": self.model, "parameters": switched_on(self.parameters)}
 
     @property
     def key(self) -> str:
-        """A digest of that."""
+        """A hash of the configuration."""
         return key(self.configuration)
 
 
 def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> Parameters:
-    """All parameters of `UUClassifier`, with these changed and the others as they come for a model.
+    """All parameters of `UUClassifier` and `TrainingOptions`: the changed ones, and the defaults of a model.
 
-    What is "auto" is settled, so that a later rule makes another contender; but for the patience, which goes by the
+    "auto" is resolved, so that a changed rule makes another contender, except for the patience, which depends on the
     number of rows.
     """
     changes = dict(changes or {})
-    every = to_stored(UUClassifier((1.0, 0.0), model=model).get_params(deep=True))
+    own = UUClassifier((1.0, 0.0), model=model).get_params(deep=False)
+    every = own | {name: getattr(TrainingOptions(), name) for name in TRAINING_NAMES}
     unknown = sorted(changes.keys() - (every.keys() - NOT_COMPARED))
     if unknown:
         known = ", ".join(sorted(every.keys() - NOT_COMPARED))
-        raise ValueError(f"{unknown[0]!r} is no parameter to vary here; there are {known}.")
+        raise ValueError(f"{unknown[0]!r} is not a parameter that can be varied; choose from {known}.")
     asked = every | changes
-    own = make_classifier(asked.pop("set_priors"), asked.pop("target_prior"), **asked).get_params(deep=False)
-    settled = asked | to_stored(resolve_defaults(own, USUAL_SIZES)) | {"patience": asked["patience"]}
-    return {name: value for name, value in settled.items() if name not in NOT_COMPARED}
+    resolved = asked | resolve_defaults(asked, USUAL_SIZES) | {"patience": asked["patience"]}
+    return {name: value for name, value in resolved.items() if name not in NOT_COMPARED}
 
 
 def switched_on(parameters: Mapping[str, Any]) -> Parameters:
-    """The parameters that do something: what is None or False is left out, as a later option that is off will be.
+    """The parameters without those that are None or False, so that a new option that is off changes no configuration.
 
     Examples
     --------
-    >>> switched_on({"lr": 1e-3, "epochs": 200.0, "ema": None, "calibrated": False, "rounds": 0})
-    {'lr': 0.001, 'epochs': 200, 'rounds': 0}
+    >>> switched_on({"lr": 1e-3, "epochs": 200.0, "ema": None, "calibrated": False, "slope": 0})
+    {'lr': 0.001, 'epochs': 200, 'slope': 0}
     """
     found: Parameters = normalized({name: value for name, value in parameters.items() if not _off(value)})
     return found
@@ -117,7 +119,7 @@ def planned(
     also: Iterable[Mapping[str, Any]] = (),
     base: Mapping[str, Any] | None = None,
 ) -> list[Contender]:
-    """Everyone, the cheap ones first; ``base`` changes the default itself, and all that follows it."""
+    """All contenders, the cheap ones first; ``base`` changes the default and all that derive from it."""
     models, base = tuple(models), dict(base or {})
     found = [
         Contender(name, SURROGATE, None, {"estimator": _text(estimator), "calibration": calibration})
@@ -139,18 +141,18 @@ def planned(
 
 
 def variant_name(changes: Mapping[str, Any]) -> str:
-    """What differs from the default, in words.
+    """A name that lists what differs from the default.
 
     Examples
     --------
-    >>> variant_name({"members": 5, "keep": "best", "ema": None})
-    'members 5, keep best, ema None'
+    >>> variant_name({"n_estimators": 5, "early_stopping": True, "ema": None})
+    'n_estimators 5, early_stopping True, ema None'
     """
     return ", ".join(f"{name} {value}" for name, value in changes.items())
 
 
-def recognised(configuration: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Contender:
-    """The contender behind a stored fit that is not among those planned, named by what differs from the default."""
+def recognized(configuration: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Contender:
+    """The contender of a stored fit that is not planned, named by what differs from the default."""
     parameters = dict(configuration["parameters"])
     if configuration["kind"] == RISK:
         default = switched_on(default_parameters(configuration["model"], base))
@@ -162,7 +164,7 @@ def recognised(configuration: Mapping[str, Any], base: Mapping[str, Any] | None 
 
 
 def build(configuration: Mapping[str, Any], priors: tuple[float, float], target_prior: float) -> Any:
-    """The classifier, not yet fitted; the seed of the cell is its seed too."""
+    """The unfitted classifier, with the seed of the cell."""
     seed, parameters = configuration["seed"], configuration["parameters"]
     if configuration["kind"] == SURROGATE:
         known = {_text(estimator): estimator for estimator, _ in _surrogates().values()}
@@ -174,15 +176,16 @@ def build(configuration: Mapping[str, Any], priors: tuple[float, float], target_
         name: False if isinstance(value, bool) else None
         for name, value in default_parameters(configuration["model"]).items()
     }
-    return make_classifier(
+    own, training = split_parameters({**off, **parameters})
+    return UUClassifier(
         (1.0, 0.0) if configuration["kind"] == SUPERVISED else priors,
         target_prior, model=configuration["model"], device="cpu", progress=False, random_state=seed,
-        **{**off, **parameters},
+        training=TrainingOptions(**training), **own,
     )  # fmt: skip
 
 
 def try_out(contender: Contender) -> None:
-    """Raise what `UUClassifier` has to say about these parameters, on a few rows and for one epoch."""
+    """Train on a few rows for one epoch, so that `UUClassifier` raises if the parameters are wrong."""
     rng = np.random.default_rng(0)
     parameters = {**contender.parameters, "epochs": 1}
     configuration = {**contender.configuration, "parameters": parameters, "seed": 0}

@@ -1,12 +1,13 @@
-"""How good is `UUClassifier` as it comes? The twelve cells of Table 3, with seeds that chose nothing.
+"""How good are the defaults of `UUClassifier`? The twelve cells of Table 3, with seeds that chose nothing.
 
-The paper's deep models (the MLP; ResNet-32 on CIFAR-10), sets of 30,000. ``default`` is the estimator with nothing set
-but priors, the model and the scale of pixels; ``supervised`` the same estimator, trained on the same rows with their
-true labels (two sets with shares of 1 and 0), which is what there is to be reached. Others are named on the command
-line by what they change. Labels of test rows measure accuracy and calibration and do nothing else. Finished fits go to
-``results/study`` and are not repeated.
+The paper's deep models (the MLP; ResNet-32 on CIFAR-10), sets of 30,000. ``default`` sets only the priors, the model
+and the scale of pixels; ``supervised`` is the same estimator trained on the same rows with their true labels (two sets
+with class priors 1 and 0), an upper limit. ``--fit`` adds others by the parameters that they change. Labels of test
+rows measure accuracy and calibration and are used for nothing else. Finished fits go to ``results/study`` and are not
+repeated.
 
-    python benchmarks/study/finals.py [--dataset mnist …] [--fit 'refined={"rounds": 3}' …] [--quick] [--out DIR]
+    python benchmarks/study/finals.py [--dataset mnist …] [--fit 'refined={"self_training_rounds": 3}' …] [--quick]
+        [--out DIR]
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shared import Record, environment
-from stored_names import make_classifier, to_stored
+from shared import Record, environment, split_parameters
 
+from uulearn import UUClassifier
 from uulearn.datasets import BinaryTask, load_task, make_sets
 from uulearn.metrics.calibration import calibration_error
 from uulearn.reproduction.store import RunStore
+from uulearn.training import TrainingOptions
 
 MODELS = {"mnist": "mlp", "fashion_mnist": "mlp", "kmnist": "mlp", "cifar10": "resnet32"}
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
@@ -60,14 +62,14 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
     )
     rows = np.concatenate(drawn.indices)
     sets, priors = np.repeat([0, 1], run["sizes"]), tuple(run["set_priors"])
-    changes = dict(run["changes"])
+    changes, training = split_parameters(run["changes"])
     if run["fit"].startswith(SUPERVISED):
         sets, priors = 1 - task.y_train[rows], (1.0, 0.0)
-    classifier = make_classifier(
+    classifier = UUClassifier(
         priors,
         task.prior,
         model=run["model"],
-        input_scale=1 / 255,
+        training=TrainingOptions(input_scale=1 / 255, **training),
         device=device,
         random_state=run["seed"],
         progress=False,
@@ -80,10 +82,11 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
     seconds = time.perf_counter() - started
     probabilities = classifier.predict_proba(task.X_test)[:, 1]
     history, evaluated = classifier.history_, classifier.out_of_fold_evaluation_
-    kept = [name for name in ("test_accuracy", "validation_zero_one") if len(history) and name in history[0]]
+    recorded = [name for name in ("test_accuracy", "validation_zero_one") if len(history) and name in history[0]]
+    parameters = classifier.get_params() | classifier.resolved_params_
     return {
         "configuration": run,
-        "curves": {name: history.column(name) for name in kept},
+        "curves": {name: history.column(name) for name in recorded},
         "test_accuracy": float((classifier.predict(task.X_test) == task.y_test).mean()),
         "calibration_error": float(calibration_error(probabilities, task.y_test)),
         "brier": float(np.mean((probabilities - task.y_test) ** 2)),
@@ -98,10 +101,7 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
             }
             for turn in classifier.self_training_ or []
         ],
-        "parameters": {
-            name: _plain(value)
-            for name, value in to_stored(classifier.get_params(deep=True) | classifier.resolved_params_).items()
-        },
+        "parameters": {name: _plain(value) for name, value in parameters.items() if name != "training"},
         "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in warned}),
         "stop_reason": history.stop_reason,
         "environment": environment(str(next(classifier.model_.parameters()).device)),
@@ -114,31 +114,33 @@ def _plain(value: Any) -> Any:
 
 
 def read_fits(arguments: list[str]) -> dict[str, dict[str, Any]]:
-    """``name={"parameter": value}`` as a dict; the default and the supervised fit where nothing is asked for."""
+    """``name={"parameter": value}`` as a dict; without arguments, the default and the supervised fit."""
     fits: dict[str, dict[str, Any]] = {}
     for argument in arguments or ["default={}", f"{SUPERVISED}={{}}"]:
         name, _, changes = argument.partition("=")
         try:
             fits[name] = json.loads(changes or "{}")
         except json.JSONDecodeError as error:
-            sys.exit(f"--fit {argument!r} is not NAME=JSON ({error}); write --fit 'refined={{\"rounds\": 3}}'.")
+            sys.exit(
+                f"--fit {argument!r} is not NAME=JSON ({error}); write --fit 'refined={{\"self_training_rounds\": 3}}'."
+            )
     return fits
 
 
 def main() -> None:
-    """Do what is missing."""
+    """Run the missing fits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", action="append", choices=MODELS)
     parser.add_argument("--fit", action="append", default=[], metavar="NAME=JSON")
     parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--curves", action="store_true", help="record the test accuracy of every epoch, too")
+    parser.add_argument("--curves", action="store_true", help="also record the test accuracy of every epoch")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fit after so long")
-    parser.add_argument("--quick", action="store_true", help="tiny sets, whose figures mean nothing")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no fit after this time")
+    parser.add_argument("--quick", action="store_true", help="tiny sets, only to check that the script runs")
     arguments = parser.parse_args()
     store, started, slowest = RunStore(arguments.out), time.monotonic(), 0.0
     sizes = [300, 300] if arguments.quick else [30_000, 30_000]
@@ -149,7 +151,7 @@ def main() -> None:
         task = load_task(dataset, data_dir=arguments.data_dir) if missing else None
         for run in missing:
             if time.monotonic() - started + slowest > arguments.seconds:
-                print("time is up; the same command goes on")
+                print("time is up; run the same command again to continue")
                 return
             assert task is not None
             record = fit(dict(run), task, arguments.device, arguments.curves)
@@ -158,7 +160,7 @@ def main() -> None:
             said = f"{dataset} {run['set_priors']} seed {run['seed']} {run['fit']}: {record['test_accuracy']:.4f}"
             rounds = "".join("+" if turn["better"] else "-" for turn in record["rounds"])
             print(f"{said}, estimate {record['estimate']} {rounds} ECE {record['calibration_error']:.3f}, "
-                  f"kept {record['best_epoch']}, {record['seconds']:.1f} s", flush=True)  # fmt: skip
+                  f"best epoch {record['best_epoch']}, {record['seconds']:.1f} s", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

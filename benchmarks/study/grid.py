@@ -1,9 +1,9 @@
-"""Which settings serve best on pictures, evaluated without labels: the grid behind the defaults of `UUClassifier`.
+"""Which settings are best on images, evaluated without labels: the grid behind the defaults of `UUClassifier`.
 
 The paper's MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST, sets of 30,000, three pairs of priors, two seeds. Every run
-holds rows of both sets out; of each epoch are kept the error estimated on them without labels, which chooses, and the
-accuracy on labelled test rows, which only reports. Runs that share loss, moving average, batch size and held-out share
-are trained as one stack. Finished runs go to ``results/study`` and are not repeated.
+holds out rows of both sets. For each epoch, the record has the error estimated on them without labels, which chooses,
+and the accuracy on labeled test rows, which is only reported. Runs with the same loss, moving average, batch size and
+held-out fraction are trained together. Finished runs go to ``results/study`` and are not repeated.
 
     python benchmarks/study/grid.py [--dataset mnist …] [--quick] [--out DIR]
 """
@@ -36,8 +36,8 @@ BASE: dict[str, Any] = {
 ABS: dict[str, Any] = {"method": "abs", "slope": None}
 LEAKY: dict[str, Any] = {"method": "leaky_relu", "slope": -0.1}
 METHODS = (ABS, LEAKY, {"method": "relu", "slope": None}, {"method": "unbiased", "slope": None})
-STACKED = ("loss", "ema", "batch_size", "held_out", "epochs")
-"""Settings that all runs of a stack share."""
+BATCHED = ("loss", "ema", "batch_size", "held_out", "epochs")
+"""Settings that all runs that are trained together share."""
 KEPT = ("test_accuracy", "validation_zero_one", "validation_unbiased")
 
 
@@ -72,11 +72,11 @@ def runs(wanted: list[dict[str, Any]], dataset: str, seeds: range, changes: dict
     ]
 
 
-def train(stack: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Record]:
-    """Train the runs of one stack."""
-    first, sets = stack[0], {}
+def train(runs: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Record]:
+    """Train runs together."""
+    first, sets = runs[0], {}
     X, y = torch.from_numpy(task.X_train).flatten(1), task.y_train
-    for run in stack:
+    for run in runs:
         where = (tuple(run["set_priors"]), run["seed"])
         if where not in sets:
             numbers = np.arange(len(y))[:, None]
@@ -97,7 +97,7 @@ def train(stack: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Re
                 lr_decay=run["lr_decay"],
                 held_out=sets[tuple(run["set_priors"]), run["seed"]][1],
             )
-            for run in stack
+            for run in runs
         ],
         model="mlp",
         model_params=None,
@@ -121,12 +121,12 @@ def train(stack: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Re
             "stop_reason": history.stop_reason,
             "environment": described,
         }
-        for run, history in zip(stack, histories, strict=True)
+        for run, history in zip(runs, histories, strict=True)
     ]
 
 
 def main() -> None:
-    """Do what is missing."""
+    """Run the missing runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", action="append", choices=DATASETS)
     parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
@@ -134,8 +134,8 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no stack after so long")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, whose figures mean nothing")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no batch of runs after this time")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, only to check that the script runs")
     arguments = parser.parse_args()
     changes = {"sizes": [300, 300], "epochs": 3, "study": "quick"} if arguments.quick else {}
     wanted = list(settings())[:: 12 if arguments.quick else 1]
@@ -143,19 +143,19 @@ def main() -> None:
     for dataset in arguments.dataset or DATASETS:
         asked = runs(wanted, dataset, range(arguments.seeds), changes)
         missing = [r for r in store.missing(asked) if not arguments.priors or r["set_priors"][0] in arguments.priors]
-        stacks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for run in missing:
-            stacks.setdefault(tuple(run[name] for name in STACKED), []).append(dict(run))
-        task = load_task(dataset, data_dir=arguments.data_dir) if stacks else None
-        for shared, stack in stacks.items():
+            groups.setdefault(tuple(run[name] for name in BATCHED), []).append(dict(run))
+        task = load_task(dataset, data_dir=arguments.data_dir) if groups else None
+        for shared, group in groups.items():
             if time.monotonic() - started > arguments.seconds:
-                print("time is up; the same command goes on")
+                print("time is up; run the same command again to continue")
                 return
             assert task is not None
             began = time.monotonic()
-            store.add_all(train(stack, task, arguments.device))
-            said = ", ".join(f"{name} {value}" for name, value in zip(STACKED, shared, strict=True))
-            print(f"{dataset}: {said}: {len(stack)} runs, {time.monotonic() - began:.1f} s", flush=True)
+            store.add_all(train(group, task, arguments.device))
+            said = ", ".join(f"{name} {value}" for name, value in zip(BATCHED, shared, strict=True))
+            print(f"{dataset}: {said}: {len(group)} runs, {time.monotonic() - began:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

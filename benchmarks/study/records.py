@@ -1,7 +1,7 @@
-"""Finished fits in a file of JSON lines, each under a name made from its configuration.
+"""Finished fits in a file of JSON lines, identified by a hash of their configuration.
 
 A line is either a fit or, once for each kind of environment, the versions and the machine that fits refer to by
-``environment``. Lines are only ever added. One that a kill cut short is passed over, so that its fit is made again.
+``environment``. Lines are only added. A line that was cut short by a kill is ignored, so that its fit is run again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Record = dict[str, Any]
 
 
 class Stored(NamedTuple):
-    """What a file holds."""
+    """Contents of a file of records."""
 
     fits: dict[str, Record]
-    """By the key of their configuration; of two with the same one, the first."""
+    """By the key of their configuration; the first if there are several."""
     environments: dict[str, Record]
 
 
 def read(paths: Iterable[Path]) -> Stored:
-    """Everything in these files, which may be compressed (.gz); a file that is not there is empty."""
+    """Read files of records, which may be compressed (.gz); a missing file counts as empty."""
     stored = Stored({}, {})
     for path in paths:
         for line in _lines(path):
@@ -54,7 +54,7 @@ def _lines(path: Path) -> list[str]:
 
 
 class Writer:
-    """Adds fits to a file, each on disk before `add` returns."""
+    """Appends fits to a file; each is on disk before `add` returns."""
 
     def __init__(self, path: Path, versions: Record, machine: Record) -> None:
         if path.suffix == ".gz":

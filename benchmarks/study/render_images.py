@@ -1,4 +1,4 @@
-"""The study of pictures as pages: which settings the grid chose without labels, and how good the defaults are.
+"""The study of images as pages: which settings the grid chose without labels, and how good the defaults are.
 
     python benchmarks/study/render_images.py [--out DIR] [--pack]
 
@@ -30,14 +30,14 @@ BARS = {
     "mnist": (97.6, 96.4, 92.5), "fashion_mnist": (92.4, 91.3, 89.0), "kmnist": (92.0, 88.7, 83.0),
     "cifar10": (88.0, 87.0, 85.0),
 }  # fmt: skip
-"""What was aimed at, in percent, for each pair of priors."""
+"""Target accuracies in percent, for each pair of priors."""
 AXES = ("loss", "method", "slope", "lr", "lr_decay", "l2", "ema", "batch_size", "held_out", "epochs")
 CELL = ("dataset", "set_priors", "seed")
 HORIZONS = (50, 100, 200)
 
 
 def best_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
-    """The epoch, from 1, that ``keep="best"`` would keep of the first so many."""
+    """The epoch, counted from 1, that early stopping would choose among the first ``epochs``."""
     best = BestEpoch(smoothing, None)
     for value in record["curves"]["validation_zero_one"][:epochs]:
         best.update(value)
@@ -45,26 +45,26 @@ def best_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
 
 
 class Setting:
-    """All runs of one setting: what the held-out rows say of it, and the truth."""
+    """All runs of one setting: the estimated and the true accuracy."""
 
     def __init__(self, records: Iterable[Record], epochs: int) -> None:
-        self.estimated, self.kept, self.last, self.best = [], [], [], []
+        self.estimated, self.chosen, self.last, self.best = [], [], [], []
         for record in records:
             truth = 100 * np.array(record["curves"]["test_accuracy"][:epochs])
             errors = np.array(record["curves"]["validation_zero_one"][:epochs])
             epoch = best_epoch(record, epochs)
             self.estimated.append(100 * (1 - errors[max(0, epoch - 5) : epoch].mean()))
-            self.kept.append(truth[epoch - 1])
+            self.chosen.append(truth[epoch - 1])
             self.last.append(truth[-1])
             self.best.append(truth.max())
 
     def row(self) -> list[str]:
         """The means as cells of a table."""
-        return [f"{np.mean(values):.2f}" for values in (self.estimated, self.kept, self.last, self.best)]
+        return [f"{np.mean(values):.2f}" for values in (self.estimated, self.chosen, self.last, self.best)]
 
 
 def grid_page(records: Sequence[Record]) -> str:
-    """One table for each setting varied, around the base of each loss, and the best settings of all."""
+    """A page with the best settings, and one table per varied setting."""
     by_setting: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
         by_setting[tuple(record["configuration"][name] for name in AXES)].append(record)
@@ -73,7 +73,7 @@ def grid_page(records: Sequence[Record]) -> str:
     horizons = [epochs for epochs in HORIZONS if epochs <= max(key[AXES.index("epochs")] for key in full)]
     settings = {(key, epochs): Setting(group, epochs) for key, group in full.items() for epochs in horizons}
     ranked = sorted(settings, key=lambda which: -float(np.mean(settings[which].estimated)))
-    head = ["estimated without labels", "accuracy of the epoch kept", "of the last", "of the best, by labels"]
+    head = ["estimated without labels", "accuracy of the chosen epoch", "of the last", "of the best, by labels"]
     names = ["loss", "method", "λ", "learning rate", "decay", "L2", "average", "batch", "held out", "epochs"]
     present = [name for key, name in DATASET_NAMES.items() if key in {_cell(record)[0] for record in records}]
     lines = [
@@ -103,7 +103,7 @@ def grid_page(records: Sequence[Record]) -> str:
 
 
 def _follows(place: int, axis: int, key: tuple[Any, ...]) -> bool:
-    """λ goes with the method: where methods are compared, each has its own."""
+    """Whether λ only differs because the method does."""
     return AXES[axis] == "method" and AXES[place] == "slope" and (key[1] != "leaky_relu" or key[2] == BASE["slope"])
 
 
@@ -116,7 +116,7 @@ def _shown(key: tuple[Any, ...], epochs: int) -> list[str]:
 
 
 def finals_page(records: Sequence[Record]) -> str:
-    """The twelve cells: the paper's best, the bar, each fit, and how much of the way to supervised training it went."""
+    """The twelve cells: the paper's best, the bar, each fit, and the fraction of the way to supervised training."""
     paper = paper_table("table3")
     tried = [record for record in records if record["configuration"]["seed"] < FIRST_SEED]
     records = [record for record in records if record["configuration"]["seed"] >= FIRST_SEED]
@@ -157,7 +157,7 @@ def finals_page(records: Sequence[Record]) -> str:
 
 
 def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
-    """The label-free estimate against the truth, and calibration, for each fit and dataset."""
+    """The label-free estimate compared with the true accuracy, and calibration, for each fit and dataset."""
     rows = []
     for name, dataset in itertools.product(fits, MODELS):
         wanted = {"fit": name, "dataset": dataset}
@@ -201,7 +201,7 @@ def _anywhere(records: Sequence[Record], dataset: str) -> float | None:
 
 
 def _trials(records: Sequence[Record]) -> list[str]:
-    """Fits with other seeds, by which something was chosen."""
+    """Fits with the seeds that chose the defaults."""
     rows = [
         [
             DATASET_NAMES[run["dataset"]],
@@ -217,7 +217,7 @@ def _trials(records: Sequence[Record]) -> list[str]:
         for record in records
         for run in [record["configuration"]]
     ]
-    head = ["", "priors", "settings", "estimated on the held-out rows", "accuracy", "epoch kept"]
+    head = ["", "priors", "settings", "estimated on the held-out rows", "accuracy", "chosen epoch"]
     return _table(head, sorted(rows))
 
 

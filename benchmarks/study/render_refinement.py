@@ -1,4 +1,4 @@
-"""The study of refinement as a page of Markdown, from the stored pairs of sets.
+"""The study of self-training as a page of Markdown, from the stored pairs of sets.
 
 python benchmarks/study/render_refinement.py [results/study/refinement.jsonl] [--out results/study/refinement.md]
 """
@@ -21,13 +21,13 @@ from uulearn.reproduction.experiments import DATASET_NAMES
 from uulearn.reproduction.statistics import mean_std
 
 DOUBT = 1.0
-"""Standard errors of gain that the rule of `uulearn.estimator.self_training` asks for."""
+"""Number of standard errors that a gain must exceed, as in `uulearn.estimator.self_training`."""
 DOUBTS = (0.0, DOUBT, 1.645, 2.0)
-TITLES = {"pure": "taken as pure: what `rounds` does", "estimated": "with their estimated priors"}
+TITLES = {"pure": "taken as pure: what `self_training_rounds` does", "estimated": "with their estimated priors"}
 
 
 def kept(way: Record, doubt: float = DOUBT) -> int:
-    """The round that the rule keeps: in turn, each that gains more than so many standard errors over the best so far.
+    """The round that the rule chooses: the last that gains more than ``doubt`` standard errors over the best before it.
 
     Examples
     --------
@@ -43,19 +43,19 @@ def kept(way: Record, doubt: float = DOUBT) -> int:
 
 
 def gain(way: Record, number: int) -> float | None:
-    """Points of test accuracy that a round has over the first training; None where it could not be run."""
+    """Gain in test accuracy of a round over the first training, in points; None if the round was not run."""
     return 100 * (way["accuracy"][number] - way["accuracy"][0]) if number < len(way["accuracy"]) else None
 
 
 def gain_of_halves(way: Record, number: int) -> float | None:
-    """The same for the ensembles of the halves, which the rule estimates."""
+    """The same for the ensembles of the halves."""
     if number >= len(way["accuracy"]):
         return None
     return 100 * float(np.mean(way["accuracy_of_halves"][number]) - np.mean(way["accuracy_of_halves"][0]))
 
 
 def estimated_gain(way: Record, number: int) -> float | None:
-    """What the rule estimates."""
+    """The gain that the rule estimates."""
     return 100 * float(way["gains"][f"{number}-0"][0]) if number < len(way["accuracy"]) else None
 
 
@@ -63,7 +63,7 @@ def estimated_gain(way: Record, number: int) -> float | None:
 
 
 def page(stored: records.Stored) -> str:
-    """Everything there is to say."""
+    """The whole page."""
     pairs = list(stored.fits.values())
     if not pairs:
         raise ValueError("no pair of sets is stored; run benchmarks/study/refinement.py first.")
@@ -90,7 +90,7 @@ def page(stored: records.Stored) -> str:
 
 
 def gains(pairs: Sequence[Record]) -> str:
-    """One line a way to train on sorted sets."""
+    """One line per way to train on pseudo-labeled sets."""
     heads = ["the sorted sets", "one round always", "two always", "as chosen", "… images", "… tables", "kept", "worse",
              "worst"]  # fmt: skip
     lines = []
@@ -117,7 +117,7 @@ def gains(pairs: Sequence[Record]) -> str:
 
 
 def by_dataset(pairs: Sequence[Record]) -> str:
-    """One line a dataset, priors and way: means over seeds."""
+    """One line per dataset, pair of priors and way: means over seeds."""
     heads = ["data", "θ, θ′", "first training", "the sorted sets", "one round", "two", "as chosen", "rounds kept"]
     lines = []
     names = [*ROWS, *sorted({pair["configuration"]["dataset"] for pair in pairs} - ROWS.keys())]
@@ -141,7 +141,7 @@ def _is(pair: Record, name: str, priors: tuple[float, float]) -> bool:
 
 
 def fairness(pairs: Sequence[Record]) -> str:
-    """What the halves say a round gains, against what it gains on halves and on all rows."""
+    """The gain estimated on halves, compared with the true gain on halves and on all rows."""
     heads = ["the sorted sets", "round", "gain estimated by halves", "true gain of halves", "difference",
              "errors in standard errors", "true gain of all rows"]  # fmt: skip
     lines = []
@@ -163,7 +163,7 @@ def _known(ways: Sequence[Record], number: int, which: Callable[[Record, int], f
 
 
 def levels(pairs: Sequence[Record]) -> str:
-    """How far the accuracy estimated on halves is from that of the ensemble of all rows, sets taken as pure."""
+    """Difference between the accuracy estimated on halves and that of the ensemble of all rows, sets taken as pure."""
     parts = []
     for which, own in (
         ("all data", pairs),
@@ -174,8 +174,8 @@ def levels(pairs: Sequence[Record]) -> str:
         chosen = [_off(way, kept(way)) for way in ways if kept(way)]
         parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} kept")
     return (
-        "The accuracy estimated on the halves, which `cross_fitted_` tells where a round is kept, minus that of the "
-        f"round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
+        "The accuracy estimated on the halves, which is in `out_of_fold_evaluation_` if a round is used, minus that of "
+        f"the round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
         "Kuzushiji-MNIST are harder than those it is trained on."
     )
 
@@ -185,7 +185,7 @@ def _off(way: Record, number: int) -> float:
 
 
 def rules(pairs: Sequence[Record]) -> str:
-    """What other numbers of standard errors would have kept."""
+    """Results of the rule with other numbers of standard errors."""
     heads = ["the sorted sets", "standard errors asked for", "kept", "gain", "worst"]
     lines = []
     for name in WAYS:
@@ -200,7 +200,7 @@ def rules(pairs: Sequence[Record]) -> str:
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Mean and standard error, of what is known.
+    """Mean and standard error of the values that are not None.
 
     Examples
     --------
@@ -215,13 +215,13 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def mean(values: Sequence[float | None]) -> str:
-    """The mean of what is known."""
+    """The mean of the values that are not None."""
     known = [value for value in values if value is not None]
     return signed(float(np.mean(known))) if known else ""
 
 
 def signed(points: float) -> str:
-    """With its sign, and none where it is zero to a decimal.
+    """A number with its sign; without one if it rounds to zero.
 
     Examples
     --------

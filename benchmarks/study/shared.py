@@ -1,8 +1,10 @@
-"""What the parts of the study share."""
+"""Code that several studies share."""
 
 from __future__ import annotations
 
+import dataclasses
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from uulearn import __version__
+from uulearn.training import TrainingOptions
 
 Record = dict[str, Any]
+
+TRAINING_NAMES = [field.name for field in dataclasses.fields(TrainingOptions)]
+"""Names of the options of `TrainingOptions`, which records store next to the parameters of `UUClassifier`."""
 
 
 def environment(device: str) -> dict[str, str]:
@@ -24,6 +30,20 @@ def environment(device: str) -> dict[str, str]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if on_cuda else platform.machine(),
     }
+
+
+def split_parameters(stored: Mapping[str, Any]) -> tuple[Record, Record]:
+    """Stored parameters as those of `UUClassifier` and those of `TrainingOptions`.
+
+    Examples
+    --------
+    >>> split_parameters({"lr": 0.001, "ema": 0.9})
+    ({'lr': 0.001}, {'ema': 0.9})
+    """
+    parts: tuple[Record, Record] = {}, {}
+    for name, value in stored.items():
+        parts[name in TRAINING_NAMES][name] = value
+    return parts
 
 
 def index_tensors(parts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> tuple[Tensor, Tensor]:

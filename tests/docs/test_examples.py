@@ -1,4 +1,4 @@
-"""The stories under `examples/`: the first told quickly, from a copy; the others refuse kindly without their data."""
+"""The examples: the first runs quickly, in a copy; the others fail with a clear sentence if their data is missing."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def run_all(module):
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """The first story, told again in a copy of the folder with a few epochs."""
+def finished(tmp_path_factory):
+    """The first example, run in a copy of the folder with a few epochs."""
     copy = tmp_path_factory.mktemp("copy") / "examples"
     shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("work", "__pycache__"))
     folder = copy / "two_clinics"
@@ -57,12 +57,12 @@ def told(tmp_path_factory):
     return folder, out
 
 
-def test_the_first_story_sets_the_estimate_beside_the_truth(told):
-    folder, said = told
+def test_first_example_compares_estimate_and_labels(finished):
+    folder, said = finished
     assert re.search(r"accuracy +between \d+% and \d+%, best estimate (above )?\d+%", said)
     assert "95% interval at target prior 37%, no label used: 140 + 140 rows" in said
     assert "labels were used: 64 positive and 107 negative rows" in said
-    assert re.search(r"The 171 labels that\s+were held back say \d+\.\d%", said)
+    assert re.search(r"The 171 labels that\s+were held back give \d+\.\d%", said)
     figures = json.loads((folder / "figures.json").read_text())
     low, high = figures["estimate"]["accuracy"]["interval"]
     assert 0.5 < low < high <= 1
@@ -70,8 +70,8 @@ def test_the_first_story_sets_the_estimate_beside_the_truth(told):
     assert figures["rows"] == [140, 140]
 
 
-def test_the_page_quotes_what_was_said(told):
-    folder, said = told
+def test_page_quotes_the_output(finished):
+    folder, said = finished
     page, output = (folder / "README.md").read_text(), (folder / "output.txt").read_text()
     commands = [line for line in output.splitlines() if line.startswith("$ uulearn")]
     assert [line.split()[2] for line in commands] == ["fit", "predict", "report", "evaluate"]
@@ -83,11 +83,11 @@ def test_the_page_quotes_what_was_said(told):
     assert f"{100 * json.loads((folder / 'figures.json').read_text())['truth']['accuracy']['value']:.1f}%" in page
 
 
-def test_no_label_is_in_what_the_model_is_trained_on(told):
-    folder, _ = told
+def test_training_files_have_no_labels(finished):
+    folder, _ = finished
     work = folder / "work"
     columns = {path.name: path.read_text().splitlines()[0].split(",") for path in work.glob("*.csv")}
-    assert "diagnosis" in columns.pop("drawer.csv")
+    assert "diagnosis" in columns.pop("diagnoses.csv")
     assert all("diagnosis" not in names for names in columns.values())
     patients = {
         name: {line.split(",")[0] for line in (work / name).read_text().splitlines()[1:]}
@@ -149,10 +149,15 @@ def figures(estimate, interval, truth, **others):
 @pytest.mark.parametrize(
     ("estimate", "interval", "truth", "words"),
     [
-        (0.9, [0.85, 0.95], 0.9, "the estimate is right, and its interval holds the truth."),
-        (0.9, [0.85, 0.95], 0.87, "the estimate is 3.0 points too high, and its interval holds the truth."),
-        (0.9, [0.89, 0.91], 0.95, "the estimate is 5.0 points too low, and its interval misses the truth."),
-        (1.02, [0.92, 1.0], 0.95, "one above 100% or below 0% means what its interval says."),
+        (0.9, [0.85, 0.95], 0.9, "the estimate is right, and its interval contains the true value."),
+        (0.9, [0.85, 0.95], 0.87, "the estimate is 3.0 points too high, and its interval contains the true value."),
+        (
+            0.9,
+            [0.89, 0.91],
+            0.95,
+            "the estimate is 5.0 points too low, and its interval does not contain the true value.",
+        ),
+        (1.02, [0.92, 1.0], 0.95, "read their intervals then."),
     ],
 )
 def test_the_verdict_says_where_they_differ(story, estimate, interval, truth, words):
@@ -162,11 +167,15 @@ def test_the_verdict_says_where_they_differ(story, estimate, interval, truth, wo
 
 
 def test_the_verdict_names_the_other_figures_whose_interval_missed(story):
-    told = figures(0.9, [0.85, 0.95], 0.9, auc={"value": 0.8, "interval": [0.7, 0.9]})
-    told["truth"]["auc"] = {"value": 0.95}
-    assert story.verdict(told).replace("\n", " ").endswith("The interval of the AUC does not hold what the labels say.")
-    told["truth"]["auc"] = {"value": 0.85}
-    assert "AUC" not in story.verdict(told)
+    found = figures(0.9, [0.85, 0.95], 0.9, auc={"value": 0.8, "interval": [0.7, 0.9]})
+    found["truth"]["auc"] = {"value": 0.95}
+    assert (
+        story.verdict(found)
+        .replace("\n", " ")
+        .endswith("The interval of the AUC does not contain the value from the labels.")
+    )
+    found["truth"]["auc"] = {"value": 0.85}
+    assert "AUC" not in story.verdict(found)
 
 
 def test_filling_in_changes_what_is_between_the_marks_alone(story, tmp_path):

@@ -78,7 +78,7 @@ def test_two_files(tmp_path, monkeypatch):
     assert "Estimated accuracy" in Path("model/report.html").read_text(encoding="utf-8")
 
 
-def test_two_files_judged_once_more(tmp_path, monkeypatch):
+def test_two_files_evaluated_again(tmp_path, monkeypatch):
     """The commands at the end of the page, for which a reader needs files of their own."""
     monkeypatch.chdir(tmp_path)
     page = run_python("start/two-files.md")
@@ -123,11 +123,11 @@ def test_the_pages_show_what_the_script_draws(pictures):
 def test_subtraction_finds_the_positives(pictures):
     many, few = pictures.unmix(20_000), pictures.unmix(100)
     width = many.middles[1] - many.middles[0]
-    true = np.exp(-((many.middles - pictures.APART) ** 2) / 2) / np.sqrt(2 * np.pi) * width
+    true = np.exp(-((many.middles - pictures.HALF_DISTANCE) ** 2) / 2) / np.sqrt(2 * np.pi) * width
     assert abs(many.positives - true).max() < 0.02
     assert few.positives.min() < -0.02 < many.positives.min()
     # In words: set 0 minus a quarter of set 1, scaled, is the positives.
-    assert np.allclose((many.shares0 - many.shares1 / 4) / 0.75, many.positives)
+    assert np.allclose((many.fractions0 - many.fractions1 / 4) / 0.75, many.positives)
 
 
 def test_the_network_of_the_picture_learns_rows_by_heart_unless_corrected(pictures):

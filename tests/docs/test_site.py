@@ -79,7 +79,7 @@ def test_pages_outside_of_docs_are_copied(site):
     assert 'href="repository/results/table3.html"' in text_of(site / "reproduction.html")
 
 
-def test_prompts_are_told_from_code(site):
+def test_prompts_are_distinguished_from_code(site):
     assert '<span class="gp">&gt;&gt;&gt; </span>' in text_of(site / "start" / "notebook.html")
 
 

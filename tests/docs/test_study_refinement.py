@@ -18,12 +18,13 @@ import resuming
 import sensitivity
 import tables
 import unknown_priors
-from stored_names import make_classifier, to_stored
+from shared import TRAINING_NAMES, split_parameters
 
 from uulearn import UUClassifier
 from uulearn.datasets import make_sets
 from uulearn.reproduction.store import key
 from uulearn.selection import prior_sensitivity
+from uulearn.training import TrainingOptions
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -151,11 +152,13 @@ def test_the_first_training_is_that_of_the_estimator(refined):
     one, settings = pair["configuration"], pair["configuration"]["settings"]
     table = tables.load(one["dataset"])
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=one["seed"])
-    own = make_classifier(
+    parameters, training = split_parameters(settings["training"])
+    own = UUClassifier(
         drawn.realized_priors, float(table.y_test.mean()), method=settings["method"], slope=settings["slope"],
-        loss=one["loss"], model="mlp", model_params={"hidden": settings["hidden"]}, members=settings["members"],
-        rounds=settings["rounds"], device="cpu", progress=False, random_state=one["seed"], calibrated=False,
-        validation_fraction=0.0, **settings["training"],
+        loss=one["loss"], model="mlp", model_params={"hidden": settings["hidden"]},
+        n_estimators=settings["n_estimators"], self_training_rounds=settings["self_training_rounds"],
+        device="cpu", progress=False, random_state=one["seed"], calibrated=False,
+        validation_fraction=0.0, training=TrainingOptions(**training), **parameters,
     )  # fmt: skip
     own.fit_sets(*drawn)
     way = pair["ways"]["pure"]
@@ -247,7 +250,10 @@ def test_a_quick_run_stores_what_prior_sensitivity_finds(altered, capsys):
     pair = fits(altered)[0]
     one, table = pair["configuration"], tables.load("breast_cancer")
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=0)
-    classifier = make_classifier(drawn.realized_priors, table.target_prior, random_state=0, **one["parameters"])
+    parameters, training = split_parameters(one["parameters"])
+    classifier = UUClassifier(
+        drawn.realized_priors, table.target_prior, random_state=0, training=TrainingOptions(**training), **parameters
+    )
     found = prior_sensitivity(
         classifier, np.concatenate(tuple(drawn)), drawn.sets, test_data=(table.X_test, table.y_test)
     )
@@ -269,7 +275,8 @@ def test_everything_that_shapes_a_run_is_stored():
     ignored = {"set_priors", "target_prior", "slope", "input_scale", "device", "progress", "random_state", "compile",
                "checkpoint_dir", "checkpoint_every", "optimizer_params", "scheduler", "scheduler_interval", "augment",
                "smoothing", "distributed"}  # fmt: skip
-    assert given | ignored == to_stored(UUClassifier((0.8, 0.2)).get_params()).keys()
+    known = UUClassifier((0.8, 0.2)).get_params(deep=False).keys() - {"training"} | set(TRAINING_NAMES)
+    assert given | ignored == known
 
 
 def test_the_stored_pairs_are_those_planned():
