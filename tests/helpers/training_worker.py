@@ -23,7 +23,8 @@ FITS = {
     "biased": {"method": "biased"},
     "n_estimators": {"n_estimators": 2, "epochs": 3},
     "refined": {"n_estimators": 2, "epochs": 3, "self_training_rounds": 1, "model": "linear", "model_params": None},
-    "patient": {"validation_fraction": 0.3, "early_stopping": True, "patience": 1, "training__smoothing": 1, "epochs": 30},
+    "patient": {"validation_fraction": 0.3, "early_stopping": True, "patience": 1, "training__smoothing": 1,
+                "epochs": 30},
     "lbfgs": {
         "training__optimizer": torch.optim.LBFGS,
         "training__optimizer_params": {"max_iter": 3},
@@ -46,9 +47,9 @@ def rows():
 def fitted(changes, **more):
     X, sets, labels = rows()
     plain = {
-        "epochs": 4, "batch_size": 100, "random_state": 1, "n_estimators": 1, "validation_fraction": 0.0, "early_stopping": False,
-        "calibrated": False, "model_params": {"hidden": (16, 16)}, "training__distributed": "auto", "training__precision": "float32",
-        "loss": "sigmoid", "lr": 1e-3, "patience": None,
+        "epochs": 4, "batch_size": 100, "random_state": 1, "n_estimators": 1, "validation_fraction": 0.0,
+        "early_stopping": False, "calibrated": False, "model_params": {"hidden": (16, 16)}, "training__distributed": "auto",
+        "training__precision": "float32", "loss": "sigmoid", "lr": 1e-3, "patience": None,
     }  # fmt: skip
     extra = {"test_data": (X[:50], labels[:50].astype(int))} if changes is FITS["tested"] else {}
     classifier = UUClassifier((0.8, 0.2), 0.5).set_params(**plain | changes | more.pop("parameters", {}))
