@@ -224,7 +224,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
     trainer.model.train()
     x = torch.rand(BATCH, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
     counts = (BATCH // 2, BATCH // 2)
-    with trainer._fastest_convolutions():
+    with trainer._context():
         step = seconds_of(lambda: trainer.step(x, counts, counts), 40)
     evaluation = seconds_of(trainer._evaluate, 5)
     epoch = statistics.median(later - earlier for earlier, later in itertools.pairwise(stamps[1:]))
@@ -260,7 +260,7 @@ def contenders_part(top: dict[str, float]) -> Section:
         trainer.dtype = torch.bfloat16  # zeros would not tell that it serves
         trainer.model.train()
         counts = (BATCH // 2, BATCH // 2)
-        with trainer._fastest_convolutions():
+        with trainer._context():
             steps[name] = seconds_of(functools.partial(trainer.step, x, counts, counts), 40)
     rates = {f"images_a_second_{name}": BATCH / seconds for name, seconds in steps.items()}
     return Section({"model": "resnet32", "batch_size": BATCH}, {"seconds_a_step": steps, **rates})
