@@ -48,8 +48,8 @@ def fitted(changes, **more):
     X, sets, labels = rows()
     plain = {
         "epochs": 4, "batch_size": 100, "random_state": 1, "n_estimators": 1, "validation_fraction": 0.0,
-        "early_stopping": False, "calibrated": False, "model_params": {"hidden": (16, 16)},
-        "training__distributed": "auto", "training__precision": "float32", "loss": "sigmoid", "lr": 1e-3, "patience": None,
+        "early_stopping": False, "calibrated": False, "model_params": {"hidden": (16, 16)}, "loss": "sigmoid",
+        "training__distributed": "auto", "training__precision": "float32", "lr": 1e-3, "patience": None,
     }  # fmt: skip
     extra = {"test_data": (X[:50], labels[:50].astype(int))} if changes is FITS["tested"] else {}
     classifier = UUClassifier((0.8, 0.2), 0.5).set_params(**plain | changes | more.pop("parameters", {}))
