@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-CONFIDENCE = 0.95  # default confidence level of intervals
+CI_LEVEL = 0.95  # default confidence level of intervals
 Floats = NDArray[np.float64]
 
 
@@ -31,7 +31,7 @@ class Estimate:
     value: float
     standard_error: float
     interval: tuple[float, float]
-    confidence: float = CONFIDENCE
+    confidence: float = CI_LEVEL
 
     def __float__(self) -> float:
         return self.value

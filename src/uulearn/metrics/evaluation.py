@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, combine_proportions, split_labelled
+from uulearn.metrics.estimates import CI_LEVEL, Estimate, check_confidence, combine_proportions, split_labelled
 from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
 
@@ -40,7 +40,7 @@ def evaluate(
     target_prior: float,
     *,
     threshold: float = 0.0,
-    confidence: float = CONFIDENCE,
+    confidence: float = CI_LEVEL,
 ) -> Evaluation:
     """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
 
@@ -70,7 +70,7 @@ def evaluate_labelled(
     target_prior: float | None = None,
     *,
     threshold: float = 0.0,
-    confidence: float = CONFIDENCE,
+    confidence: float = CI_LEVEL,
 ) -> Evaluation:
     """Compute the same metrics from labelled rows.
 

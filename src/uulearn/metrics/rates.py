@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from uulearn.metrics.estimates import (
-    CONFIDENCE,
+    CI_LEVEL,
     Estimate,
     Floats,
     check_confidence,
@@ -70,7 +70,7 @@ def predicted_fractions(
 
 
 def uu_rates(
-    scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CONFIDENCE
+    scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CI_LEVEL
 ) -> Rates:
     """True- and false-positive rate estimated from two unlabeled sets.
 
@@ -100,7 +100,7 @@ def uu_accuracy(
     target_prior: float,
     *,
     threshold: float = 0.0,
-    confidence: float = CONFIDENCE,
+    confidence: float = CI_LEVEL,
 ) -> Estimate:
     """Accuracy at class prior π estimated from two unlabeled sets: one minus the unbiased zero-one risk (Eq. 4).
 
@@ -118,7 +118,7 @@ def uu_accuracy(
 
 
 def uu_balanced_accuracy(
-    scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CONFIDENCE
+    scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CI_LEVEL
 ) -> Estimate:
     """Mean of the accuracies on positives and on negatives, estimated from two unlabeled sets.
 
@@ -141,7 +141,7 @@ def uu_cost(
     false_positive_cost: float,
     false_negative_cost: float,
     threshold: float = 0.0,
-    confidence: float = CONFIDENCE,
+    confidence: float = CI_LEVEL,
 ) -> Estimate:
     """Expected cost per row at class prior π, estimated from two unlabeled sets.
 
@@ -171,7 +171,7 @@ def uu_accuracy_difference(
     target_prior: float,
     *,
     threshold: float = 0.0,
-    confidence: float = CONFIDENCE,
+    confidence: float = CI_LEVEL,
 ) -> Estimate:
     """Accuracy of one classifier minus the accuracy of another at class prior π, from the same unlabeled rows.
 
@@ -197,7 +197,7 @@ def uu_accuracy_difference(
     return Estimate(value, error, clip_interval((value - half, value + half), (-1.0, 1.0)), confidence)
 
 
-def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
+def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CI_LEVEL) -> Estimate:
     """Area under the ROC curve estimated from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
 
     Examples
