@@ -426,8 +426,8 @@ def test_rejects_a_file_that_onnxruntime_cannot_run(fitted, tmp_path):
 
 def test_exports_a_calibrated_ensemble_at_another_prior(gaussians, tmp_path):
     clf = plain_classifier(
-        (0.8, 0.2), 0.5, n_estimators=2, calibrated=True, loss="squared", model_params={"hidden": (8,)}, epochs=20, lr=0.05,
-        precision="bfloat16", random_state=0,
+        (0.8, 0.2), 0.5, n_estimators=2, calibrated=True, loss="squared", model_params={"hidden": (8,)}, epochs=20,
+        lr=0.05, precision="bfloat16", random_state=0,
     ).fit(gaussians["X"], gaussians["sets"]).with_target_prior(0.35)  # fmt: skip
     done = export_onnx(clf, tmp_path / "model.onnx")
     assert "trained in bfloat16" in str(done)
