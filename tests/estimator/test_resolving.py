@@ -372,7 +372,7 @@ def test_few_unique_rows_train_a_single_model(changes, rows):
     classifier = bare(epochs=60, lr=0.1, **changes).fit_sets(X0, X1)
     assert classifier.resolved_params_ == {"loss": "sigmoid" if changes else "logistic", "l2": 0.0} | ALL_ROWS
     assert classifier.predict([[1, 1], [0, 0]]).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="cannot be cut into 5 folds: too many of its rows are copies"):
+    with pytest.raises(ValueError, match="cannot be split into 5 folds because too many of its rows are copies"):
         bare(n_estimators=5, **changes).fit_sets(X0, X1)
 
 
