@@ -33,8 +33,7 @@ from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.rows import PickedRows
 from uulearn.datasets import load_task, make_sets
-from uulearn.estimator.learners import Folds, FoldsTask, NetworkLearner, Priors
-from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
+from uulearn.estimator.learners import Folds, FoldsTask, NetworkLearner, OutOfFold, Priors, merge_folds
 from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import uu_accuracy_difference
 from uulearn.reproduction.store import normalized

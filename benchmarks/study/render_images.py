@@ -20,10 +20,10 @@ from grid import BASE
 from numpy.typing import NDArray
 from shared import Record
 
+from uulearn.reproduction.experiments import DATASET_NAMES
 from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.statistics import mean_std
 from uulearn.reproduction.store import RunStore
-from uulearn.reproduction.tables import DATASET_NAMES
 from uulearn.training.early_stopping import BestEpoch
 
 BARS = {

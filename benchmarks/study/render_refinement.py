@@ -17,8 +17,8 @@ from records import Record
 from refinement import IMAGES, ROWS, SET_PRIORS, STORE, WAYS
 from render_tabular import MINUS, markdown
 
+from uulearn.reproduction.experiments import DATASET_NAMES
 from uulearn.reproduction.statistics import mean_std
-from uulearn.reproduction.tables import DATASET_NAMES
 
 DOUBT = 1.0
 """Number of standard errors that a gain must exceed, as in `uulearn.estimator.self_training`."""

@@ -18,8 +18,8 @@ from render_refinement import mean, signed
 from render_tabular import markdown
 from sensitivity import SET_PRIORS, STORE
 
+from uulearn.reproduction.experiments import DATASET_NAMES
 from uulearn.reproduction.statistics import mean_std
-from uulearn.reproduction.tables import DATASET_NAMES
 from uulearn.selection.figures import LETTERS
 from uulearn.storage import write_atomically
 

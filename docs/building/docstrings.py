@@ -103,7 +103,7 @@ class Docstrings(griffe.Extension):
         if thing.docstring:
             text = split_shared_entries(thing.docstring.value)
             thing.docstring.value = link_names(to_markdown_tables(text), places)
-        for inner in thing.members.values():  # vocabulary: ok (griffe's name)
+        for inner in thing.members.values():  # vocabulary: ok
             if not inner.is_alias:
                 self._rewrite(inner, places)
 
@@ -125,6 +125,14 @@ def _is_record(thing: Any) -> bool:
     return decorated or any("NamedTuple" in str(base) for base in thing.bases)
 
 
+def _comment(field: Any) -> str:
+    """Return the comment at the end of the line that declares a field, as a sentence."""
+    comment = field.source.partition("  # ")[2]
+    if not comment or comment.startswith(("type:", "noqa", "fmt:")):
+        return ""
+    return comment[0].upper() + comment[1:].rstrip(".") + "."
+
+
 def _describe_fields(record: Any) -> None:
     """Move what is said of the fields into the docstring of the record, as its section of attributes."""
     if not record.docstring or re.search(r"^Attributes\n-", record.docstring.value, re.MULTILINE):
@@ -134,7 +142,7 @@ def _describe_fields(record: Any) -> None:
         for name, field in record.attributes.items()
         if not name.startswith("_") and field.annotation is not None and "property" not in field.labels
     }
-    words = {name: field.docstring.value if field.docstring else "" for name, field in fields.items()}
+    words = {name: field.docstring.value if field.docstring else _comment(field) for name, field in fields.items()}
     if any(words.values()):
         entries = [
             f"{name} : {fields[name].annotation}\n    " + said.replace("\n", "\n    ") for name, said in words.items()

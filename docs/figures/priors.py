@@ -8,8 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from uulearn.priors import best_bin, ratio_curve
-from uulearn.priors.mixture import solve_proportions
-from uulearn.priors.resampling import resample
+from uulearn.priors.mixture import resample, solve_proportions
 
 DOCS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(DOCS.parent / "tests"))

@@ -38,28 +38,10 @@ if TYPE_CHECKING:
     from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, uu_coefficients, uu_risk
 
 __all__ = [
-    "UUClassifier",
-    "UUCoefficients",
-    "UURisk",
-    "UURiskParts",
-    "__version__",
-    "data",
-    "datasets",
-    "exceptions",
-    "export",
-    "metrics",
-    "models",
-    "pn_risk",
-    "priors",
-    "risk",
-    "selection",
-    "streaming",
-    "surrogate",
-    "theory",
-    "training",
-    "uu_coefficients",
-    "uu_risk",
-]
+    "UUClassifier", "UUCoefficients", "UURisk", "UURiskParts", "__version__", "data", "datasets", "exceptions",
+    "export", "metrics", "models", "pn_risk", "priors", "risk", "selection", "streaming", "surrogate", "theory",
+    "training", "uu_coefficients", "uu_risk",
+]  # fmt: skip
 
 _HOMES = {"UUClassifier": "uulearn.estimator"} | dict.fromkeys(
     ["UUCoefficients", "UURisk", "UURiskParts", "pn_risk", "uu_coefficients", "uu_risk"], "uulearn.risk"

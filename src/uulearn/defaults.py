@@ -1,22 +1,19 @@
 """Every default of the package, in one place.
 
 The Python API, the command line and the documentation read these constants, so that the same data and settings give
-the same model everywhere. Parameters that default to ``"auto"`` are derived from the model, the number of rows and each
-other by `uulearn.estimator.resolving.resolve_defaults`; the numbers it uses are here. How they were chosen, without
-labels, is described in ``docs/defaults.md``.
+the same model everywhere. Parameters that default to ``"auto"`` are derived by
+`uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
+These interfaces differ from `uulearn.UUClassifier`:
 
-`uulearn.UURisk` and the functions of `uulearn.risk` share the defaults of `uulearn.UUClassifier`. What still differs:
-
-==========================  ==================  =======================================================================
-where                       default             why
-==========================  ==================  =======================================================================
-`UURisk`, `uu_risk`         loss "sigmoid"      a risk does not know the model; "linear" models use "logistic"
-`pn_risk`                   loss "logistic"     the risk of labeled rows, an evaluation metric, not a training objective
-`RunOptions`                no early stopping   one training run has no held-out rows unless they are passed
-`prior_sensitivity`         one model, 20% of   twelve trainings are compared on the same held-out rows, and their
-                            rows held out       difference is small
-paper reproduction          all explicit        the experiments pass every setting of the paper
-==========================  ==================  =======================================================================
+==========================  ========================  =================================================================
+where                       default                   why
+==========================  ========================  =================================================================
+`UURisk`, `uu_risk`         "logistic", "leaky_relu"  the paper's training objective, for your own training loop
+`pn_risk`                   "logistic"                the risk of labeled rows, not a training objective
+`RunOptions`                no early stopping         one training run has no held-out rows unless they are passed
+`prior_sensitivity`         one model, 20% held out   twelve trainings are compared on the same held-out rows
+paper reproduction          all explicit              the experiments pass every setting of the paper
+==========================  ========================  =================================================================
 """
 
 from __future__ import annotations
@@ -25,8 +22,6 @@ from typing import Any
 
 # Value of a parameter that is derived from the data and the other parameters.
 AUTO = "auto"
-
-# ---------------------------------------------------------------------------------------------------------------- risk
 
 # Class prior of the population that the classifier is used on.
 TARGET_PRIOR = 0.5
@@ -38,8 +33,6 @@ SLOPE = -0.1
 LOSS = "sigmoid"
 # A linear model with the sigmoid loss may end up predicting one class for all rows.
 LINEAR_LOSS = "logistic"
-
-# ------------------------------------------------------------------------------------------------------------ training
 
 MODEL = "mlp"
 # Model for folders of images.
@@ -66,8 +59,6 @@ PATIENCE = 20
 PATIENCE_STEPS = 400
 # Epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
-
-# ---------------------------------------------------------------------------------------------- folds and held-out rows
 
 # Models of an ensemble, which is also the number of folds.
 N_ESTIMATORS = 5

@@ -1,9 +1,7 @@
-"""Errors and warnings of uulearn, one class per cause.
+"""Errors and warnings of uulearn, one class per cause; bad arguments raise plain ``ValueError`` or ``TypeError``.
 
 Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
-them through their base class ``UUWarning``. Bad arguments raise plain ``ValueError`` or ``TypeError``.
-
-Each warning class has a ``headline`` and an ``advice``, which the report shows above and below the message.
+them through their base class ``UUWarning``. The report shows the headline above and the advice below the message.
 """
 
 from typing import ClassVar
@@ -13,9 +11,7 @@ class UUWarning(UserWarning):
     """Base class of all warnings that uulearn raises."""
 
     headline: ClassVar[str]
-    """The problem in a few words."""
     advice: ClassVar[str]
-    """What to do about it."""
 
 
 class ClosePriorsWarning(UUWarning):
@@ -36,9 +32,7 @@ class SwappedPriorsWarning(UUWarning):
     """Labeled rows given for evaluation contradict the order of the set priors."""
 
     headline = "Labeled rows contradict the order of the class priors"
-    advice = (
-        "If the first file does not have the higher class prior, swap the two values of --set-priors and fit again."
-    )
+    advice = "If the first file does not have the higher class prior, swap the values of --set-priors and fit again."
 
 
 class UnevenSetsWarning(UUWarning):
@@ -66,9 +60,7 @@ class UnidentifiedPriorsWarning(UUWarning):
     """The data do not determine the class priors, or only roughly."""
 
     headline = "The class priors cannot be estimated precisely from the rows"
-    advice = (
-        "Pass --set-priors if you know the class priors from another source; otherwise treat all results as uncertain."
-    )
+    advice = "Pass --set-priors if you know the class priors from another source; otherwise results are uncertain."
 
 
 class NotAMixtureWarning(UUWarning):

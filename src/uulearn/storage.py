@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import tempfile
@@ -13,14 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 
 def _read_umask() -> int:
@@ -52,10 +47,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete temporary files of a killed process that wrote files whose names match the pattern.
-
-    If other processes may be writing, pass ``older_than`` to keep files modified in the last seconds.
-    """
+    """Delete temporary files, modified more than ``older_than`` seconds ago, of a killed process; name is a pattern."""
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
@@ -63,45 +55,20 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, busy: str, seconds: float = math.inf) -> Iterator[None]:
-    """Hold an exclusive lock: with ``flock``, which ends with its process, or by creating a file (Windows).
-
-    Other processes wait for at most ``seconds``, and then raise a TimeoutError that starts with ``busy``.
-    """
+def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
+    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: never)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + seconds
-    while (handle := _try_lock(path)) is None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{busy}; if there is none, delete {path}.")
-        time.sleep(0.02)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=seconds, poll_interval=0.02)
+    except Timeout:
+        raise TimeoutError(f"{busy}; if there is none, delete {path}.") from None
     try:
         yield
     finally:
-        if fcntl is None:
-            os.close(handle)
-            path.unlink()
-        else:
-            path.unlink(missing_ok=True)  # while still locked: a waiting process notices and tries again
-            os.close(handle)
-
-
-def _try_lock(path: Path) -> int | None:
-    """Return an open handle that holds the lock, or None if another process holds it."""
-    flags = os.O_CREAT | os.O_RDWR | (os.O_EXCL if fcntl is None else 0)
-    try:
-        handle = os.open(path, flags, 0o666)
-    except FileExistsError:
-        return None
-    if fcntl is None:
-        return handle
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(handle).st_ino == path.stat().st_ino:
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(handle)
-    return None
+        with contextlib.suppress(OSError):  # Windows deletes the file when the lock is released
+            path.unlink()  # while still locked: a waiting process notices and tries again
+        lock.release()
 
 
 def sync_folder(folder: Path) -> None:
@@ -115,10 +82,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def save_tree(path: Path, tree: Any) -> None:
-    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly.
-
-    Raises OSError if the file cannot be written.
-    """
+    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
 

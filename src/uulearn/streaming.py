@@ -1,8 +1,5 @@
-"""Sets larger than memory: folders of Parquet files that `UUClassifier.fit_sets` takes instead of arrays.
-
-- `ParquetSet`: a Parquet file, or a folder of them, as a set of rows
-- `shuffled`: the same rows in random order, written once; for sorted files
-- `RowStream`: the base class for other sources of rows
+"""Sets larger than memory: `ParquetSet` reads Parquet files, `shuffled` writes sorted rows once in random order, and
+`RowStream` is the base class for other sources of rows. `UUClassifier.fit_sets` takes them instead of arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from torch import Tensor
 
 from uulearn.data.identity import describe
 from uulearn.data.shuffling import shuffled
-from uulearn.data.streams import BUFFER_BYTES, RowStream
+from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
 
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
@@ -66,55 +63,47 @@ class ParquetSet(RowStream):
         path: str | Path,
         columns: Sequence[str] | None = None,
         transform: Callable[[pa.Table], Any] | None = None,
-        buffer_bytes: int = BUFFER_BYTES,
+        buffer_bytes: int = MIXING_BYTES,
     ) -> None:
         if buffer_bytes < 1:
-            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {BUFFER_BYTES:,} is the default.")
+            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {MIXING_BYTES:,} is the default.")
         self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
-        self.columns: tuple[str, ...] = ()
-        self.files = _files(self.path)
-        self._footers: list[pq.FileMetaData] | None = []
-        self._n_chunks = 0
+        self.columns: tuple[str, ...] = tuple(columns or ())
+        if not self.path.exists():
+            raise ValueError(f"{path} does not exist; pass a Parquet file or a folder of them.")
+        self.files = parquet_files(self.path) if self.path.is_dir() else [self.path]
+        self._footers: list[pq.FileMetaData | None] = []  # slow to read with many columns and row groups
         self._groups: list[tuple[int, int]] = []
         self._sizes: list[int] = []
-        described: list[str] = []
+        described, n_chunks = [], 0
         for number, file in enumerate(self.files):
             try:
                 metadata = pq.read_metadata(file)
             except (OSError, pa.ArrowException) as error:
                 raise ValueError(f"{file} cannot be read as Parquet ({error}); replace or remove it.") from error
             names = metadata.schema.to_arrow_schema().names
-            if number == 0:
-                self.columns = tuple(columns or names)
+            self.columns = self.columns or tuple(names)
             missing = [name for name in self.columns if name not in names]
             if missing:
                 raise ValueError(
                     f"{file} has no column {missing[0]!r}; it has {', '.join(map(repr, names[:20]))}. Write the same "
                     "columns to all files, or list the columns to use."
                 )
-            self._keep(metadata)
-            described.append(f"{self._name(file)} {metadata.num_rows}")
+            n_chunks += metadata.num_columns * metadata.num_row_groups
+            self._footers.append(metadata if n_chunks <= MAX_COLUMN_CHUNKS else None)
+            name = file.name if file == self.path else str(file.relative_to(self.path))
+            described.append(f"{name} {metadata.num_rows}")
             for group in range(metadata.num_row_groups):
                 if metadata.row_group(group).num_rows:
                     self._groups.append((number, group))
                     self._sizes.append(metadata.row_group(group).num_rows)
         if not self._sizes:
-            raise ValueError(f"{self.path} has no rows; pass a folder with rows in its Parquet files.")
-        content = _content_digest(self.files)
-        about = f"{content}; {self.columns}; {describe(transform)}"
-        self._described = f"{self.path.name}: {'; '.join(described)}; {about}"
+            raise ValueError(
+                f"{path} has no rows in *.parquet files; pass a Parquet file, or a folder of them, with rows."
+            )
+        described += [_content_digest(self.files), str(self.columns), describe(transform)]
+        self._described = f"{self.path.name}: {'; '.join(described)}"
         self.row_shape = tuple(self.read(0).shape[1:])
-
-    def _keep(self, footer: pq.FileMetaData) -> None:
-        """Keep the footers, which are slow to read with many columns and row groups, unless they are too large."""
-        self._n_chunks += footer.num_columns * footer.num_row_groups
-        if self._n_chunks > MAX_COLUMN_CHUNKS:
-            self._footers = None
-        if self._footers is not None:
-            self._footers.append(footer)
-
-    def _name(self, file: Path) -> str:
-        return file.name if file == self.path else str(file.relative_to(self.path))
 
     @property
     def piece_sizes(self) -> Sequence[int]:
@@ -126,7 +115,7 @@ class ParquetSet(RowStream):
         number, group = self._groups[piece]
         file = self.files[number]
         try:
-            with pq.ParquetFile(file, metadata=self._footers and self._footers[number]) as opened:
+            with pq.ParquetFile(file, metadata=self._footers[number]) as opened:
                 table = opened.read_row_group(group, columns=list(self.columns), use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise ValueError(f"row group {group} of {file} cannot be read ({error}); replace or remove it.") from error
@@ -176,14 +165,3 @@ def _content_digest(files: Sequence[Path]) -> str:
                 file.seek(int(place))
                 found.update(file.read(SAMPLED_BLOCK_BYTES))
     return found.hexdigest()
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        found = parquet_files(path)
-        if not found:
-            raise ValueError(f"{path} has no *.parquet file; pass a folder with Parquet files.")
-        return found
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; pass a Parquet file or a folder of them.")
-    return [path]

@@ -58,16 +58,15 @@ def _tuples(value):
     ("content", "message"),
     [
         ("first = ", "cannot be read as TOML"),
-        ("colour = 1", "'colour', which is not a setting of fit"),
+        ("color = 1", "'color', which is not a setting of fit"),
         ("first = 1", "first must be a string, got 1"),
-        ("drop = 'age'", "drop must be a list of column names, got 'age'"),
-        ("set_priors = [0.8]", r"set_priors must be two class priors or 'auto', got \[0.8\]"),
-        ("set_priors = [true, false]", "set_priors must be two class priors"),
+        ("drop = 'age'", "drop must be a list, got 'age'"),
+        ("set_priors = [0.8]", r"set_priors must be a list of 2, got \[0.8\]"),
+        ("set_priors = [true, false]", r"set_priors\[0\] must be a number, got True"),
         ("target_prior = 'half'", "target_prior must be a number, got 'half'"),
-        ("seed = -1", "seed must be an integer of at least 0, got -1"),
-        ("seed = true", "seed must be an integer"),
+        ("seed = true", "seed must be a whole number, got True"),
         ("sensitivity = 1", "sensitivity must be true or false, got 1"),
-        ("classifier = 3", "classifier must be a table, got 3"),
+        ("classifier = 3", "classifier must be an object, got 3"),
     ],
 )
 def test_rejects_a_wrong_file_with_one_sentence(tmp_path, content, message):
@@ -89,8 +88,9 @@ def test_rejects_a_missing_or_binary_file(tmp_path):
     ("changes", "message"),
     [
         ({"set_priors": "guess"}, "'auto', got 'guess'"),
+        ({"seed": -1}, "seed must be at least 0"),
         ({"hold_out": 0.0}, "hold_out must be above 0 and below 0.5, got 0.0"),
-        ({"classifier": {"colour": 1}}, "colour is not a parameter that can be set there"),
+        ({"classifier": {"color": 1}}, "color is not a parameter that can be set there"),
         ({"classifier": {"random_state": 1}}, "random_state is not a parameter that can be set there"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, run, weights_of, write_files
 from uulearn.app.model import TableModel
-from uulearn.cli.fit import find_os_error
+from uulearn.app.output import find_os_error
 from uulearn.estimator import model_directory
 from uulearn.exceptions import TableError
 from uulearn.tabular import matrices

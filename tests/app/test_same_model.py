@@ -10,7 +10,7 @@ import torch
 from uulearn import UUClassifier
 from uulearn.app.fitting import fit_files
 from uulearn.app.settings import FitSettings
-from uulearn.tabular.matrices import as_numbers, split_rows
+from uulearn.tabular.matrices import encode_rows, split_rows
 
 
 def write_tables(folder, rows):
@@ -29,18 +29,15 @@ def fit_both_ways(folder, rows, **classifier):
     """The classifier of `uulearn fit`, and one fitted in Python with the parameters of its configuration."""
     paths = write_tables(folder, rows)
     settings = FitSettings(*paths, set_priors=(0.8, 0.2), classifier={"epochs": 4, **classifier}, sensitivity=False)
-    fitted = fit_files(settings)
-    configuration = tomllib.loads(fitted.settings.to_toml())
-    X = [
-        as_numbers(pd.read_csv(path, dtype=str), fitted.model.schema, fitted.model.pipeline, folder, path)
-        for path in paths
-    ]
-    if fitted.model.classifier.n_estimators == 1:
+    model, complete = fit_files(settings)
+    configuration = tomllib.loads(complete.to_toml())
+    X = [encode_rows(pd.read_csv(path, dtype=str), model.schema, model.encoder, folder, path) for path in paths]
+    if model.classifier.n_estimators == 1:
         splits, _ = split_rows(X, 2 * settings.hold_out, settings.seed)  # the rows set aside for the evaluation
         X = [np.delete(table, split.evaluate, axis=0) for table, split in zip(X, splits, strict=True)]
     python = UUClassifier((0.8, 0.2), configuration["target_prior"], random_state=configuration["seed"])
     python.set_params(**configuration["classifier"])
-    return fitted.model.classifier, python.fit_sets(*X), X[0]
+    return model.classifier, python.fit_sets(*X), X[0]
 
 
 @pytest.mark.parametrize(

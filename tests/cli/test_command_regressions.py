@@ -276,7 +276,7 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
     seen = []
     own = scoring.score_matrix
     monkeypatch.setattr(scoring, "score_matrix", lambda classifier, X: seen.append(len(X)) or own(classifier, X))
-    monkeypatch.setattr(scoring, "CHUNK_BYTES", 77 * 3 * 8)
+    monkeypatch.setattr(scoring, "ARRAY_CHUNK_BYTES", 77 * 3 * 8)
     assert run("predict", numbers.folder / "named", tmp_path / "rows.npy").out == whole
     assert seen == [77, 77, 46]
     monkeypatch.setattr(

@@ -28,8 +28,8 @@ def models(files):
         command = ["fit", files / "a.csv", files / "b.csv", "--set-priors", *priors.split(), "--drop", "row", *LINEAR]
         done = run(*command, "--out", files / name)
         assert done.code == 0, done.out + done.err
-        richer = "a.csv" if name == "right" else "b.csv"
-        assert f"priors     80% positive in {richer}, 20% in " in (done.out + done.err)
+        higher = "a.csv" if name == "right" else "b.csv"
+        assert f"priors     80% positive in {higher}, 20% in " in (done.out + done.err)
     return files
 
 

@@ -34,7 +34,7 @@ def uulearn(monkeypatch, capsys):
 
 
 def population(n, seed):
-    """A table of mixed columns, some of which depend on the class, and the classes."""
+    """A table of mixed columns, and the classes; some columns depend on the class."""
     rng = np.random.default_rng(seed)
     y = rng.random(n) < 0.5
     frame = pd.DataFrame(

@@ -83,7 +83,7 @@ def test_json_equals_the_estimate_in_python(uulearn, files, expected):
     assert found["set_priors"] == list(expected.set_priors)
     assert found["intervals"] == [list(interval) for interval in expected.intervals]
     assert found["bounds"] == expected.bounds._asdict()
-    assert (found["identified"], found["concern"], found["richer"]) == (True, None, 0)
+    assert (found["identified"], found["concern"], found["higher_prior_set"]) == (True, None, 0)
 
 
 def test_warns_if_priors_are_not_identified(uulearn, files):
@@ -130,11 +130,13 @@ def test_bad_files_get_one_sentence(uulearn, files, names, text):
 
 
 def test_rejects_a_set_other_than_0_and_1(uulearn, files):
-    assert uulearn("priors", files / "A.npy", files / "B.npy", "--richer", 2)[0] == 2
+    assert uulearn("priors", files / "A.npy", files / "B.npy", "--higher-prior-set", 2)[0] == 2
 
 
 def test_options_are_passed_to_the_estimator(uulearn, files):
-    code, printed, _ = uulearn("priors", files / "A.npy", files / "B.npy", "--richer", 1, "--seed", 7, "--json")
+    code, printed, _ = uulearn(
+        "priors", files / "A.npy", files / "B.npy", "--higher-prior-set", 1, "--seed", 7, "--json"
+    )
     again = estimate_set_priors(np.load(files / "A.npy"), np.load(files / "B.npy"), higher_prior_set=1, random_state=7)
     assert code == 0
     found = json.loads(printed)

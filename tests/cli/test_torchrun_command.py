@@ -13,13 +13,14 @@ import torch.distributed as dist
 
 from helpers.processes import Program, python, several
 from uulearn.app import sharing
-from uulearn.app.fitting import ROWS
-from uulearn.app.output import OutputFolder
+from uulearn.app.fitting import SHARED_ROWS
+from uulearn.app.output import FitRun, OutputFolder
 from uulearn.app.settings import FitSettings
-from uulearn.cli import distributed, fit, main
+from uulearn.cli import distributed, main
 from uulearn.engines import ray_training
 from uulearn.exceptions import TableError
 from uulearn.tabular.matrices import Prepared, RowSource
+from uulearn.training.progress import no_progress
 from uulearn.training.workers import Workers
 
 RAY = "--engine ray starts its own processes; remove torchrun, or remove --engine."
@@ -95,7 +96,7 @@ def test_ray_is_refused_under_torchrun(command, files, monkeypatch, capsys):
     assert capsys.readouterr().err == f"error: {RAY}\n"
 
     def ended_by_torchrun(seconds):
-        assert seconds == distributed.PATIENCE
+        assert seconds == distributed.FIRST_PROCESS_SECONDS
         raise SystemExit(143)
 
     monkeypatch.setenv("RANK", "1")
@@ -159,7 +160,7 @@ def test_wrong_settings_are_reported_by_the_first_process(files, monkeypatch, ca
     monkeypatch.setattr(distributed.time, "sleep", waited.append)
     with pytest.raises(SystemExit, match="^2$"):
         main()
-    assert waited == [distributed.PATIENCE]
+    assert waited == [distributed.FIRST_PROCESS_SECONDS]
     assert "fit needs --set-priors" in capsys.readouterr().err
 
 
@@ -176,13 +177,13 @@ def begun(place):
 def test_other_worker_ends_if_the_first_is_killed(place):
     first, second = begun(place)
     unfinished = place / ".m.unfinished"
-    shared = sorted(path.name for path in (unfinished / ROWS).iterdir())
+    shared = sorted(path.name for path in (unfinished / SHARED_ROWS).iterdir())
     first.kill()
     assert first.read()[0] == -9
     assert second.read() == (1, "", "")
-    assert shared == sorted(path.name for path in (unfinished / ROWS).iterdir()) == ["0.npy", "1.npy"]
+    assert shared == sorted(path.name for path in (unfinished / SHARED_ROWS).iterdir()) == ["0.npy", "1.npy"]
     assert not list((place / "tmp").glob("uulearn*"))
-    (unfinished / ROWS / "0.npy").write_bytes(b"of a process that was killed")
+    (unfinished / SHARED_ROWS / "0.npy").write_bytes(b"of a process that was killed")
     for program in start(2, *FIT, "--epochs", "80", "--out", "m", "--resume", cwd=place):
         code, _, said = program.read()
         assert code == 0, said
@@ -203,9 +204,10 @@ def test_first_worker_prints_how_to_resume_if_another_is_killed(place):
     assert not list((place / "tmp").glob("uulearn*"))
 
 
-def test_other_errors_are_not_changed():
-    for workers, error in ((Workers(1, 2), RuntimeError("no kernel")), (None, RuntimeError("[/gloo/] closed"))):
-        with pytest.raises(RuntimeError, match=re.escape(str(error))), distributed.exit_together(workers, lambda: ""):
+def test_other_errors_are_not_changed(monkeypatch, tmp_path):
+    for together, error in ((True, RuntimeError("no kernel")), (False, RuntimeError("[/gloo/] closed"))):
+        monkeypatch.setattr(dist, "is_initialized", lambda together=together: together)
+        with pytest.raises(RuntimeError, match=re.escape(str(error))), distributed.exit_together(tmp_path):
             raise error
 
 
@@ -221,7 +223,7 @@ GOES_ON = """
 import sys, time
 import torch.distributed as dist
 from uulearn.cli import distributed
-distributed.PATIENCE = 0.4
+distributed.FIRST_PROCESS_SECONDS = 0.4
 dist.init_process_group("gloo")
 if dist.get_rank() == 0:
     time.sleep(float(sys.argv[1]))
@@ -309,12 +311,12 @@ def test_failed_ray_training_removes_shared_rows(monkeypatch, tmp_path):
     unfinished = folder.unfinished
 
     def fail(*_, **__):
-        (unfinished / ROWS).mkdir(parents=True)
+        (unfinished / SHARED_ROWS).mkdir(parents=True)
         (unfinished / "checkpoint.safetensors").write_bytes(b"")
         raise RuntimeError("training on Ray failed 4 times")
 
     monkeypatch.setattr(ray_training, "train_on_ray", fail)
     settings = FitSettings("a.csv", "b.csv", (0.8, 0.2))
     with pytest.raises(RuntimeError, match="failed 4 times"):
-        fit._fit_on_ray(settings, folder.out, False, True, 2, None)
+        ray_training.fit_on_ray(FitRun(settings, folder, resumed=False), "", no_progress, 2, None)
     assert [path.name for path in unfinished.iterdir()] == ["checkpoint.safetensors"]

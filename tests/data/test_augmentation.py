@@ -343,7 +343,9 @@ def test_rejects_checkpoint_with_another_augmentation(first, second, tmp_path):
 @pytest.mark.parametrize("shape", [(32,), (8, 4)])
 def test_rejects_rows_that_are_not_images(augment, shape, monkeypatch):
     X, sets = pictures()
-    monkeypatch.setattr("uulearn.data.separability.measure_separability", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(
+        "uulearn.data.separability.measure_separability", lambda *_: pytest.fail("training has started")
+    )
     classifier = plain_classifier((0.8, 0.2), model=lambda: Flat(), epochs=1, augment=augment, random_state=0)
     name = repr(augment) if isinstance(augment, str) else ".*<lambda>"
     said = rf"^augment={name.replace('+', '[+]')} expects images, got rows of shape \({shape[0]},.*set augment=None\.$"
@@ -364,7 +366,9 @@ def test_rejects_rows_that_are_not_images(augment, shape, monkeypatch):
 )
 def test_rejects_invalid_function_before_training(augment, gave, monkeypatch):
     X, sets = pictures()
-    monkeypatch.setattr("uulearn.estimator.guards.compare_sets", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(
+        "uulearn.data.separability.measure_separability", lambda *_: pytest.fail("training has started")
+    )
     said = rf"^augment=.*<lambda> must return a batch like its input, .*, but returned {gave}; .*\.$"
     with pytest.raises(ValueError, match=said):
         plain_classifier((0.8, 0.2), model=Flat, augment=augment, random_state=0).fit(X, sets)
@@ -424,8 +428,8 @@ def test_search_compares_augmentations():
 
 def test_search_rejects_invalid_augmentation_before_training(monkeypatch):
     X, sets, arguments = images_of_two_sets()
-    monkeypatch.setattr("uulearn.selection.search.cross_fit_all", lambda *_, **__: pytest.fail("work was begun"))
-    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"augment": [None, lambda x: x[:1]]})
+    monkeypatch.setattr("uulearn.training.loop.Trainer.run", lambda *_, **__: pytest.fail("training has started"))
+    search = UUClassifierCV(plain_classifier((0.8, 0.2), **arguments), {"training__augment": [None, lambda x: x[:1]]})
     with pytest.raises(ValueError, match="must return a batch like its input"):
         search.fit(X, sets)
 

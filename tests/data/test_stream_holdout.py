@@ -40,7 +40,7 @@ class Together:
     """Workers in threads of one process."""
 
     def __init__(self, count):
-        self.count, self.told, self.barrier = count, [None] * count, threading.Barrier(count)
+        self.count, self.reported, self.barrier = count, [None] * count, threading.Barrier(count)
 
     def run(self, work):
         """The result of each worker."""
@@ -64,11 +64,11 @@ class Together:
             self.group, self.rank, self.count = group, rank, group.count
 
         def gather_objects(self, thing):
-            self.group.told[self.rank] = thing
+            self.group.reported[self.rank] = thing
             self.group.barrier.wait()
-            told = copy.deepcopy(self.group.told)
+            reported = copy.deepcopy(self.group.reported)
             self.group.barrier.wait()
-            return told
+            return reported
 
 
 def values(lengths, kinds, seed):
@@ -171,23 +171,23 @@ def test_number_is_bounded_and_rows_depend_on_the_seed(monkeypatch):
     assert [len(rows) for rows in held_out.rows] == [500, 30]
     assert not np.array_equal(held_out.numbers[0], hold_out_streams(streams, 0.1, 1).numbers[0])
     assert abs(held_out.numbers[0].mean() - 2500) < 4 * 5000 / np.sqrt(12 * 500)
-    monkeypatch.setattr(stream_holdout, "MAX_ROWS", 100)
+    monkeypatch.setattr(stream_holdout, "MAX_HELD_OUT_ROWS", 100)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 100
-    monkeypatch.setattr(stream_holdout, "MAX_BYTES", 40)
+    monkeypatch.setattr(stream_holdout, "MAX_HELD_OUT_BYTES", 40)
     assert len(hold_out_streams(streams, 0.1, 0).rows[0]) == 10
 
 
 def test_rows_with_many_copies_are_trained_on(monkeypatch):
     """The set is not distorted by holding out a third of it, and memory does not fill with copies."""
     most = 0
-    original = stream_holdout._Candidates._select
+    original = stream_holdout._Candidates.merge_pending
 
-    def spy(pool, digests, numbers, rows):
+    def spy(candidates):
         nonlocal most
-        most = max(most, len(rows))
-        original(pool, digests, numbers, rows)
+        most = max(most, len(candidates.rows) + sum(len(rows) for _, _, rows in candidates._pending))
+        original(candidates)
 
-    monkeypatch.setattr(stream_holdout._Candidates, "_select", spy)
+    monkeypatch.setattr(stream_holdout._Candidates, "merge_pending", spy)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=30_000)
     rows[rng.random(len(rows)) < 0.3] = 0.0

@@ -214,14 +214,14 @@ def test_test_rows_and_callbacks_work_with_streams(sets, folders):
     assert "test_accuracy" in records[0]
 
 
-@pytest.mark.parametrize("parameters", [{"members": 5}, {"rounds": 1}])
+@pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
 def test_rejects_unsupported_parameters_for_streams(folders, parameters):
-    with pytest.raises(ValueError, match="sets that are streamed train one model"):
+    with pytest.raises(ValueError, match="streamed sets train one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
 
 
 def test_rejects_a_stream_with_an_array(sets, folders):
-    with pytest.raises(TypeError, match="X1 is ndarray while the other set is streamed"):
+    with pytest.raises(TypeError, match="X1 is ndarray and the other set is a stream"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
     with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))
@@ -231,7 +231,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
     with pytest.raises(ValueError, match="does not exist; pass a Parquet file"):
         ParquetSet(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"has no \*\.parquet file"):
+    with pytest.raises(ValueError, match=r"has no rows in \*\.parquet files"):
         ParquetSet(tmp_path / "empty")
     write(tmp_path / "rowless", sets[0][:0], files=1)
     with pytest.raises(ValueError, match="has no rows"):
@@ -344,12 +344,12 @@ def test_warns_about_sorted_rows_if_few_pieces_are_mixed(sets, tmp_path):
 def test_piece_similarity_is_the_fraction_of_variance_between_pieces(n_pieces, size, spread, seed):
     rng = np.random.default_rng(seed)
     pieces = np.repeat(np.arange(n_pieces), 20 * size)
-    centres = rng.permutation(np.linspace(-1, 1, n_pieces)) * spread
+    centers = rng.permutation(np.linspace(-1, 1, n_pieces)) * spread
     rows = torch.from_numpy(
-        np.column_stack([rng.normal(size=len(pieces)), centres[pieces] + rng.normal(size=len(pieces))])
+        np.column_stack([rng.normal(size=len(pieces)), centers[pieces] + rng.normal(size=len(pieces))])
     )
     found = piece_similarity(pieces, n_pieces, rows)
-    variance = centres.var(ddof=1)
+    variance = centers.var(ddof=1)
     if variance > 0.5:
         assert found == pytest.approx(variance / (1 + variance), rel=0.25)
     if spread == 0:
@@ -440,9 +440,9 @@ AT_ONCE = """
 def test_one_of_several_processes_writes(sets, tmp_path):
     rows = write(tmp_path / "rows", sets[0])
     programs = [Program("-c", textwrap.dedent(AT_ONCE), rows, tmp_path / "shuffled") for _ in range(4)]
-    told = [program.read() for program in programs]
-    assert {code for code, _, _ in told} == {0}, told
-    assert len({out for _, out, _ in told}) == 1
+    reported = [program.read() for program in programs]
+    assert {code for code, _, _ in reported} == {0}, reported
+    assert len({out for _, out, _ in reported}) == 1
     assert sorted(path.name for path in (tmp_path / "shuffled").iterdir()) == ["index.json", "rows.bin"]
 
 

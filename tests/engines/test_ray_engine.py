@@ -20,12 +20,13 @@ from helpers.small_datasets import curves, expect_small_files, pages_in, write_s
 from uulearn import UUClassifier
 from uulearn.app.model import TableModel
 from uulearn.cli import main
-from uulearn.engines import ray_scoring, ray_training
-from uulearn.engines.ray_cluster import check_engine, finished_tasks, full_address, import_ray, ray_cluster
+from uulearn.cli.distributed import uses_ray
+from uulearn.engines import ray_training
+from uulearn.engines.ray_cluster import finished_tasks, full_address, import_ray, ray_cluster
 from uulearn.engines.ray_search import RayExecutor
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.exceptions import TableError
-from uulearn.reproduction.experiments import TARGET_PRIORS
+from uulearn.reproduction.experiments import PAPER_TARGET_PRIORS
 from uulearn.selection import UUClassifierCV
 from uulearn.storage import load_tree
 
@@ -158,7 +159,7 @@ def test_killed_worker_does_not_change_the_scores(uulearn, tables, monkeypatch, 
     asked = ("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--target-prior", "0.4", "--out")
     assert uulearn(*asked, tmp_path / "unbroken")[0] == 0
     unfinished = tmp_path / ".broken.unfinished"
-    with Killer("Map(", lambda: any(unfinished.rglob("*.parquet"))) as killer:
+    with Killer("uulearn-score", lambda: any(unfinished.rglob("*.parquet"))) as killer:
         code, out, _ = uulearn(*asked, tmp_path / "broken")
     assert killer.killed
     assert (code, out) == (0, "")
@@ -231,17 +232,14 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
 
 
 def test_remaining_files_are_skipped_after_an_error(cluster, tmp_path):
-    calls = [{"rows": str(number), "out": str(tmp_path / str(number))} for number in range(60)]
-
-    def score(rows, out):
-        if rows == "0":
-            raise ValueError("a bad row")
-        Path(out).touch()
+    def score(number):
+        if number == 0:
+            raise TableError("a bad row")
+        (tmp_path / str(number)).touch()
         time.sleep(0.1)
-        return 1
 
     with pytest.raises(TableError, match="^a bad row$"):
-        ray_scoring._score_all(cluster, score, calls, tmp_path / "stop", None)
+        list(finished_tasks(cluster, score, [(number,) for number in range(60)]))
     assert len(list(tmp_path.iterdir())) < 30
 
 
@@ -292,7 +290,7 @@ def test_rejects_impossible_reproductions(uulearn, monkeypatch, data, tmp_path):
         assert code == 2
         assert message in err
     assert "--workers 3 needs --engine ray" in uulearn(*ASKED, "--workers", 3)[2]
-    monkeypatch.setitem(TARGET_PRIORS, "mnist", 0.3)
+    monkeypatch.setitem(PAPER_TARGET_PRIORS, "mnist", 0.3)
     code, _, err = uulearn(*ASKED, "--engine", "ray")  # found by a process of the cluster
     assert code == 2
     assert "mnist has a share of 0.5 positives in its test part" in err.splitlines()[-1]
@@ -431,7 +429,7 @@ def test_rejects_impossible_fits(uulearn, tables, monkeypatch):
     fit = (*FIT, "--out", "never", "--engine", "ray")
     assert "needs --workers, the number of processes" in uulearn(*fit)[2]
     assert "3 workers need 3 cores, but the Ray cluster has 2" in uulearn(*fit, "--workers", 3)[2]
-    assert "2 workers need 2 GPUs, but the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
+    assert "2 workers need 2 cores and 2 GPUs, but the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
     assert not (tables / "never").exists()
     assert not list(tables.glob(".never*"))
 
@@ -471,9 +469,9 @@ def test_missing_ray_is_reported_with_the_install_command(monkeypatch):
 
 
 def test_validates_addresses_and_options(monkeypatch):
-    assert check_engine("ray", "auto", 3)
+    assert uses_ray("ray", "auto", 3)
     with pytest.raises(ValueError, match="--address auto needs --engine ray; add it, or remove --address"):
-        check_engine("local", "auto", None)
+        uses_ray("local", "auto", None)
     with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'ray://head'"):
         full_address("ray://head")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)

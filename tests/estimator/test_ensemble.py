@@ -15,7 +15,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.folds import assign_balanced, assign_folds
 from uulearn.data.rows import JoinedRows
-from uulearn.estimator.out_of_fold import merge_folds
+from uulearn.estimator.learners import merge_folds
 from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model
@@ -27,7 +27,7 @@ from uulearn.training.out_of_fold import count_folds, fit_fold, fold_options
 
 
 @given(st.integers(0, 1000), st.integers(2, 6), st.integers(6, 90), st.integers(6, 90), st.integers(3, 200))
-def test_copies_share_a_fold_and_the_rest_evens_out(seed, n_folds, n0, n1, distinct):
+def test_copies_share_a_fold_and_fold_sizes_are_balanced(seed, n_folds, n0, n1, distinct):
     rng = np.random.default_rng(seed)
     values = [rng.integers(distinct, size=n) for n in (n0, n1)]
     folds = assign_balanced((values[0], values[1]), n_folds, seed)
@@ -48,7 +48,7 @@ def test_without_copies_folds_differ_by_at_most_one_row(seed, n_folds, n0, n1):
         assert np.ptp(np.bincount(fold, minlength=n_folds)) <= 1
 
 
-def test_folds_depend_on_the_seed_alone_and_too_few_rows_are_refused():
+def test_folds_depend_only_on_seed_and_reject_too_few_rows():
     data = TwoSets((DenseRows(torch.randn(40, 2)), DenseRows(torch.randn(30, 2))))
     one, again, other = (assign_folds(data, 4, seed) for seed in (0, 0, 1))
     assert all((a == b).all() for a, b in zip(one, again, strict=True))
@@ -73,7 +73,7 @@ def test_folds_depend_on_the_seed_alone_and_too_few_rows_are_refused():
         lambda x: (SparseRows(sparse.csr_matrix(x[:7].numpy())), DenseRows(x[7:])),
     ],
 )
-def test_joined_tables_are_one_table(make):
+def test_joined_tables_equal_concatenated_table(make):
     x = torch.arange(60.0).reshape(20, 3)
     joined = JoinedRows(*make(x))
     assert (joined.n_rows, joined.row_shape) == (20, (3,))
@@ -85,7 +85,7 @@ def test_joined_tables_are_one_table(make):
     assert joined.n_bytes == sum(part.n_bytes for part in joined.parts)
 
 
-def test_joined_sets_are_the_same_sets():
+def test_joined_sets_equal_original_sets():
     x = torch.arange(40.0).reshape(20, 2)
     apart = TwoSets((DenseRows(x[:8]), DenseRows(x[8:])), (None, torch.tensor([0, 3, 5])))
     one_table = TwoSets.from_membership(DenseRows(x), torch.arange(20) % 2)
@@ -110,22 +110,22 @@ class Plain(nn.Module):
         return self.layer(x)
 
 
-def test_an_ensemble_is_the_scaled_mean():
-    members = [MLP(3, hidden=(5,)).eval(), Plain(), MLP(3, hidden=(4, 4)).eval()]
+def test_ensemble_score_is_mean_of_scaled_scores():
+    models = [MLP(3, hidden=(5,)).eval(), Plain(), MLP(3, hidden=(4, 4)).eval()]
     x = torch.randn(11, 3)
-    expected = (members[0](x) + members[1](x).flatten() / 2 + members[2](x) / 4) / 3
-    ensemble = Ensemble(members, [1.0, 2.0, 4.0])
+    expected = (models[0](x) + models[1](x).flatten() / 2 + models[2](x) / 4) / 3
+    ensemble = Ensemble(models, [1.0, 2.0, 4.0])
     torch.testing.assert_close(ensemble(x), expected)
-    assert not ensemble.accepts_bfloat16_rows  # one member has not said that it takes them
+    assert not ensemble.accepts_bfloat16_rows  # one model does not declare that it accepts them
     torch.testing.assert_close(ensemble.for_inference()(x), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(score_rows(ensemble, DenseRows(x)), expected, rtol=1e-4, atol=1e-5)
     half = score_rows(ensemble, DenseRows(x), dtype=torch.bfloat16)
     assert (half - expected).abs().max() < 0.05 * expected.abs().max()
     with pytest.raises(ValueError, match="one scale per model, got 1 models and 2 scales"):
-        Ensemble(members[:1], [1.0, 1.0])
+        Ensemble(models[:1], [1.0, 1.0])
 
 
-# -------------------------------------------------------------------------------------------------- cross-fitting
+# -------------------------------------------------------------------------------------------------- out-of-fold
 
 
 def sets_of(seed=0, n=(60, 45)):
@@ -159,7 +159,7 @@ def crossed(tables, folds, **changes):
     return train_folds(build, data, folds, UURisk((0.8, 0.2), 0.5), RunOptions(**settings | changes))
 
 
-def test_no_model_has_seen_its_fold():
+def test_model_is_not_trained_on_its_fold():
     tables = sets_of()
     folds = assign_folds(TwoSets((DenseRows(tables[0]), DenseRows(tables[1]))), 3, seed=0)
     before = crossed(tables, folds)
@@ -180,8 +180,8 @@ def test_every_row_is_scored_by_the_model_of_its_fold(early_stopping):
     folds = assign_folds(TwoSets((DenseRows(tables[0]), DenseRows(tables[1]))), 3, seed=0)
     found = crossed(tables, folds, early_stopping=early_stopping)
     for table, fold, scores in zip(tables, folds, found.scores, strict=True):
-        for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
-            mine = torch.from_numpy(fold == member)
+        for number, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
+            mine = torch.from_numpy(fold == number)
             expected = score_rows(model, DenseRows(table[mine])) / scale
             torch.testing.assert_close(scores[mine], expected)
     both = [
@@ -196,7 +196,7 @@ def test_every_row_is_scored_by_the_model_of_its_fold(early_stopping):
 
 @pytest.mark.parametrize("kind", ["one table", "two tables"])
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_stacked_members_are_those_trained_one_by_one(kind, early_stopping):
+def test_batched_training_equals_training_one_by_one(kind, early_stopping):
     """Sizes that the folds divide, so that no row is left out; otherwise the runs would not be the same."""
     tables = sets_of(n=(60, 45))
     if kind == "two tables":
@@ -235,7 +235,7 @@ def test_stacked_members_are_those_trained_one_by_one(kind, early_stopping):
         torch.testing.assert_close(found.scores[0], alone.scores[0], rtol=2e-3, atol=2e-3)
 
 
-def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
+def test_batched_training_equalizes_folds_and_scores_all_rows():
     tables = sets_of(n=(50, 47))
     data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
     folds = assign_folds(data, 4, seed=0)
@@ -243,8 +243,8 @@ def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
     (found,) = train_folds_batched("linear", None, data, folds, [Variant(UURisk((0.8, 0.2), 0.5))], options)
     assert [len(part) for part in found.scores] == [50, 47]
     for table, fold, scores in zip(tables, folds, found.scores, strict=True):
-        for member, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
-            mine = torch.from_numpy(fold == member)
+        for number, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
+            mine = torch.from_numpy(fold == number)
             torch.testing.assert_close(scores[mine], model(table[mine]).detach() / scale, rtol=1e-4, atol=1e-4)
 
 
@@ -259,7 +259,7 @@ def test_uneven_folds_are_cut_to_one_size_and_all_rows_scored():
         ("mlp", {}, "sparse"),
     ],
 )
-def test_what_a_stack_cannot_hold(model, changes, rows):
+def test_cases_that_cannot_be_batched(model, changes, rows):
     tables = {
         "dense": DenseRows(torch.zeros(4, 3)),
         "images": DenseRows(torch.zeros(4, 3, 8, 8)),
@@ -299,19 +299,19 @@ def several(**changes):
     return plain_classifier((0.8, 0.3), 0.4, **settings | changes)
 
 
-def test_the_mean_of_several_is_better_than_one(problem):
+def test_ensemble_is_better_than_single_model(problem):
     X0, X1, X, y = problem
     classifier = several().fit_sets(X0, X1)
     assert isinstance(classifier.model_, Ensemble)
     accuracies = []
-    for member in classifier.model_.models:
-        scores = score_rows(member, DenseRows(torch.from_numpy(X).float()))
+    for single in classifier.model_.models:
+        scores = score_rows(single, DenseRows(torch.from_numpy(X).float()))
         accuracies.append(((scores.numpy() > 0) == y).mean())
     assert (classifier.predict(X) == y).mean() > np.mean(accuracies)
     assert classifier.set_sizes_ == classifier.held_out_sizes_ == (240, 300)
 
 
-def test_the_estimate_without_labels_is_near_what_labels_show(problem):
+def test_accuracy_without_labels_is_close_to_accuracy_with_labels(problem):
     X0, X1, X, y = problem
     classifier = several().fit_sets(X0, X1)
     found = classifier.out_of_fold_evaluation_
@@ -325,23 +325,23 @@ def test_the_estimate_without_labels_is_near_what_labels_show(problem):
     assert several(n_estimators=1, early_stopping=False).fit_sets(X0, X1).out_of_fold_evaluation_ is None
 
 
-def test_the_history_is_the_mean_of_the_members(problem):
+def test_history_is_mean_of_the_models(problem):
     X0, X1, X, y = problem
     history = several(patience=4).fit_sets(X0, X1, test_data=(X, y)).history_
     assert len(history.models) == 3
     assert len(history) == max(map(len, history.models))
-    assert len({len(member) for member in history.models}) > 1
+    assert len({len(single) for single in history.models}) > 1
     assert history.labels_used
     for position in (0, len(history) - 1):
-        running = [member[position] for member in history.models if len(member) > position]
+        running = [single[position] for single in history.models if len(single) > position]
         for name in ("positive", "validation_zero_one", "test_accuracy", "epoch"):
             assert history[position][name] == pytest.approx(np.mean([record[name] for record in running]))
-    assert all(member.best_epoch for member in history.models)
+    assert all(single.best_epoch for single in history.models)
     again = History.from_dict(history.to_dict())
     assert again == history
 
 
-def test_tables_apart_or_together_make_the_same_models(problem):
+def test_one_table_and_two_tables_give_the_same_models(problem):
     X0, X1, X, _ = problem
     order = np.random.default_rng(1).permutation(540)
     together = several(n_estimators=2).fit(np.concatenate([X0, X1]), np.repeat([0, 1], [240, 300]))
@@ -351,7 +351,7 @@ def test_tables_apart_or_together_make_the_same_models(problem):
     assert shuffled.out_of_fold_evaluation_.sizes == (240, 300)
 
 
-def test_probabilities_come_from_all_rows(problem):
+def test_calibration_uses_all_rows(problem):
     X0, X1, X, y = problem
     classifier = several(loss="sigmoid", calibrated=True).fit_sets(X0, X1)
     assert calibration_error(classifier.predict_proba(X)[:, 1], y) < 0.1
@@ -362,7 +362,7 @@ def test_probabilities_come_from_all_rows(problem):
 
 
 @pytest.mark.parametrize("model", ["mlp", Plain])
-def test_an_ensemble_survives_saving(problem, tmp_path, model):
+def test_saved_ensemble_gives_the_same_scores(problem, tmp_path, model):
     X0, X1, X, _ = problem
     params = {"hidden": (8,)} if model == "mlp" else None
     classifier = several(model=model, model_params=params, epochs=3, calibrated=True).fit_sets(X0, X1)
@@ -374,7 +374,7 @@ def test_an_ensemble_survives_saving(problem, tmp_path, model):
     assert loaded.summary() == classifier.summary()
 
 
-def test_an_interrupted_fit_goes_on_where_it_was(problem, tmp_path):
+def test_resume_equals_uninterrupted_fit(problem, tmp_path):
     X0, X1, X, _ = problem
     whole = several(epochs=6).fit_sets(X0, X1)
     seen = []
@@ -387,11 +387,11 @@ def test_an_interrupted_fit_goes_on_where_it_was(problem, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         several(epochs=6, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(X0, X1, callback=interrupt)
     resumed = several(epochs=6, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(X0, X1)
-    assert [member.resumed_at for member in resumed.history_.models] == [[6], [2], []]
+    assert [single.resumed_at for single in resumed.history_.models] == [[6], [2], []]
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
 
 
-def test_what_does_not_go_together(problem):
+def test_rejects_contradictory_parameters(problem):
     X0, X1, X, _ = problem
     with pytest.raises(ValueError, match="leave out validation_data, or set n_estimators=1"):
         several().fit_sets(X0, X1, validation_data=(X[:10], np.arange(10) % 2))
@@ -408,8 +408,8 @@ def _out_of_fold(X0, X1):
     for which, folds in enumerate(assign_folds(data, 2, seed=0)):
         rows = torch.from_numpy((X0, X1)[which]).float()
         scales = classifier.model_.scales.tolist()
-        members = [
+        models = [
             score_rows(m, DenseRows(rows)).numpy() / s for m, s in zip(classifier.model_.models, scales, strict=True)
         ]
-        scores.append(np.where(folds == 0, members[0], members[1]))
+        scores.append(np.where(folds == 0, models[0], models[1]))
     return np.concatenate(scores), np.repeat([0, 1], [240, 300])

@@ -103,7 +103,7 @@ def test_scikit_learn_tools_work_on_rows_and_sets(gaussians, quick):
     assert search.best_estimator_.predict(gaussians["X_test"]).mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_clone_keeps_parameters_and_forgets_what_was_learned(gaussians, quick):
+def test_clone_copies_parameters_but_no_fitted_state(gaussians, quick):
     classifier = UUClassifier(**quick | {"model": nn.Linear(3, 1), "model_params": None})
     copy = clone(classifier.fit(gaussians["X"], gaussians["sets"]))
     assert not hasattr(copy, "model_")
@@ -111,7 +111,7 @@ def test_clone_keeps_parameters_and_forgets_what_was_learned(gaussians, quick):
     assert copy.set_params(epochs=3).fit(gaussians["X"], gaussians["sets"]).history_[-1]["epoch"] == 3
 
 
-def test_the_users_module_is_not_changed(gaussians, quick):
+def test_fit_does_not_change_the_passed_module(gaussians, quick):
     module = nn.Linear(3, 1)
     before = module.weight.detach().clone()
     classifier = UUClassifier(**quick | {"model": module, "model_params": None}).fit(gaussians["X"], gaussians["sets"])
@@ -133,7 +133,7 @@ class Convolution(nn.Module):
 
 
 @pytest.mark.parametrize("as_type", [np.asarray, torch.as_tensor])
-def test_rows_of_any_shape_with_a_model_of_ones_own(as_type):
+def test_custom_model_accepts_rows_of_any_shape(as_type):
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.random(200) < 0.9, rng.random(200) < 0.1])
     images = (rng.random((400, 1, 8, 8)) + 0.8 * y[:, None, None, None]).astype(np.float32)
@@ -155,7 +155,7 @@ def test_rows_of_any_shape_with_a_model_of_ones_own(as_type):
         ),
     ],
 )
-def test_models_that_do_not_fit_are_refused_before_work(model, text, gaussians, quick):
+def test_rejects_unsuitable_model_before_training(model, text, gaussians, quick):
     with pytest.raises(ValueError, match=text):
         UUClassifier(**quick | {"model": model, "model_params": None}).fit(gaussians["X"], gaussians["sets"])
 
@@ -177,7 +177,7 @@ def test_pickle(gaussians, quick):
     np.testing.assert_array_equal(again.predict_proba(gaussians["X"]), classifier.predict_proba(gaussians["X"]))
 
 
-def test_pickles_of_models_on_another_device_hold_them_on_the_cpu(gaussians, quick):
+def test_pickle_moves_model_to_cpu(gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
 
     class Elsewhere(nn.Module):
@@ -200,7 +200,7 @@ def test_pickles_of_models_on_another_device_hold_them_on_the_cpu(gaussians, qui
     assert not classifier.model_.moved
 
 
-def test_a_diverging_run_raises_but_keeps_what_was_learned(gaussians, quick):
+def test_diverging_run_raises_and_sets_fitted_attributes(gaussians, quick):
     class Exploding(nn.Module):
         calls = 0
 
@@ -220,7 +220,7 @@ def test_a_diverging_run_raises_but_keeps_what_was_learned(gaussians, quick):
     assert np.isfinite(classifier.decision_function(gaussians["X"])).all()
 
 
-def test_interrupting_keeps_what_was_learned(gaussians, quick):
+def test_interrupted_fit_sets_fitted_attributes(gaussians, quick):
     def interrupt(record, model):
         if record["epoch"] == 3:
             raise KeyboardInterrupt
@@ -232,7 +232,7 @@ def test_interrupting_keeps_what_was_learned(gaussians, quick):
     assert classifier.predict(gaussians["X"]).shape == (800,)
 
 
-def test_a_failing_callback_keeps_what_was_learned_and_sees_the_model_in_eval_mode(gaussians, quick):
+def test_failing_callback_sets_fitted_attributes_and_gets_model_in_eval_mode(gaussians, quick):
     modes = []
 
     def fail(record, model):
@@ -248,14 +248,14 @@ def test_a_failing_callback_keeps_what_was_learned_and_sees_the_model_in_eval_mo
     assert classifier.predict(gaussians["X"]).shape == (800,)
 
 
-def test_lazy_layers_get_their_shapes(gaussians, quick):
+def test_lazy_layers_are_initialized(gaussians, quick):
     model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(1))
     classifier = UUClassifier(**quick | {"model": lambda: model, "model_params": None, "epochs": 60})
     classifier.fit(gaussians["X"], gaussians["sets"])
     assert accuracy_score(gaussians["y_test"], classifier.predict(gaussians["X_test"])) > 0.9
 
 
-def test_summary_says_what_was_assumed(gaussians, quick):
+def test_summary_states_assumptions(gaussians, quick):
     text = UUClassifier(**quick).fit_sets(gaussians["X0"], gaussians["X1"]).summary()
     assert "assumed: set 0 has the higher class prior" in text
     assert "400 rows, 80.0% positive" in text
@@ -268,7 +268,7 @@ def test_summary_says_what_was_assumed(gaussians, quick):
     assert "labels were passed for evaluation; training did not use them" in labelled.summary()
 
 
-def test_labels_for_evaluation_change_nothing(gaussians, quick):
+def test_labels_do_not_change_the_model(gaussians, quick):
     one = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
     other = UUClassifier(**quick).fit(
         gaussians["X"], gaussians["sets"], test_data=(gaussians["X_test"], gaussians["y_test"])
@@ -281,7 +281,7 @@ def test_labels_for_evaluation_change_nothing(gaussians, quick):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_bad_values_of_every_parameter_are_refused_by_name_and_value(name, gaussians, quick):
+def test_rejects_bad_value_of_every_parameter(name, gaussians, quick):
     bad = RULES[name].bad
     classifier = UUClassifier(**quick | {name: bad})  # the constructor never validates
     with pytest.raises(ValueError, match=f"{name} must be .*, got {bad!r}"):
@@ -290,7 +290,7 @@ def test_bad_values_of_every_parameter_are_refused_by_name_and_value(name, gauss
 
 
 @pytest.mark.parametrize("name", TRAINING_RULES)
-def test_bad_values_of_every_training_option_are_refused_by_name_and_value(name, gaussians, quick):
+def test_rejects_bad_value_of_every_training_option(name, gaussians, quick):
     bad = TRAINING_RULES[name].bad
     classifier = UUClassifier(**quick).set_params(**{f"training__{name}": bad})
     with pytest.raises(ValueError, match=rf"TrainingOptions\.{name} must be .*, got {bad!r}"):
@@ -339,7 +339,7 @@ def test_training_options_are_nested_parameters(gaussians, quick):
         ({"model_params": {"depth": 3}}, "correct model_params"),
     ],
 )
-def test_bad_risk_parameters_are_refused(changes, text, gaussians, quick):
+def test_rejects_bad_risk_parameters(changes, text, gaussians, quick):
     with pytest.raises(ValueError, match=text):
         UUClassifier(**quick | changes).fit(gaussians["X"], gaussians["sets"])
 
@@ -351,6 +351,6 @@ def test_small_fits_raise_no_warning(gaussians, quick):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_device_that_is_not_there_is_refused(gaussians, quick):
+def test_rejects_missing_device(gaussians, quick):
     with pytest.raises(ValueError, match=r"device='cuda' needs a CUDA device.*use device='auto'"):
         UUClassifier(**quick | {"device": "cuda"}).fit(gaussians["X"], gaussians["sets"])

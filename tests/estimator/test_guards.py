@@ -1,4 +1,4 @@
-"""Warnings that come before the work."""
+"""Warnings about data, priors and trained models."""
 
 import warnings
 
@@ -22,14 +22,14 @@ def fit(X0, X1, set_priors=(0.8, 0.2), **data):
     return plain_classifier(set_priors, 0.5, model="linear", epochs=1, random_state=0).fit_sets(X0, X1, **data)
 
 
-def test_sets_that_look_alike():
+def test_warns_about_indistinguishable_sets():
     rng = np.random.default_rng(0)
     with pytest.warns(IndistinguishableSetsWarning, match=r"AUC 0\.\d+, no better than chance.*collect"):
         fit(rng.normal(size=(300, 5)), rng.normal(size=(300, 5)))
 
 
-def test_how_often_alike_sets_are_noticed_and_different_ones_are_not():
-    """At least 9 of 10 pairs of equal distribution are noticed; of 10 pairs that differ none is."""
+def test_indistinguishable_sets_are_detected_reliably():
+    """At least 9 of 10 pairs of equal distribution are detected, and none of 10 pairs that differ."""
     noticed = {True: 0, False: 0}
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ def test_how_often_alike_sets_are_noticed_and_different_ones_are_not():
     assert noticed[False] == 0
 
 
-def test_sets_that_differ_in_no_linear_way_are_told_apart_by_the_forest():
+def test_forest_distinguishes_sets_without_linear_difference():
     """Set 0 mostly inside a ring, set 1 mostly outside: every linear score is at chance."""
     rng = np.random.default_rng(0)
 
@@ -57,7 +57,7 @@ def test_sets_that_differ_in_no_linear_way_are_told_apart_by_the_forest():
         fit(ring(400, 0.8), ring(400, 0.2))
 
 
-def test_close_priors_tell_the_cost_for_the_sizes_at_hand(gaussians):
+def test_close_priors_warning_states_cost_for_given_sizes(gaussians):
     with pytest.warns(
         ClosePriorsWarning, match=r"these 400 \+ 400 rows estimate the accuracy with a standard error"
     ) as caught:
@@ -65,7 +65,7 @@ def test_close_priors_tell_the_cost_for_the_sizes_at_hand(gaussians):
     assert len(caught) == 1
 
 
-def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
+def test_warns_if_labels_contradict_order_of_priors(gaussians):
     labelled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
     with pytest.warns(
         SwappedPriorsWarning, match=r"set 1, declared to have the higher class prior.*try set_priors=\(0\.8, 0\.2\)"
@@ -83,14 +83,14 @@ def test_labelled_rows_decide_the_order_of_the_priors(gaussians):
 
 
 @pytest.mark.parametrize("n", [8, 12])
-def test_a_handful_of_labels_is_enough_when_they_are_clear(n, gaussians):
+def test_few_clear_labels_suffice_to_warn_about_swapped_priors(n, gaussians):
     X = np.repeat([[1.5, 1.5, 1.5], [-1.5, -1.5, -1.5]], n // 2, axis=0) + np.linspace(0, 0.1, n)[:, None]
     y = np.repeat([1, 0], n // 2)
     with pytest.warns(SwappedPriorsWarning):
         fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=(X, y))
 
 
-def test_very_uneven_sets(gaussians):
+def test_warns_about_very_uneven_sets(gaussians):
     rng = np.random.default_rng(0)
     many = rng.normal(size=(7000, 3)) - 1.5
     with pytest.warns(UnevenSetsWarning, match="batches grew from 100 to 3,501"):
@@ -105,8 +105,8 @@ def test_warnings_share_a_base_that_can_be_filtered():
         fit(rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), set_priors=(0.5, 0.49))
 
 
-def test_a_model_that_predicts_one_class_only(gaussians):
-    """The commonest slip: a module that ends in an activation of its own."""
+def test_warns_if_model_predicts_one_class_only(gaussians):
+    """A common mistake: a module that ends in an activation."""
     model = nn.Sequential(nn.Linear(3, 1), nn.Sigmoid())
     with pytest.warns(OneSidedPredictionsWarning, match=r"predicts positive for all of 800.*without an activation"):
         plain_classifier((0.8, 0.2), 0.5, model=model, epochs=5, random_state=0).fit_sets(
@@ -114,7 +114,7 @@ def test_a_model_that_predicts_one_class_only(gaussians):
         )
 
 
-def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
+def test_warns_if_labels_are_passed_instead_of_sets(gaussians):
     classifier = plain_classifier((0.8, 0.2), 0.5, model="linear", lr=0.05, random_state=0)
     classifier.fit_sets(gaussians["X0"], gaussians["X1"])
     with pytest.warns(SuspiciousScoreWarning, match="far below chance.*accuracy_score"):
@@ -125,7 +125,7 @@ def test_labels_in_place_of_sets_make_the_score_suspicious(gaussians):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_warnings_point_at_the_line_that_called_fit(apart):
+def test_warnings_point_to_the_line_that_calls_fit(apart):
     rng = np.random.default_rng(0)
     X, sets = rng.normal(size=(60, 2)), np.repeat([0, 1], 30)
     classifier = plain_classifier((0.52, 0.48), model="linear", epochs=1, lr=1e-9, random_state=0)
@@ -141,8 +141,8 @@ def test_warnings_point_at_the_line_that_called_fit(apart):
 
 
 @pytest.mark.parametrize("use", ["score", "evaluate"])
-def test_an_accuracy_above_one_is_not_passed_over(use):
-    """A column that gives the set away: the sets are told apart better than their shares of positives allow."""
+def test_warns_about_accuracy_above_one(use):
+    """A leaking column separates the sets better than their class priors allow."""
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 1000)
     X = rng.normal(size=(2000, 2)) + np.where(sets == 0, 3.0, -3.0)[:, None]
@@ -152,7 +152,7 @@ def test_an_accuracy_above_one_is_not_passed_over(use):
 
 
 @pytest.mark.parametrize("use", ["score", "evaluate"])
-def test_noise_around_one_is_no_reason_to_warn(use):
+def test_no_warning_if_accuracy_exceeds_one_within_noise(use):
     rng = np.random.default_rng(1)
     sets = np.repeat([0, 1], 100)
     y = rng.random(200) < np.where(sets == 0, 0.7, 0.3)
@@ -163,8 +163,8 @@ def test_noise_around_one_is_no_reason_to_warn(use):
         classifier.score(X, sets) if use == "score" else classifier.evaluate(X, sets=sets)
 
 
-def test_calibrated_decisions_are_looked_at_not_scores(monkeypatch):
-    """A line that calibration moves decides what is one-sided: here all scores are positive, half the decisions not."""
+def test_one_sided_check_uses_calibrated_decisions(monkeypatch):
+    """All scores are positive here, and half of the calibrated decisions are not."""
     seen = []
     monkeypatch.setattr("uulearn.estimator.guards.warn_if_one_sided", lambda scores, *_, **__: seen.append(scores))
     rng = np.random.default_rng(0)

@@ -64,7 +64,7 @@ def test_arrays_and_tensors_are_not_copied(dtype):
     assert read_table(tensor, any_shape=False)[0].tensor.data_ptr() == tensor.data_ptr()
 
 
-def test_column_names_are_learned_and_checked(counts, quick):
+def test_column_names_are_stored_and_checked(counts, quick):
     X, sets = counts
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     classifier = UUClassifier(**quick | {"epochs": 2}).fit(frame, sets)
@@ -75,7 +75,7 @@ def test_column_names_are_learned_and_checked(counts, quick):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
 @pytest.mark.parametrize("kind", ["numpy", "pandas", "sparse", "torch"])
-def test_values_that_are_not_finite_are_refused(value, kind, counts, quick):
+def test_rejects_values_that_are_not_finite(value, kind, counts, quick):
     X, sets = counts[0].copy(), counts[1]
     X[260, 2] = value
     given = {
@@ -110,7 +110,7 @@ def test_values_that_are_not_finite_are_refused(value, kind, counts, quick):
         (np.zeros((300, 3)), r"table of shape \(300, 3\).*use fit_sets"),
     ],
 )
-def test_bad_sets_are_refused(sets, text, counts, quick):
+def test_rejects_bad_sets(sets, text, counts, quick):
     with pytest.raises(ValueError, match=text):
         UUClassifier(**quick).fit(counts[0], sets)
 
@@ -138,14 +138,14 @@ def test_bad_sets_are_refused(sets, text, counts, quick):
         (np.zeros((5, 3)), np.zeros(5), r"got 1D array instead: X1 has shape \(5,\). Reshape"),
     ],
 )
-def test_bad_pairs_are_refused(X0, X1, text, quick):
+def test_rejects_bad_pairs(X0, X1, text, quick):
     with pytest.raises(ValueError, match=text):
         UUClassifier(**quick).fit_sets(X0, X1)
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, pd.DataFrame, sparse.csr_matrix])
-def test_wrong_feature_count_is_refused(method, kind, counts, quick):
+def test_rejects_wrong_number_of_features(method, kind, counts, quick):
     classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
     with pytest.raises(ValueError, match="X has 2 features, but UUClassifier is expecting 3 features as input"):
         getattr(classifier, method)(kind(counts[0][:, :2]))
@@ -153,7 +153,7 @@ def test_wrong_feature_count_is_refused(method, kind, counts, quick):
         classifier.score(counts[0][:, :2], counts[1])
 
 
-def test_score_needs_both_sets_and_says_what_to_use_for_labels(counts, quick):
+def test_score_rejects_rows_of_one_set(counts, quick):
     classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
     with pytest.raises(ValueError, match=r"no row of set 1.*accuracy_score"):
         classifier.score(counts[0][:10], np.zeros(10, int))
@@ -172,12 +172,12 @@ def test_score_needs_both_sets_and_says_what_to_use_for_labels(counts, quick):
         ({"validation_data": (np.full((4, 3), np.nan), [0, 1, 0, 1])}, "Input validation_data contains NaN"),
     ],
 )
-def test_bad_held_out_data_are_refused(held_out, text, counts, quick):
+def test_rejects_bad_held_out_data(held_out, text, counts, quick):
     with pytest.raises(ValueError, match=text):
         UUClassifier(**quick).fit(*counts, **held_out)
 
 
-def test_unfitted(counts, quick):
+def test_unfitted_estimator_raises(counts, quick):
     from sklearn.exceptions import NotFittedError
 
     for call in ("predict", "predict_proba", "decision_function", "summary", "save"):
@@ -185,7 +185,7 @@ def test_unfitted(counts, quick):
             getattr(UUClassifier(**quick), call)(*([] if call == "summary" else [counts[0]]))
 
 
-def test_a_failed_refit_leaves_the_fitted_estimator_as_it_was(counts, quick):
+def test_failed_refit_does_not_change_fitted_estimator(counts, quick):
     X, sets = counts
     classifier = UUClassifier(**quick | {"epochs": 1}).fit(pd.DataFrame(X, columns=["a", "b", "c"]), sets)
     before = classifier.predict(pd.DataFrame(X, columns=["a", "b", "c"]))
@@ -214,7 +214,7 @@ class Streamed(RowStream):
         return "streamed"
 
 
-def test_streams_are_refused_in_a_sentence_where_they_are_not_taken(counts, quick):
+def test_rejects_streams_if_not_supported(counts, quick):
     X, sets = counts
     first, second = Streamed(X[:150]), Streamed(X[150:])
     one = UUClassifier(**quick | {"epochs": 1, "n_estimators": 1})

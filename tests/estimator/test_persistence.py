@@ -63,7 +63,7 @@ def test_directory_holds_safetensors_and_json_only(saved):
     json.loads((saved / "model.json").read_text())
 
 
-def test_saving_again_replaces_the_model_and_leaves_no_litter(fitted, saved, frame, gaussians):
+def test_saving_again_replaces_all_files(fitted, saved, frame, gaussians):
     other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
         gaussians["X"], gaussians["sets"]
     )
@@ -87,7 +87,7 @@ def fill_the_disk(monkeypatch, failing_file):
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
-def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, gaussians, monkeypatch, failing_file):
+def test_interrupted_save_leaves_old_model_intact(fitted, saved, frame, gaussians, monkeypatch, failing_file):
     other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
         gaussians["X"], gaussians["sets"]
     )
@@ -100,7 +100,7 @@ def test_an_interrupted_save_leaves_the_old_model_whole(fitted, saved, frame, ga
 ATTACHED = {"encoder": ("safetensors", b"arrays"), "facts": ("json", b"{}")}
 
 
-def test_what_is_attached_comes_back_and_is_checked_like_the_rest(fitted, tmp_path, frame):
+def test_attached_files_are_returned_and_verified(fitted, tmp_path, frame):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
     assert model_directory.read_attached(folder) == {"encoder": b"arrays", "facts": b"{}"}
@@ -132,7 +132,7 @@ def test_rejects_directory_of_earlier_format():
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "encoder", "facts", "model"])
-def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, monkeypatch, failing_file):
+def test_save_with_attached_files_is_atomic(fitted, tmp_path, monkeypatch, failing_file):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
     fill_the_disk(monkeypatch, failing_file)
@@ -141,7 +141,7 @@ def test_a_save_with_attached_files_is_whole_or_not_at_all(fitted, tmp_path, mon
     assert model_directory.read_attached(folder)["encoder"] == b"arrays"
 
 
-def test_saving_to_a_file_is_refused(fitted, tmp_path):
+def test_rejects_saving_to_a_file(fitted, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
     with pytest.raises(ValueError, match="is a file"):
@@ -181,13 +181,13 @@ def test_saving_to_a_file_is_refused(fitted, tmp_path):
         (put("files", None), "not a model that can be loaded"),
     ],
 )
-def test_tampered_manifests_are_refused(saved, change, text):
+def test_rejects_tampered_manifest(saved, change, text):
     rewrite(saved, change)
     with pytest.raises(ModelFormatError, match=text):
         UUClassifier.load(saved)
 
 
-def test_an_edited_manifest_is_noticed(saved):
+def test_rejects_edited_manifest(saved):
     path = saved / "model.json"
     path.write_text(path.read_text().replace('"epochs": 3', '"epochs": 4'))
     with pytest.raises(ModelFormatError, match="altered after it was saved"):
@@ -196,14 +196,14 @@ def test_an_edited_manifest_is_noticed(saved):
 
 @pytest.mark.parametrize("name", ["model", "weights", "history"])
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1])])
-def test_damaged_files_are_refused(saved, name, damage):
+def test_rejects_damaged_files(saved, name, damage):
     (path,) = saved.glob(f"{name}*")
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ModelFormatError, match=str(saved)):
         UUClassifier.load(saved)
 
 
-def test_a_pickle_in_place_of_the_weights_is_not_run(saved, tmp_path):
+def test_pickle_instead_of_weights_is_not_executed(saved, tmp_path):
     class Bomb:
         def __reduce__(self):
             return (open, (str(tmp_path / "ran"), "w"))
@@ -232,7 +232,7 @@ def replace_file(folder, stem, suffix, content):
         (lambda w: w * float("nan") if w.is_floating_point() else w, "not all finite"),
     ],
 )
-def test_odd_weights_are_refused(saved, fitted, change, text):
+def test_rejects_invalid_weights(saved, fitted, change, text):
     weights = {name: change(value).contiguous() for name, value in fitted.model_.state_dict().items()}
     replace_file(saved, "weights", "safetensors", save_tensors(weights))
     with pytest.raises(ModelFormatError, match=text):
@@ -240,20 +240,20 @@ def test_odd_weights_are_refused(saved, fitted, change, text):
 
 
 @pytest.mark.parametrize("content", [b'{"epochs": 5}', b"[]", b"{}x", b'{"epochs": [3]}', b'{"other": 1}'])
-def test_odd_histories_are_refused(saved, content):
+def test_rejects_invalid_history(saved, content):
     replace_file(saved, "history", "json", content)
     with pytest.raises(ModelFormatError, match="not a model that can be loaded"):
         UUClassifier.load(saved)
 
 
 @pytest.mark.parametrize("content", [b"[" * 200_000, b"9" * 5000, b"\xff\xfe", b"null"])
-def test_odd_manifests_are_refused(saved, content):
+def test_rejects_invalid_manifest(saved, content):
     (saved / "model.json").write_bytes(content)
     with pytest.raises(ModelFormatError, match=r"model\.json"):
         UUClassifier.load(saved)
 
 
-def test_arrays_are_stored_and_what_is_no_json_is_refused_when_saving(tmp_path, gaussians):
+def test_save_stores_arrays_and_rejects_other_objects(tmp_path, gaussians):
     classifier = plain_classifier(
         np.array([0.8, 0.2]), np.float32(0.5), model="linear", epochs=1, checkpoint_dir=tmp_path / "c"
     )
@@ -266,7 +266,7 @@ def test_arrays_are_stored_and_what_is_no_json_is_refused_when_saving(tmp_path, 
         classifier.save(tmp_path / "other")
 
 
-def test_leftovers_of_a_killed_save_are_removed(fitted, saved):
+def test_removes_temporary_files_of_killed_save(fitted, saved):
     leftover = saved / ".weights-0123456789abcdef.safetensors.abc.tmp"
     leftover.write_bytes(b"half")
     mine = saved / ".notes"
@@ -277,7 +277,7 @@ def test_leftovers_of_a_killed_save_are_removed(fitted, saved):
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "history", "model"])
-def test_a_new_directory_is_there_whole_or_not_at_all(fitted, tmp_path, frame, monkeypatch, failing_file):
+def test_new_directory_is_written_atomically(fitted, tmp_path, frame, monkeypatch, failing_file):
     with monkeypatch.context() as patch:
         fill_the_disk(patch, failing_file)
         with pytest.raises(OSError, match="no space"):
@@ -295,7 +295,7 @@ def test_a_new_directory_is_there_whole_or_not_at_all(fitted, tmp_path, frame, m
 
 
 @pytest.mark.parametrize("failing_file", ["weights", "history", "model", "card"])
-def test_a_failed_save_changes_nothing(fitted, tmp_path, gaussians, monkeypatch, failing_file):
+def test_failed_save_changes_nothing(fitted, tmp_path, gaussians, monkeypatch, failing_file):
     persistence.save(fitted, tmp_path, ATTACHED, {"card.md": b"old"})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     other = plain_classifier((0.8, 0.2), 0.4, model="linear", epochs=1, random_state=1).fit(
@@ -311,7 +311,7 @@ def test_a_failed_save_changes_nothing(fitted, tmp_path, gaussians, monkeypatch,
     assert len(list(tmp_path.iterdir())) == len(before)
 
 
-def test_an_interrupt_after_the_manifest_does_not_take_the_new_files_away(fitted, tmp_path, frame, monkeypatch):
+def test_interrupt_after_manifest_is_written_leaves_new_model(fitted, tmp_path, frame, monkeypatch):
     """It may come when the rename is done, but before the line after it."""
     replace = type(tmp_path).replace
 
@@ -329,7 +329,7 @@ def test_an_interrupt_after_the_manifest_does_not_take_the_new_files_away(fitted
     np.testing.assert_array_equal(UUClassifier.load(tmp_path).decision_function(frame), fitted.decision_function(frame))
 
 
-def test_the_remains_of_a_killed_save_are_no_obstacle(fitted, tmp_path):
+def test_saves_to_directory_of_killed_save(fitted, tmp_path):
     assert model_directory.could_be_model(tmp_path)
     for name in (".model.json.new.tmp", "weights-0123456789abcdef.safetensors", "..card.md.new.tmp.abc.tmp"):
         (tmp_path / name).write_bytes(b"half")
@@ -341,7 +341,7 @@ def test_the_remains_of_a_killed_save_are_no_obstacle(fitted, tmp_path):
     assert not model_directory.could_be_model(tmp_path)  # a card could be anybody's
 
 
-def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
+def test_save_rejects_state_that_is_not_a_tensor(tmp_path, gaussians):
     class Stateful(nn.Linear):
         def get_extra_state(self):
             return {"step": 1}
@@ -354,7 +354,7 @@ def test_state_that_is_no_tensor_is_refused_when_saving(tmp_path, gaussians):
         classifier.save(tmp_path)
 
 
-def test_links_and_missing_folders_are_refused(saved, tmp_path):
+def test_rejects_links_and_missing_folders(saved, tmp_path):
     (weights,) = saved.glob("weights*")
     shutil.move(weights, tmp_path / "elsewhere")
     weights.symlink_to(tmp_path / "elsewhere")
@@ -373,7 +373,7 @@ class Net(nn.Module):
         return self.layers(x)
 
 
-def test_code_of_ones_own_is_passed_again(tmp_path, gaussians):
+def test_custom_code_must_be_passed_to_load(tmp_path, gaussians):
     classifier = plain_classifier(
         (0.8, 0.2), model=Net, model_params={"width": 5}, epochs=2, loss=lambda z: torch.exp(-z)
     )

@@ -61,7 +61,7 @@ def test_scores_of_any_loss_become_log_odds(problem, loss, method):
     assert np.abs(expit(log_odds) - expit(problem["true"] + logit(0.4))).mean() < 0.03
 
 
-def test_calibrating_afterwards_is_the_same(problem):
+def test_calibrating_after_fit_equals_calibrating_in_fit(problem):
     at_once = fitted(problem, loss="sigmoid", calibrated=True)
     later = fitted(problem, loss="sigmoid").calibrate(*problem["held_out"])
     assert later.scaling_.slope == pytest.approx(at_once.scaling_.slope, rel=1e-4)
@@ -70,14 +70,14 @@ def test_calibrating_afterwards_is_the_same(problem):
     assert "calibrated" not in fitted(problem).summary()
 
 
-def test_fitting_again_forgets_the_calibration(problem):
+def test_fitting_again_discards_calibration(problem):
     classifier = fitted(problem, loss="sigmoid").calibrate(*problem["held_out"])
     classifier.fit_sets(*problem["sets"])
     assert classifier.scaling_ is None
 
 
 @pytest.mark.parametrize("pi", [0.1, 0.7])
-def test_another_prior_needs_no_training(problem, pi):
+def test_with_target_prior_needs_no_training(problem, pi):
     classifier = fitted(problem, loss="sigmoid", calibrated=True)
     before = classifier.decision_function(problem["X"])
     moved = classifier.with_target_prior(pi)
@@ -95,7 +95,7 @@ def test_another_prior_needs_no_training(problem, pi):
     np.testing.assert_allclose(back.decision_function(problem["X"]), before, atol=1e-5)
 
 
-def test_the_logistic_loss_can_be_moved_as_it_is(problem):
+def test_with_target_prior_works_uncalibrated_for_logistic_loss(problem):
     classifier = fitted(problem)
     moved = classifier.with_target_prior(0.2)
     shifted = classifier.decision_function(problem["X"]) + logit(0.2) - logit(0.4)
@@ -104,12 +104,12 @@ def test_the_logistic_loss_can_be_moved_as_it_is(problem):
 
 
 @pytest.mark.parametrize(("loss", "method"), [("sigmoid", "abs"), ("logistic", "biased"), ("squared", "relu")])
-def test_scores_that_are_no_log_odds_cannot_be_moved(problem, loss, method):
+def test_with_target_prior_rejects_scores_that_are_not_log_odds(problem, loss, method):
     with pytest.raises(ValueError, match=r"are not log-odds.*call calibrate"):
         fitted(problem, loss=loss, method=method, epochs=1).with_target_prior(0.2)
 
 
-def test_a_calibrated_classifier_survives_saving(problem, tmp_path):
+def test_saved_calibrated_classifier_gives_the_same_probabilities(problem, tmp_path):
     classifier = fitted(problem, loss="sigmoid", calibrated=True).with_target_prior(0.15)
     classifier.save(tmp_path / "model")
     loaded = UUClassifier.load(tmp_path / "model")
@@ -118,7 +118,7 @@ def test_a_calibrated_classifier_survives_saving(problem, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(problem["X"]), classifier.predict_proba(problem["X"]))
 
 
-def test_a_calibration_that_is_no_line_is_refused(problem, tmp_path):
+def test_load_rejects_invalid_calibration(problem, tmp_path):
     classifier = fitted(problem, epochs=1)
     classifier.scaling_ = PlattScaling(float("nan"), 0.0, 0.5)
     classifier.save(tmp_path / "model")
@@ -141,7 +141,7 @@ def test_evaluate_with_and_without_labels(problem):
             classifier.evaluate(X, **arguments)
 
 
-def test_calibration_needs_rows_that_were_held_out(problem):
+def test_calibration_needs_held_out_rows(problem):
     with pytest.raises(ValueError, match="calibrated=True needs held-out rows"):
         plain_classifier((0.8, 0.3), calibrated=True).fit_sets(*problem["sets"])
     with pytest.raises(ValueError, match="no row of set 1"):
@@ -151,7 +151,7 @@ def test_calibration_needs_rows_that_were_held_out(problem):
 # ------------------------------------------------------------------------------------------ nothing known but the order
 
 
-def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path):
+def test_classifier_without_priors_ranks_rows_and_accepts_priors_later(problem, tmp_path):
     X, sets = problem["held_out"]
     ranker = plain_classifier(None, method="biased", model="linear", lr=0.03, epochs=60, batch_size=500, random_state=0)
     ranker.fit_sets(*problem["sets"])
@@ -183,7 +183,7 @@ def test_without_priors_rows_are_ranked_and_priors_can_follow(problem, tmp_path)
     assert "80.0% positive" in ready.summary()
 
 
-def test_epochs_and_members_need_no_priors(problem):
+def test_early_stopping_and_ensembles_need_no_priors(problem):
     settings = {
         "model": "linear",
         "lr": 0.03,
@@ -211,12 +211,12 @@ def test_epochs_and_members_need_no_priors(problem):
         ),
     ],
 )
-def test_what_takes_priors_is_refused_without(problem, changes, message):
+def test_rejects_uses_of_priors_if_they_are_unknown(problem, changes, message):
     with pytest.raises(ValueError, match=message):
         plain_classifier(None, **{"method": "biased"} | changes).fit_sets(*problem["sets"])
 
 
-def test_other_priors_after_training(problem):
+def test_with_priors_equals_training_with_these_priors(problem):
     classifier = fitted(problem, loss="sigmoid")
     moved = classifier.with_priors((0.75, 0.35), 0.3, *problem["held_out"])
     assert (moved.set_priors, moved.target_prior) == ((0.75, 0.35), 0.3)

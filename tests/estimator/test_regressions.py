@@ -62,12 +62,12 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("scheduler", ["nested", "object"])
-def test_a_run_with_functions_in_functions_goes_on_in_another_process(tmp_path, scheduler):
+def test_run_with_nested_functions_resumes_in_another_process(tmp_path, scheduler):
     assert run(tmp_path, 2, scheduler)[0] == "[]\n"
     assert run(tmp_path, 4, scheduler)[0] == "[2]\n"
 
 
-def test_an_object_with_other_attributes_is_another_run(tmp_path):
+def test_object_with_other_attributes_is_another_run(tmp_path):
     run(tmp_path, 2, "object")
     assert "belongs to another run (different: scheduler)" in run(tmp_path, 4, "other object")[1]
 
@@ -84,7 +84,7 @@ def with_default(factor):
 
 
 @pytest.mark.parametrize("make", [scaled, with_default])
-def test_what_a_function_closes_over_makes_another_run(data, tmp_path, make):
+def test_closure_variables_identify_a_run(data, tmp_path, make):
     def fit(factor, epochs):
         clf = plain_classifier(
             (0.8, 0.2), model="linear", loss=make(factor), epochs=epochs, random_state=0, checkpoint_dir=tmp_path
@@ -100,7 +100,7 @@ def test_what_a_function_closes_over_makes_another_run(data, tmp_path, make):
 # ------------------------------------------------------------------------------------------------------ the estimator
 
 
-def test_an_estimate_for_other_priors_is_not_shown(data):
+def test_summary_omits_estimate_for_other_priors(data):
     clf = UUClassifier((0.8, 0.2), model="linear", epochs=20, n_estimators=2, random_state=0).fit(*data)
     shown = f"{clf.out_of_fold_evaluation_.accuracy.value:.3f}"
     assert shown in clf.summary()
@@ -111,7 +111,7 @@ def test_an_estimate_for_other_priors_is_not_shown(data):
     assert clf.calibrate(*data).out_of_fold_evaluation_ is None
 
 
-def test_a_member_alone_can_be_saved(data, tmp_path):
+def test_submodel_can_be_saved(data, tmp_path):
     clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, epochs=3, n_estimators=3, random_state=0).fit(*data)
     alone = clf.submodel(1)
     alone.save(tmp_path / "one")
@@ -120,7 +120,7 @@ def test_a_member_alone_can_be_saved(data, tmp_path):
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
-def test_rare_targets_are_no_reason_to_warn(calibrated):
+def test_no_one_sided_warning_for_rare_targets(calibrated):
     """Where one in fifty is positive and the classes overlap, calling all negative is right."""
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 1000)
@@ -134,7 +134,7 @@ def test_rare_targets_are_no_reason_to_warn(calibrated):
     assert clf.predict(X).mean() < 0.02
 
 
-def test_lazy_layers_learn_their_shapes(data):
+def test_lazy_layers_are_initialized_from_rows(data):
     for model in (nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(1)), lambda: nn.LazyLinear(1)):
         clf = plain_classifier((0.8, 0.2), model=model, epochs=2, random_state=0).fit(*data)
         assert clf.decision_function(data[0]).shape == (600,)
@@ -142,12 +142,12 @@ def test_lazy_layers_learn_their_shapes(data):
         plain_classifier((0.8, 0.2), model=nn.Sequential(nn.LazyLinear(4), nn.Linear(5, 1)), epochs=2).fit(*data)
 
 
-def test_a_numpy_number_may_smooth(data):
+def test_smoothing_accepts_numpy_integer(data):
     clf = make_classifier((0.8, 0.2), model="linear", epochs=3, n_estimators=2, smoothing=np.int64(2), random_state=0)
     assert len(clf.fit(*data).history_)
 
 
-def test_the_callers_generators_are_left_alone(data, monkeypatch):
+def test_fit_does_not_change_global_random_state(data, monkeypatch):
     def refuse(seed):
         raise AssertionError("every CUDA device would be seeded")
 
@@ -161,7 +161,7 @@ def test_the_callers_generators_are_left_alone(data, monkeypatch):
 # ----------------------------------------------------------------------------------------------------- smaller things
 
 
-def test_histories_of_members_that_recorded_different_things_have_a_mean():
+def test_mean_of_histories_with_different_records():
     early = History([{"epoch": 1, "objective": 0.5}])
     late = History([{"epoch": 1, "objective": 0.3, "test_accuracy": 0.9}, {"epoch": 2, "objective": 0.1}])
     assert History.mean([early, late]).epochs == [
@@ -170,9 +170,9 @@ def test_histories_of_members_that_recorded_different_things_have_a_mean():
     ]
 
 
-def test_rows_are_picked_evenly_from_tables_beyond_what_float32_counts():
+def test_sample_is_even_in_tables_larger_than_float32_precision():
     class Endless(DenseRows):
-        """A table of which only the numbers of rows matter."""
+        """A table without values; only the number of rows matters."""
 
         def __init__(self, n_rows):
             super().__init__(torch.zeros(1, 1))
@@ -187,6 +187,6 @@ def test_rows_are_picked_evenly_from_tables_beyond_what_float32_counts():
     assert data.sample(0, 5)[-1].item() == pytest.approx(size - 1)
 
 
-def test_a_loss_that_overflows_does_not_reach_rows_of_the_other_class():
+def test_overflowing_loss_does_not_affect_rows_of_the_other_class():
     parts = pn_risk(torch.tensor([-200.0, 3.0]), torch.tensor([0, 1]), 0.5, loss=lambda margin: torch.exp(-margin))
     assert parts.total.isfinite()

@@ -1,4 +1,4 @@
-"""What "auto" becomes, is told as, and is stored as."""
+"""Values of "auto" parameters: how they are resolved, shown and stored."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ from torch import nn
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
-from uulearn.app.fitting import _unfitted
+from uulearn.app.fitting import unfitted_classifier
 from uulearn.app.settings import FitSettings
 from uulearn.app.training import resolve_parameters
 from uulearn.data import DenseRows, TwoSets
@@ -51,7 +51,7 @@ ALL_ROWS = {
 """An ensemble; one model with held-out rows; one with validation data; one without validation."""
 
 
-def settled(parameters, sizes=(300, 200), **data):
+def resolved(parameters, sizes=(300, 200), **data):
     return resolve_defaults(
         UUClassifier(**{"set_priors": (0.8, 0.2)} | parameters).get_params(deep=False), sizes, **data
     )
@@ -60,7 +60,7 @@ def settled(parameters, sizes=(300, 200), **data):
 # ------------------------------------------------------------------------------------------------------------ the rules
 
 
-def test_the_defaults_leave_to_the_rules_what_they_can_settle():
+def test_parameters_with_rules_default_to_auto():
     defaults = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
     assert [name for name, value in defaults.items() if value == "auto"] == [
         "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated", "device",
@@ -73,8 +73,8 @@ def test_the_defaults_leave_to_the_rules_what_they_can_settle():
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
-def test_losses_and_learning_rates(model):
-    found = settled({"model": model})
+def test_loss_and_learning_rate_depend_on_model(model):
+    found = resolved({"model": model})
     assert (found["loss"], found["lr"]) == (("logistic", 0.01) if model == "linear" else ("sigmoid", 0.001))
 
 
@@ -93,8 +93,8 @@ def test_losses_and_learning_rates(model):
         ("mlp", torch.exp, 0.0),
     ],
 )
-def test_penalties(model, loss, penalty):
-    assert settled({"model": model, "loss": loss})["l2"] == penalty
+def test_l2_depends_on_model_and_loss(model, loss, penalty):
+    assert resolved({"model": model, "loss": loss})["l2"] == penalty
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_penalties(model, loss, penalty):
         ({"patience": 7}, (300, 200), {}, FIVE | {"patience": 7}),
         ({"calibrated": False}, (300, 200), {}, FIVE | {"calibrated": False}),
         ({"calibrated": False}, (300, 200), {"has_validation_data": True}, GIVEN | {"calibrated": False}),
-        # Rounds of refinement need several, whatever the model.
+        # Self-training needs several models for any kind of model.
         ({"self_training_rounds": 2}, (300, 200), {}, FIVE),
         ({"self_training_rounds": 1, "model": Own}, (300, 200), {}, FIVE),
         ({"self_training_rounds": 1, "validation_fraction": 0.1}, (300, 200), {}, FIVE | {"validation_fraction": 0.1}),
@@ -160,8 +160,8 @@ def test_penalties(model, loss, penalty):
         ({"set_priors": None, "method": "biased", "model": Own}, (300, 200), {}, ALL_ROWS),
     ],
 )  # fmt: skip
-def test_who_judges_and_what_follows(parameters, sizes, data, expected):
-    found = settled(parameters, sizes, **data)
+def test_validation_parameters_depend_on_data_and_each_other(parameters, sizes, data, expected):
+    found = resolved(parameters, sizes, **data)
     assert {name: found.get(name, parameters.get(name)) for name in expected} == expected
 
 
@@ -176,8 +176,8 @@ def test_who_judges_and_what_follows(parameters, sizes, data, expected):
         ((10, 90_000), 3000, 40),  # no more batches than rows of the smaller set
     ],
 )
-def test_patience_is_so_many_epochs_or_steps(sizes, batch_size, patience):
-    assert settled({"batch_size": batch_size, "early_stopping": True}, sizes)["patience"] == patience
+def test_patience_is_minimum_number_of_epochs_or_steps(sizes, batch_size, patience):
+    assert resolved({"batch_size": batch_size, "early_stopping": True}, sizes)["patience"] == patience
 
 
 models = st.sampled_from(["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
@@ -205,14 +205,14 @@ size = st.integers(2, 20) | st.integers(2, 100_000)
 
 @given(parameters=anything, sizes=st.tuples(size, size), has_validation_data=st.booleans(), single_model=st.booleans())
 @settings(max_examples=300)
-def test_laws(parameters, sizes, has_validation_data, single_model):
+def test_resolved_parameters_are_consistent(parameters, sizes, has_validation_data, single_model):
     if parameters["set_priors"] is None:
         parameters["method"] = "biased"
     asked = UUClassifier(**parameters).get_params(deep=False)
     before = dict(asked)
     found = resolve_defaults(asked, sizes, has_validation_data=has_validation_data, single_model=single_model)
     assert asked == before
-    # All that is open is settled, and nothing else; then there is nothing left to settle.
+    # All parameters that are "auto" are resolved, and no others; resolving again changes nothing.
     assert list(found) == [name for name in AUTO_PARAMETERS if asked[name] == "auto"]
     assert "auto" not in found.values()
     assert (
@@ -273,7 +273,7 @@ TOGETHER = [
     sizes=st.sampled_from([(30, 24), (14, 9), (10, 40)]),
 )
 @settings(max_examples=30)
-def test_any_part_of_settings_that_go_together_is_completed_to_such(together, left, model, without_priors, sizes):
+def test_fit_accepts_every_consistent_subset_of_parameters(together, left, model, without_priors, sizes):
     chosen = {"loss": "logistic", "lr": 0.1, "l2": 0.0} | together
     if chosen["n_estimators"] > 1:  # a share to hold out, or none, is said of one model
         left = left | {"validation_fraction"}
@@ -300,7 +300,7 @@ def test_any_part_of_settings_that_go_together_is_completed_to_such(together, le
         ({"self_training_rounds": 1, "n_estimators": 2, "epochs": 2}, None),
     ],
 )
-def test_the_default_is_the_same_settings_written_out(changes, given):
+def test_auto_equals_explicit_resolved_parameters(changes, given):
     X0, X1 = two_sets((60, 50))
     X = np.concatenate([X0, X1])
     sets = np.repeat([0, 1], [60, 50])
@@ -320,12 +320,12 @@ def test_the_default_is_the_same_settings_written_out(changes, given):
         assert "5 models, each trained without one fold" in default.summary()
 
 
-def test_a_plain_run_has_nothing_to_settle():
+def test_explicit_parameters_are_not_resolved():
     assert PLAIN.keys() >= set(AUTO_PARAMETERS)
     assert plain_classifier((0.8, 0.2), model="linear", epochs=1).fit_sets(*two_sets()).resolved_params_ == {}
 
 
-def test_scores_are_moved_to_another_prior_if_the_loss_that_was_settled_makes_them_log_odds():
+def test_with_target_prior_uses_resolved_loss():
     X0, X1 = two_sets()
     log_odds = bare(validation_fraction=0.0).fit_sets(X0, X1)
     assert log_odds.loss == "auto"
@@ -342,7 +342,7 @@ def table(values, first=0.0):
     return DenseRows(torch.tensor(values, dtype=torch.float32)[:, None] + first)
 
 
-def test_a_few_rows_that_differ_from_all_others_fill_the_folds():
+def test_few_unique_rows_fill_the_folds():
     copied = [0.0, 1.0] * 20
     assert has_few_unique_rows(TwoSets((table(copied), table(copied, 9.0))))
     enough, lacking = [[*copied, *range(2, 2 + n)] for n in (5, 4)]
@@ -354,7 +354,7 @@ def test_a_few_rows_that_differ_from_all_others_fill_the_folds():
         assign_folds(TwoSets((table(enough), table(enough, 0.5))), 5, seed)
 
 
-def test_so_do_many_that_all_have_copies():
+def test_many_rows_with_copies_fill_the_folds():
     many, few = [2 * list(range(n)) for n in (100, 99)]
     others = table(list(range(3000)) * 2, 0.5)
     assert not has_few_unique_rows(TwoSets((table(many), others)))
@@ -365,7 +365,7 @@ def test_so_do_many_that_all_have_copies():
 
 @pytest.mark.parametrize("changes", [{}, {"model": Own}])
 @pytest.mark.parametrize("rows", [40, 5000])
-def test_answers_to_a_few_questions_are_rows_enough(changes, rows):
+def test_few_unique_rows_train_a_single_model(changes, rows):
     """Tables of categories: a handful of different rows, which no fold nor held-out part can have some of."""
     rng = np.random.default_rng(0)
     X0, X1 = ((rng.random((rows, 2)) < share).astype(np.float32) for share in (0.8, 0.2))
@@ -379,7 +379,7 @@ def test_answers_to_a_few_questions_are_rows_enough(changes, rows):
 # ---------------------------------------------------------------------------------------- parameters stay as they were
 
 
-def test_parameters_are_not_touched_by_fitting():
+def test_fit_does_not_change_parameters():
     classifier = bare()
     before = classifier.get_params()
     classifier.fit_sets(*two_sets())
@@ -398,7 +398,7 @@ def test_parameters_are_not_touched_by_fitting():
     assert classifier.fitted_params()["lr"] == 0.5
 
 
-def test_nothing_of_an_earlier_fit_survives():
+def test_refit_replaces_all_fitted_attributes():
     X0, X1 = two_sets()
     frames = [pd.DataFrame(X, columns=["a", "b", "c"]) for X in (X0, X1)]
     classifier = bare(n_estimators=2, self_training_rounds=1).fit_sets(*frames)
@@ -435,7 +435,7 @@ def fail_by_interrupt(classifier, X0, X1):
 
 
 @pytest.mark.parametrize("fail", [fail_by_value, fail_by_rows, fail_by_model, fail_by_interrupt])
-def test_a_fit_that_fails_leaves_the_model_that_was_there(fail):
+def test_failed_fit_does_not_change_earlier_model(fail):
     X0, X1 = two_sets()
     classifier = bare().fit(
         pd.DataFrame(np.concatenate([X0, X1]), columns=["a", "b", "c"]), np.repeat([0, 1], [30, 24])
@@ -452,7 +452,7 @@ def test_a_fit_that_fails_leaves_the_model_that_was_there(fail):
     assert not [name for name in vars(new) if name.endswith("_")]
 
 
-def test_one_model_that_was_interrupted_takes_over_as_far_as_it_got():
+def test_interrupted_single_model_replaces_earlier_model():
     X0, X1 = two_sets()
     classifier = bare().fit_sets(X0, X1)
     classifier.set_params(validation_fraction=0.0)
@@ -478,7 +478,7 @@ def saved(default, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"validation_fraction": 0.0}, {"early_stopping": False, "patience": None}])
-def test_what_was_settled_is_stored(changes, tmp_path):
+def test_resolved_parameters_are_stored(changes, tmp_path):
     X0, X1 = two_sets()
     classifier = bare(**changes).fit_sets(X0, X1)
     classifier.save(tmp_path)
@@ -524,17 +524,17 @@ def drop(*keys):
         (put("parameters", "n_estimators", "several"), "n_estimators must be"),
     ],
 )
-def test_tampered_manifests_are_refused(saved, change, text):
+def test_rejects_tampered_manifest(saved, change, text):
     rewrite(saved, change)
     with pytest.raises(ModelFormatError, match=text):
         UUClassifier.load(saved)
 
 
-# -------------------------------------------------------------------------------------------- where others settle first
+# --------------------------------------------------------------------------------------- callers that resolve first
 
 
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")
-def test_sensitivity_to_priors_is_that_of_one_model_to_the_last_epoch():
+def test_sensitivity_trains_one_model_to_the_last_epoch():
     rng = np.random.default_rng(0)
     given = rng.normal(size=(220, 3)), np.repeat([0, 1], [120, 100])
     quick = {"epochs": 40, "lr": 0.5, "ema": None}  # of noise, so that the best epoch is not the last
@@ -582,7 +582,7 @@ def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, giv
         schema = object.__new__(ImageSchema)
         object.__setattr__(schema, "flat", images == "flat")
     prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = _unfitted(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    classifier = unfitted_classifier(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
     parameters = classifier.get_params(deep=False)
     resolve_parameters(classifier, sizes)
     found = classifier.get_params(deep=False)

@@ -1,4 +1,4 @@
-"""Refinement: rows sorted by models that have not seen them, rounds evaluated on halves, and the answer no."""
+"""Self-training: pseudo-labels by models that have not seen the rows, rounds evaluated on halves, rounds not used."""
 
 import dataclasses
 
@@ -15,10 +15,8 @@ from helpers.plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
-from uulearn.estimator import fitting
-from uulearn.estimator import self_training as refining
-from uulearn.estimator.learners import NetworkLearner
-from uulearn.estimator.out_of_fold import OutOfFold
+from uulearn.estimator import fitting, self_training
+from uulearn.estimator.learners import NetworkLearner, OutOfFold
 from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import calibration_error, decision_values, fit_platt_scaling
@@ -32,7 +30,7 @@ SETS = np.repeat([0, 1], [1500, 2500])
 
 @pytest.fixture(scope="module")
 def pool():
-    """Two sets as row numbers of one table, the class of every row (which nobody is told), and folds."""
+    """Two sets as row numbers of one table, the class of every row (never shown to a model), and folds."""
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.random(1500) < 0.7, rng.random(2500) < 0.3])
     data = TwoSets((DenseRows(torch.arange(4000.0)[:, None]),) * 2, (torch.arange(1500), torch.arange(1500, 4000)))
@@ -70,7 +68,7 @@ class Script:
         self.scored.append((self.stage_of(fitted), number))
         return self.says(self.stage_of(fitted), number)
 
-    def refine(self, pool, rounds, **options):
+    def self_train_rows(self, pool, rounds, **options):
         data, _, folds = pool
         settings = {"seed": 0} | options
         return self_train(self.train, self.score, data, folds, PRIORS, 0.5, rounds=rounds, **settings)
@@ -83,10 +81,10 @@ class Script:
 # --------------------------------------------------------------------------------------------------------- the sorting
 
 
-def test_rows_are_sorted_into_purer_sets_whose_priors_are_known_without_labels(pool):
+def test_rows_are_relabeled_into_purer_sets_with_estimated_priors(pool):
     _, y, folds = pool
     script = Script(y, 0.85, 0.9, 0.95)
-    found = script.refine(pool, 2, pure=False)
+    found = script.self_train_rows(pool, 2, pure=False)
     assert script.stages == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (0, None), (1, None), (2, None)]
     assert [done.better for done in found.rounds] == [True, True, True]
     assert found.best_round == 2
@@ -103,19 +101,19 @@ def test_rows_are_sorted_into_purer_sets_whose_priors_are_known_without_labels(p
     assert found.best is script.made[-1]
 
 
-def test_sorted_sets_are_taken_as_pure(pool):
+def test_pseudo_labeled_sets_are_trained_as_pure(pool):
     script, honest = Script(pool[1], 0.85, 0.9, 0.95), Script(pool[1], 0.85, 0.9, 0.95)
-    found, other = script.refine(pool, 2), honest.refine(pool, 2, pure=False)
+    found, other = script.self_train_rows(pool, 2), honest.self_train_rows(pool, 2, pure=False)
     trained = {stage: priors for _, _, priors, stage in script.calls}
     assert {priors for stage, priors in trained.items() if stage.number == 0} == {PRIORS}
     assert {priors for stage, priors in trained.items() if stage.number} == {(1.0, 0.0)}
-    assert found.rounds == other.rounds  # what was estimated is told all the same
+    assert found.rounds == other.rounds  # the estimates are reported in both cases
 
 
-def test_each_half_is_refined_apart_and_judged_on_the_other(pool):
+def test_each_half_is_trained_alone_and_evaluated_on_the_other(pool):
     y = pool[1]
     script = Script(y, 0.85, 0.9, 0.95)
-    script.refine(pool, 2)
+    script.self_train_rows(pool, 2)
     rows = {stage: torch.cat(sets.index).tolist() for sets, _, _, stage in script.calls}
     first, second = set(rows[Stage(0, 0)]), set(rows[Stage(0, 1)])
     assert not first & second
@@ -131,17 +129,17 @@ def test_each_half_is_refined_apart_and_judged_on_the_other(pool):
     assert sorted(torch.cat([n for stage, n in script.scored if stage.number == 1]).tolist()) == list(range(4000))
 
 
-def test_the_halves_depend_on_the_seed_alone(pool):
+def test_halves_depend_only_on_seed(pool):
     scripts = [Script(pool[1], 0.9, 0.8) for _ in range(3)]
     for script, seed in zip(scripts, (1, 1, 2), strict=True):
-        script.refine(pool, 1, seed=seed)
+        script.self_train_rows(pool, 1, seed=seed)
     first, again, other = (script.calls[0][0].index[0].tolist() for script in scripts)
     assert first == again != other
 
 
 def sorting(data, folds, scores, set_priors, target_prior):
-    return refining._relabel(
-        refining._Pool(data, folds, set_priors, target_prior, None), torch.as_tensor(scores).float()
+    return self_training._relabel(
+        self_training._Pool(data, folds, set_priors, target_prior, None), torch.as_tensor(scores).float()
     )
 
 
@@ -151,8 +149,8 @@ def sorting(data, folds, scores, set_priors, target_prior):
     negatives=st.tuples(st.integers(1, 30), st.integers(1, 30)),
     called=st.tuples(st.integers(2, 18), st.integers(2, 18)).filter(lambda c: c[0] - c[1] >= 2),
 )
-def test_the_priors_of_the_new_sets_are_exact_where_both_sets_have_the_same_rates(positives, negatives, called):
-    """Sets of 20·p positives and 20·q negatives, of which t·20 and f·20 in twenty are called positive."""
+def test_priors_of_new_sets_are_exact_for_equal_rates(positives, negatives, called):
+    """Sets of 20·p positives and 20·q negatives, with true-positive rate t and false-positive rate f."""
     if positives[0] * negatives[1] == positives[1] * negatives[0]:
         negatives = (negatives[0] + 1, negatives[1])  # the priors must differ; either may be the larger
     block = [np.repeat([True, False], [20 * p, 20 * q]) for p, q in zip(positives, negatives, strict=True)]
@@ -167,14 +165,14 @@ def test_the_priors_of_the_new_sets_are_exact_where_both_sets_have_the_same_rate
     assert set(found.sets.index[0].tolist()) == set(np.flatnonzero(scores > 0).tolist())
 
 
-def test_rates_estimated_beyond_their_bounds_make_pure_sets():
+def test_rates_outside_bounds_are_clipped():
     """Four fifths of set 0 and one of set 1 are called positive, more and less than there are: t = 1.25, f = −0.25."""
     scores = torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0]).repeat_interleave(6)
     data = TwoSets((DenseRows(torch.zeros(60, 1)),) * 2, (torch.arange(30), torch.arange(30, 60)))
     assert sorting(data, (np.arange(30) % 2, np.arange(30) % 2), scores, PRIORS, 0.5).priors == (1.0, 0.0)
 
 
-def test_copies_of_a_row_stay_together_in_a_fold_and_in_a_half():
+def test_copies_share_a_fold_and_a_half():
     rng = np.random.default_rng(1)
     y = rng.random(300) < 0.5
     index = rng.choice(np.flatnonzero(y), 300), rng.choice(np.flatnonzero(~y), 200)  # many rows more than once
@@ -201,7 +199,7 @@ def test_copies_of_a_row_stay_together_in_a_fold_and_in_a_half():
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "better", "kept"),
+    ("accuracies", "better", "used"),
     [
         ((0.85, 0.9, 0.95), (True, True, True), 2),
         ((0.8, 0.9, 0.85), (True, True, False), 1),
@@ -209,15 +207,15 @@ def test_copies_of_a_row_stay_together_in_a_fold_and_in_a_half():
         ((0.9, 0.8, 0.85), (True, False, False), 0),  # better than round 1 is not enough
     ],
 )
-def test_a_round_takes_the_place_of_the_best_before_it(pool, accuracies, better, kept):
+def test_better_round_replaces_best_round(pool, accuracies, better, used):
     y = pool[1]
     script = Script(y, *accuracies)
-    found = script.refine(pool, 2)
+    found = script.self_train_rows(pool, 2)
     assert tuple(done.better for done in found.rounds) == better
-    assert found.best_round == kept
+    assert found.best_round == used
     on_all = [stage for stage in script.stages if stage[1] is None]
-    assert on_all == [(number, None) for number in range(kept + 1)]  # no more are trained than are wanted
-    assert script.stage_of(found.best) == (kept, None)
+    assert on_all == [(number, None) for number in range(used + 1)]  # no more are trained than are wanted
+    assert script.stage_of(found.best) == (used, None)
     scores = {number: script.says(Stage(number, None), torch.arange(4000)).numpy() for number in range(3)}
     best = 0
     for done in found.rounds:
@@ -226,45 +224,45 @@ def test_a_round_takes_the_place_of_the_best_before_it(pool, accuracies, better,
         if done.number:
             assert done.gain == uu_accuracy_difference(scores[done.number], scores[best], SETS, PRIORS, 0.5)
             best = done.number if done.better else best
-    np.testing.assert_array_equal(torch.cat(found.scores), scores[kept])
+    np.testing.assert_array_equal(torch.cat(found.scores), scores[used])
     assert [len(part) for part in found.scores] == [1500, 2500]
 
 
-def test_a_round_of_halves_only_tells_their_mean_priors_and_summed_sizes(pool):
+def test_round_run_on_halves_reports_mean_priors_and_total_sizes(pool):
     script = Script(pool[1], 0.9, 0.8)
-    tried = script.refine(pool, 1).rounds[1]
+    tried = script.self_train_rows(pool, 1).rounds[1]
     trained = [(sets.sizes, stage) for sets, _, _, stage in script.calls if stage.number == 1]
     assert [stage.half for _, stage in trained] == [0, 1]
     assert tried.set_sizes == tuple(np.sum([sizes for sizes, _ in trained], axis=0))
     honest = Script(pool[1], 0.9, 0.8)
-    honest.refine(pool, 1, pure=False)
+    honest.self_train_rows(pool, 1, pure=False)
     priors = [priors for _, _, priors, stage in honest.calls if stage.number == 1]
     assert priors[0] != priors[1]
     assert tried.set_priors == pytest.approx(np.mean(priors, axis=0))
 
 
-def test_a_gain_within_noise_is_doubted(pool):
-    found = [Script(pool[1], 0.9, 0.903).refine(pool, 1, min_gain=doubt).rounds[1] for doubt in (-10.0, 10.0)]
+def test_gain_within_noise_is_not_used(pool):
+    found = [Script(pool[1], 0.9, 0.903).self_train_rows(pool, 1, min_gain=doubt).rounds[1] for doubt in (-10.0, 10.0)]
     assert [done.better for done in found] == [True, False]
     gain = found[0].gain
     just = [
-        Script(pool[1], 0.9, 0.903).refine(pool, 1, min_gain=gain.value / gain.standard_error + d)
+        Script(pool[1], 0.9, 0.903).self_train_rows(pool, 1, min_gain=gain.value / gain.standard_error + d)
         for d in (-1e-6, 1e-6)
     ]
     assert [done.best_round for done in just] == [1, 0]
 
 
-def test_no_rounds_is_the_first_training(pool):
+def test_zero_rounds_equals_first_training(pool):
     script = Script(pool[1], 0.9)
-    found = script.refine(pool, 0)
+    found = script.self_train_rows(pool, 0)
     assert script.stages == [(0, None)]
     assert found.rounds == []
     assert (found.best_round, found.best) == (0, script.made[0])
     assert torch.cat(found.scores).equal(torch.cat(found.best.scores))
 
 
-def test_models_that_cannot_sort_are_not_asked_to(pool):
-    found = Script(pool[1], 0.5).refine(pool, 1)
+def test_stops_if_models_separate_classes_poorly(pool):
+    found = Script(pool[1], 0.5).self_train_rows(pool, 1)
     assert "too poorly to label rows" in found.stop_reason
     assert [done.number for done in found.rounds] == [0]
     data, _, folds = pool
@@ -275,28 +273,28 @@ def test_models_that_cannot_sort_are_not_asked_to(pool):
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_one_half_that_cannot_be_sorted_ends_it_for_both(pool, half):
+def test_stops_if_one_half_cannot_be_relabeled(pool, half):
     script = Script(pool[1], 0.85, 0.95, 0.99, other={Stage(1, half): 0.5})
-    found = script.refine(pool, 2)
+    found = script.self_train_rows(pool, 2)
     assert script.stages[:4] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(number < 2 for number, _ in script.stages)
     assert [done.number for done in found.rounds] == [0, 1]
     assert "too poorly to label rows" in found.stop_reason
 
 
-def test_rows_that_can_be_sorted_only_as_halves_keep_what_could_be_run(pool):
+def test_stops_if_all_rows_cannot_be_relabeled(pool):
     y = pool[1]
-    nothing = Script(y, 0.85, 0.9, 0.95, other={Stage(0, None): 0.5}).refine(pool, 2)
+    nothing = Script(y, 0.85, 0.9, 0.95, other={Stage(0, None): 0.5}).self_train_rows(pool, 2)
     assert nothing.best_round == 0
     assert [done.better for done in nothing.rounds] == [True, False, False]
     assert "too poorly to label rows" in nothing.stop_reason
     script = Script(y, 0.9, 0.8, 0.95, other={Stage(1, None): 0.5})
-    found = script.refine(pool, 2)
+    found = script.self_train_rows(pool, 2)
     assert script.stages[-2:] == [(0, None), (1, None)]
     assert found.best_round == 0  # round 1 was run, but only as a step to round 2
     assert [done.better for done in found.rounds] == [True, False, False]
     assert torch.cat(found.scores).equal(torch.cat(found.best.scores))
-    partly = Script(y, 0.85, 0.9, 0.95, other={Stage(1, None): 0.5}).refine(pool, 2)
+    partly = Script(y, 0.85, 0.9, 0.95, other={Stage(1, None): 0.5}).self_train_rows(pool, 2)
     assert [done.better for done in partly.rounds] == [True, True, False]
     assert partly.best_round == 1
 
@@ -305,7 +303,7 @@ def test_rows_that_can_be_sorted_only_as_halves_keep_what_could_be_run(pool):
 
 
 class Nearest(nn.Module):
-    """Remembers every row: says of each the set of its nearest neighbour."""
+    """Memorizes every row and predicts the set of the nearest neighbor."""
 
     def __init__(self, rows, sides):
         super().__init__()
@@ -368,8 +366,8 @@ def remembered(seed, n=250, priors=(0.8, 0.2)):
     return *(v for gain in (found.rounds[1].gain, leaked) for v in (gain.value, gain.standard_error)), true
 
 
-def test_the_estimated_gain_is_unbiased_for_models_that_remember_rows():
-    """Nearest neighbours gain nothing by a round. Out-of-fold scores see 27 points and take it every time,
+def test_estimated_gain_is_unbiased_for_memorizing_models():
+    """Nearest neighbors gain nothing by a round. Out-of-fold scores see 27 points and take it every time,
     since rows that are each other's nearest hand their sets on to one another; scores of the other half do not."""
     fair, error, leaked, its_error, true = np.array([remembered(seed) for seed in range(60)]).T
     assert abs(true.mean()) < 0.01
@@ -382,7 +380,7 @@ def test_the_estimated_gain_is_unbiased_for_models_that_remember_rows():
     assert (fair > error).mean() < 0.3  # 16% by chance, give or take three standard errors of 60 draws
 
 
-class Centres(nn.Module):
+class Centers(nn.Module):
     """Scores along the line through the middles of two sets of rows."""
 
     def __init__(self, first, second):
@@ -394,7 +392,7 @@ class Centres(nn.Module):
 
 
 def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
-    """Of a kept round's log-odds over those that labels give the final ensemble: by the halves, and by the folds."""
+    """Of a used round's log-odds over those that labels give the final ensemble: by the halves, and by the folds."""
     rng = np.random.default_rng(seed)
 
     def draw(size, prior):
@@ -413,7 +411,7 @@ def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
         models, scales, scores = [], [], [torch.empty(size) for size in sets.sizes]
         for fold in range(3):
             inside = [torch.from_numpy(part == fold) for part in folds]
-            models.append(Centres(*(r[~part] for r, part in zip(rows, inside, strict=True))))
+            models.append(Centers(*(r[~part] for r, part in zip(rows, inside, strict=True))))
             found = [models[-1](r[part]) for r, part in zip(rows, inside, strict=True)]
             scales.append(float(torch.cat(found).abs().mean()))
             for which in (0, 1):
@@ -439,12 +437,12 @@ def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
     return fair.slope / best, leaked.slope / best, calibration_error(expit(fair.log_odds(final)), y)
 
 
-def test_the_halves_give_probabilities_that_are_not_too_sure():
+def test_scores_of_halves_give_calibrated_probabilities():
     """Scores of the folds, which know something of their rows' sets, make log-odds a third too steep."""
     fair, leaked, error = np.array([slopes(seed) for seed in range(30)]).T
     assert 0.8 < np.median(fair) < 1.1
     assert np.median(leaked) > 1.2
-    assert error.mean() < 0.07  # 600 rows at (0.7, 0.3) can do no better: without refinement it is 0.06
+    assert error.mean() < 0.07  # 600 rows at (0.7, 0.3) can do no better: without self-training it is 0.06
 
 
 # ------------------------------------------------------------------------------------------------------- the estimator
@@ -476,7 +474,7 @@ def easy():
     return draw_sets(4, 300, (0.9, 0.1))
 
 
-def refining_classifier(**changes):
+def self_training_classifier(**changes):
     settings = {
         "set_priors": (0.6, 0.4),
         "target_prior": 0.5,
@@ -502,7 +500,7 @@ SHORT |= {"model": "linear", "model_params": None}
 
 @pytest.fixture
 def doubted(monkeypatch):
-    """Sets how much a round is doubted, and keeps what `refine` gave."""
+    """Sets how much a round is doubted, and stores the result of `self_train`."""
     box = {}
 
     def set_doubt(doubt):
@@ -516,83 +514,83 @@ def doubted(monkeypatch):
     return set_doubt
 
 
-def test_refinement_gains_where_memberships_are_noise(hard):
+def test_self_training_gains_if_set_membership_is_noisy(hard):
     X0, X1, X, y = hard
-    plain, refined = (
-        refining_classifier(self_training_rounds=0).fit_sets(X0, X1),
-        refining_classifier().fit_sets(X0, X1),
+    plain, self_trained = (
+        self_training_classifier(self_training_rounds=0).fit_sets(X0, X1),
+        self_training_classifier().fit_sets(X0, X1),
     )
     assert plain.self_training_ is None
-    first, second, third = refined.self_training_
+    first, second, third = self_trained.self_training_
     assert (second.better, third.better) == (True, False)
-    before, after = ((classifier.predict(X) == y).mean() for classifier in (plain, refined))
+    before, after = ((classifier.predict(X) == y).mean() for classifier in (plain, self_trained))
     assert after > before + 0.02
-    assert refined.out_of_fold_evaluation_ == second.evaluation  # fair scores, of models of half of the rows
+    assert self_trained.out_of_fold_evaluation_ == second.evaluation  # fair scores, of models of half of the rows
     assert first.set_priors == (0.6, 0.4)
     assert sum(third.set_sizes) == 1200
-    lines = [line for line in refined.summary().splitlines() if line.startswith("self-training round ")]
+    lines = [line for line in self_trained.summary().splitlines() if line.startswith("self-training round ")]
     assert lines[0].startswith(f"self-training round 1: sets with class priors {second.set_priors[0]:.1%}")
     assert f"gained {100 * second.gain.value:+.2f} points" in lines[0]
     assert [line.rpartition(", ")[2] for line in lines] == ["used", "no better"]
     assert (
         "then self-trained; accuracy of such models of half of the rows, on the other half, estimated"
-        in refined.summary()
+        in self_trained.summary()
     )
 
 
-def test_it_ends_no_worse_where_there_is_nothing_to_gain(gaussians, quick):
-    """Classes of which labelled rows would say little more: with and without refinement the same within noise."""
+def test_self_training_is_not_worse_if_nothing_can_be_gained(gaussians, quick):
+    """Easy classes: with and without self-training the accuracy is the same within noise."""
     X, y = gaussians["X_test"], gaussians["y_test"]
     changes = quick | {"n_estimators": 3, "early_stopping": True, "progress": False}
-    plain, refined = (
+    plain, self_trained = (
         UUClassifier(**changes, self_training_rounds=n).fit(gaussians["X"], gaussians["sets"]) for n in (0, 1)
     )
-    gained = (refined.predict(X) == y).astype(float) - (plain.predict(X) == y)
+    gained = (self_trained.predict(X) == y).astype(float) - (plain.predict(X) == y)
     assert gained.mean() >= -2 * gained.std() / np.sqrt(len(y))
 
 
-def test_where_no_round_is_kept_it_is_the_classifier_without_refinement(easy, doubted):
+def test_zero_used_rounds_equals_classifier_without_self_training(easy, doubted):
     X0, X1, X, _ = easy
     doubted(1e9)
-    plain = refining_classifier(**SHORT | {"self_training_rounds": 0, "calibrated": True}).fit_sets(X0, X1)
-    refined = refining_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
-    np.testing.assert_array_equal(refined.decision_function(X), plain.decision_function(X))
-    assert refined.out_of_fold_evaluation_ == plain.out_of_fold_evaluation_
-    assert refined.scaling_ == plain.scaling_
-    assert refined.history_.to_dict().keys() == plain.history_.to_dict().keys()
-    assert [done.better for done in refined.self_training_] == [True, False]
-    assert "each trained without one fold and evaluated on it" in refined.summary()
-    assert refined.summary().count("no better") == 1
+    plain = self_training_classifier(**SHORT | {"self_training_rounds": 0, "calibrated": True}).fit_sets(X0, X1)
+    self_trained = self_training_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
+    np.testing.assert_array_equal(self_trained.decision_function(X), plain.decision_function(X))
+    assert self_trained.out_of_fold_evaluation_ == plain.out_of_fold_evaluation_
+    assert self_trained.scaling_ == plain.scaling_
+    assert self_trained.history_.to_dict().keys() == plain.history_.to_dict().keys()
+    assert [done.better for done in self_trained.self_training_] == [True, False]
+    assert "each trained without one fold and evaluated on it" in self_trained.summary()
+    assert self_trained.summary().count("no better") == 1
 
 
-def test_probabilities_of_a_kept_round_come_from_the_halves(easy, doubted):
+def test_used_round_is_calibrated_on_halves(easy, doubted):
     X0, X1, *_ = easy
     box = doubted(-1e9)
-    refined = refining_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
+    self_trained = self_training_classifier(**SHORT | {"calibrated": True}).fit_sets(X0, X1)
     fair = torch.cat(box["found"].scores)
     assert box["found"].best_round == 1
     assert not fair.equal(torch.cat(box["found"].best.scores))
     sets = np.repeat([0, 1], 300)
-    assert refined.scaling_ == fit_platt_scaling(fair.double().numpy(), sets, (0.9, 0.1), 0.5)
-    decisions = decision_values(fair.numpy(), refined.scaling_)
-    assert refined.out_of_fold_evaluation_ == evaluate(decisions, sets, (0.9, 0.1), 0.5)
+    assert self_trained.scaling_ == fit_platt_scaling(fair.double().numpy(), sets, (0.9, 0.1), 0.5)
+    decisions = decision_values(fair.numpy(), self_trained.scaling_)
+    assert self_trained.out_of_fold_evaluation_ == evaluate(decisions, sets, (0.9, 0.1), 0.5)
 
 
-def test_the_other_half_is_scaled_as_the_rows_are(easy, doubted):
+def test_scores_of_halves_have_scale_of_ensemble(easy, doubted):
     X0, X1, *_ = easy
     box = doubted(-1e9)
-    plain = refining_classifier(**SHORT).fit_sets(X0, X1)
+    plain = self_training_classifier(**SHORT).fit_sets(X0, X1)
     scores = torch.cat(box["found"].scores)
-    assert scores.abs().mean() == pytest.approx(1.0, abs=0.15)  # members are divided by their mean magnitude
-    scaled = refining_classifier(**SHORT, input_scale=0.25).fit_sets(4 * X0, 4 * X1)
+    assert scores.abs().mean() == pytest.approx(1.0, abs=0.15)  # models are divided by their mean magnitude
+    scaled = self_training_classifier(**SHORT, input_scale=0.25).fit_sets(4 * X0, 4 * X1)
     torch.testing.assert_close(torch.cat(box["found"].scores), scores)
     assert scaled.self_training_ == plain.self_training_
 
 
-def test_the_summary_tells_what_became_of_each_round(easy, doubted):
+def test_summary_describes_each_round(easy, doubted):
     X0, X1, *_ = easy
     doubted(-1e9)
-    classifier = refining_classifier(**SHORT).fit_sets(X0, X1)
+    classifier = self_training_classifier(**SHORT).fit_sets(X0, X1)
     first, second = classifier.self_training_
     classifier.self_training_ = [
         first,
@@ -604,12 +602,12 @@ def test_the_summary_tells_what_became_of_each_round(easy, doubted):
     assert [line.rpartition(", ")[2] for line in lines] == ["better", "no better", "used", "no better"]
 
 
-def test_one_table_or_two_and_saving(easy, tmp_path, doubted):
+def test_self_training_with_one_table_two_tables_and_saving(easy, tmp_path, doubted):
     X0, X1, X, _ = easy
     doubted(-1e9)
     changes = SHORT | {"epochs": 8, "calibrated": True}
-    apart = refining_classifier(**changes).fit_sets(X0, X1)
-    together = refining_classifier(**changes).fit(np.concatenate([X0, X1]), np.repeat([0, 1], 300))
+    apart = self_training_classifier(**changes).fit_sets(X0, X1)
+    together = self_training_classifier(**changes).fit(np.concatenate([X0, X1]), np.repeat([0, 1], 300))
     np.testing.assert_allclose(together.decision_function(X), apart.decision_function(X), rtol=1e-5, atol=1e-5)
     assert together.self_training_ == apart.self_training_
     assert apart.self_training_[1].better
@@ -622,11 +620,11 @@ def test_one_table_or_two_and_saving(easy, tmp_path, doubted):
 
 
 @pytest.mark.parametrize("after", [14, 21, 38])  # in either half, in either round, and on all rows
-def test_an_interrupted_refinement_goes_on_where_it_was(easy, tmp_path, doubted, after):
+def test_resumed_self_training_equals_uninterrupted(easy, tmp_path, doubted, after):
     X0, X1, X, _ = easy
     doubted(-1e9)
     changes = SHORT | {"checkpoint_every": 1}
-    whole = refining_classifier(**changes).fit_sets(X0, X1)
+    whole = self_training_classifier(**changes).fit_sets(X0, X1)
     seen = []
 
     def interrupt(record, model):
@@ -636,12 +634,12 @@ def test_an_interrupted_refinement_goes_on_where_it_was(easy, tmp_path, doubted,
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        refining_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(X0, X1, callback=interrupt)
+        self_training_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(X0, X1, callback=interrupt)
     rest = []
-    resumed = refining_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(
+    resumed = self_training_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(
         X0, X1, callback=lambda *_: rest.append(1)
     )
-    # Six stages of two members and four epochs; the epoch in which it was interrupted is done again.
+    # Six stages of two models and four epochs; the epoch in which it was interrupted is done again.
     assert len(seen) + len(rest) == 48 + 1
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
     assert resumed.self_training_ == whole.self_training_
@@ -658,11 +656,11 @@ def test_every_stage_has_its_own_seed_and_folder():
     assert Stage(2, 1).path == ("half-1", "round-2")
 
 
-def test_models_of_a_stage_may_be_trained_together(easy, monkeypatch, doubted):
+def test_models_of_a_stage_can_be_batched(easy, monkeypatch, doubted):
     X0, X1, X, _ = easy
     doubted(-1e9)
     changes = SHORT | {"precision": "float32"}
-    single = refining_classifier(**changes).fit_sets(X0, X1)
+    single = self_training_classifier(**changes).fit_sets(X0, X1)
     sizes = []
 
     def batched(self, task, chosen=None):
@@ -670,20 +668,20 @@ def test_models_of_a_stage_may_be_trained_together(easy, monkeypatch, doubted):
         return self.train_variants(task, [Variant(self.risk(task.set_priors, task.target_prior))], range(2))[0]
 
     monkeypatch.setattr(NetworkLearner, "train_folds", batched)
-    together = refining_classifier(**changes).fit_sets(X0, X1)
+    together = self_training_classifier(**changes).fit_sets(X0, X1)
     assert sizes == [300, 300, 300, 300, 600, 600]
     assert together.self_training_[1].better
     agree = (together.predict(X) == single.predict(X)).mean()
     assert agree > 0.9  # batched training leaves out a row of uneven folds, which changes a few pseudo-labels
 
 
-def test_rounds_need_members_and_rows(easy):
+def test_rounds_need_several_models_and_enough_rows(easy):
     with pytest.raises(
         ValueError,
         match="self_training_rounds=2 needs out-of-fold predictions.* set n_estimators=5, or self_training_rounds=0",
     ):
-        refining_classifier(n_estimators=1).fit_sets(*easy[:2])
+        self_training_classifier(n_estimators=1).fit_sets(*easy[:2])
     X0, X1 = easy[:2]
     with pytest.raises(ValueError, match="which needs 10 rows per set, and one has 9; use fewer models"):
-        refining_classifier(n_estimators=5).fit_sets(X0[:9], X1)
-    refining_classifier(**SHORT | {"n_estimators": 5, "epochs": 1}).fit_sets(X0[:10], X1)
+        self_training_classifier(n_estimators=5).fit_sets(X0[:9], X1)
+    self_training_classifier(**SHORT | {"n_estimators": 5, "epochs": 1}).fit_sets(X0[:10], X1)

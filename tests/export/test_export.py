@@ -74,10 +74,10 @@ def table(missing=True):
 
 TRANSFORMERS = {
     "standard": StandardScaler(),
-    "standard, not centred": StandardScaler(with_mean=False),
+    "standard, not centered": StandardScaler(with_mean=False),
     "standard, not scaled": StandardScaler(with_std=False),
     "robust": RobustScaler(),
-    "robust, not centred": RobustScaler(with_centering=False),
+    "robust, not centered": RobustScaler(with_centering=False),
     "robust, not scaled": RobustScaler(with_scaling=False),
     "min max": MinMaxScaler((-0.1, 0.7)),
     "min max, clipped": MinMaxScaler((-0.1, 0.7), clip=True),

@@ -9,6 +9,7 @@ from sklearn.datasets import load_breast_cancer
 from helpers.plain import plain_classifier
 from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RowUse, SetFacts
+from uulearn.app.training import EvaluationRows
 from uulearn.datasets import make_sets
 
 PRIORS, TARGET = (0.8, 0.2), 0.5
@@ -33,11 +34,11 @@ def facts_and_history():
     classifier.fit_sets(*trained)
     columns = [*map(str, bunch.feature_names)]
     groups = {column: [place] for place, column in enumerate(columns)}
-    folds = np.zeros(len(sets), dtype=np.int64)
-
-    def score(rows, folds):
-        return classifier.decision_function(rows)
-
+    scores, folds = classifier.decision_function(evaluation), np.zeros(len(sets), dtype=np.int64)
+    row_use = RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (EVALUATION_ROWS, EVALUATION_ROWS))
+    rows = EvaluationRows(
+        scores, sets, evaluation, sets, folds, lambda X, folds: classifier.decision_function(X), row_use, tuple(trained)
+    )
     facts = FitFacts(
         created="2026-11-16T01:02:03Z",
         versions={"uulearn": "0.1.0", "torch": "2.13.0"},
@@ -52,9 +53,9 @@ def facts_and_history():
         n_features=len(columns),
         target_prior=TARGET,
         prior_intervals=None,
-        row_use=RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (EVALUATION_ROWS, EVALUATION_ROWS)),
+        row_use=row_use,
         out_of_fold=False,
-        importance=importance_facts(score, evaluation, sets, folds, groups, PRIORS, TARGET, seed=0),
+        importance=importance_facts(rows, groups, PRIORS, TARGET, seed=0),
         sensitivity=sensitivity_facts(
             classifier, np.concatenate(trained), np.repeat([0, 1], [len(rows) for rows in trained])
         ),
@@ -67,6 +68,6 @@ def facts_and_history():
             "report": "uulearn report model",
             "repeat": "uulearn fit --config model/config.toml",
         },
-        **evaluation_facts(score(evaluation), sets, PRIORS, TARGET),
+        **evaluation_facts(scores, sets, PRIORS, TARGET),
     )
     return FitFacts.from_dict(json.loads(json.dumps(facts.to_dict()))), classifier.history_

@@ -8,7 +8,7 @@ import numpy as np
 
 from uulearn.datasets.catalog import CIFAR_FILES, IDX_FILES, SOURCES
 from uulearn.datasets.formats import digest_of_records
-from uulearn.reproduction.experiments import TARGET_PRIORS
+from uulearn.reproduction.experiments import PAPER_TARGET_PRIORS
 from uulearn.reproduction.store import RunStore, key
 
 SIZES = (1500, 100)
@@ -49,7 +49,7 @@ def expect_small_files(set_item=dict.__setitem__):
     parts = {"training": np.concatenate(list(records.values())[:5]), "test": records[CIFAR_FILES[-1]]}
     digests = {part: digest_of_records(rows) for part, rows in parts.items()}
     set_item(SOURCES, "cifar10", dataclasses.replace(SOURCES["cifar10"], sizes=(500, 100), digests=digests))
-    set_item(TARGET_PRIORS, "mnist", 0.5)  # as many even digits as odd ones; the other shares are as published
+    set_item(PAPER_TARGET_PRIORS, "mnist", 0.5)  # as many even digits as odd ones; the other shares are as published
 
 
 def write_small_files(folder):

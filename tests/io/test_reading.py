@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from uulearn.exceptions import TableError
-from uulearn.io import csv_files, json_lines
+from uulearn.io import csv_files, other_formats
 from uulearn.io.reading import CHUNK_ROWS, format_of, open_table, read_table
 from uulearn.io.writing import TableWriter
 
@@ -306,28 +306,20 @@ def test_one_column_needs_no_separator(tmp_path):
 @pytest.mark.parametrize(
     ("content", "columns", "rows"),
     [
-        ("a,b,\n1,2,\n3,4,\n", ["a", "b"], [["1", "2"], ["3", "4"]]),
-        ("a,b\n1,2,\n3,4,\n", ["a", "b"], [["1", "2"], ["3", "4"]]),
-        ("a,b,,\n1,2,,\n", ["a", "b"], [["1", "2"]]),
-        ("a,b,\n1,2\n", ["a", "b"], [["1", "2"]]),
-        ("a,b,\n", ["a", "b"], []),
-        ("a,b,\n1,2,3\n", ["a", "b", "Unnamed: 2"], [["1", "2", "3"]]),
-        ("1,2,\n3,4,\n", ["0", "1"], [["1", "2"], ["3", "4"]]),
+        ("a,b,\n1,2,\n3,4,\n", ["a", "b", "Unnamed: 2"], [["1", "2", None], ["3", "4", None]]),
+        ("a,b,\n", ["a", "b", "Unnamed: 2"], []),
         ("1,2,\n3,4,5\n", ["0", "1", "2"], [["1", "2", None], ["3", "4", "5"]]),
         (",,\n1,2,3\n", ["Unnamed: 0", "Unnamed: 1", "Unnamed: 2"], [["1", "2", "3"]]),
     ],
 )
-def test_trailing_separators(tmp_path, content, columns, rows):
+def test_trailing_separator_makes_a_column_without_name(tmp_path, content, columns, rows):
     with open_table(save(tmp_path, content)) as reader:
         assert reader.columns == columns
         assert [row for frame in reader for row in cells(frame)] == rows
-        ignored = [note for note in reader.notes if "separators after the last column" in note]
-        assert len(ignored) == (content.count("\n") > 1 and content.splitlines()[1].endswith(","))
 
 
-def test_rejects_late_value_after_the_last_column(tmp_path):
-    path = save(tmp_path, "a,b,\n" + "1,2,\n" * 200 + "1,2,3\n")
-    assert "line 202 of FILE: there is a value after the last column; name its column in the header." in refusal(path)
+def test_rejects_trailing_separators_only_in_rows(tmp_path):
+    assert "line 2 of FILE: expected 2 fields, found 3" in refusal(save(tmp_path, "a,b\n1,2,\n3,4,\n"))
     ragged = save(tmp_path, "a,b,\n" + "1,2,\n" * 200 + "1,2\n")
     assert "line 202 of FILE: expected 3 fields, found 2" in refusal(ragged)
 
@@ -352,10 +344,10 @@ def test_columns_without_name_are_named_by_position(tmp_path):
     pd.DataFrame({"age": [41, 38]}).to_csv(path)
     with open_table(path) as reader:
         assert reader.columns == ["Unnamed: 0", "age"]
-        assert reader.notes == [f"{path} has a column without a name; it is named 'Unnamed: 0'."]
+        assert reader.notes == [f"{path} has columns without a name; they are named 'Unnamed: 0'."]
     with open_table(save(tmp_path, "a, ,,d\n1,2,3,4\n")) as reader:
         assert reader.columns == ["a", "Unnamed: 1", "Unnamed: 2", "d"]
-        assert "has 2 columns without a name; they are named 'Unnamed: 1', 'Unnamed: 2'." in reader.notes[0]
+        assert "has columns without a name; they are named 'Unnamed: 1', 'Unnamed: 2'." in reader.notes[0]
 
 
 @pytest.mark.parametrize("first", ["1,2.5", "-1e3,nan", "1.5,", '"3","2"', " 3, 2", "inf,0", "NA,3"])
@@ -437,8 +429,8 @@ def test_chunks_of_any_size_make_the_whole_table(tmp_path, chunk_rows, monkeypat
 def test_frames_of_wide_or_long_rows_are_shorter(tmp_path, monkeypatch):
     _, paths = write_all_formats(tmp_path, 20)
     monkeypatch.setattr("uulearn.io.arrow.FRAME_BYTES", 100)
-    monkeypatch.setattr("uulearn.io.arrays.FRAME_BYTES", 100)
-    monkeypatch.setattr(json_lines, "SURVEYED_BYTES", 100)
+    monkeypatch.setattr("uulearn.io.other_formats.FRAME_BYTES", 100)
+    monkeypatch.setattr(other_formats, "SURVEYED_BYTES", 100)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 120)
     for path in paths:
         with open_table(path) as reader:
@@ -520,9 +512,9 @@ def test_json_values_keep_their_types(tmp_path):
         ('{"a": []}\n', "line 1 of FILE: 'a' holds a list or an object"),
         ('{"a": 1, "b": 2, "a": 3}\n', "line 1 of FILE: key 'a' is given twice"),
         ('{"a": 1, " a": 2}\n', "FILE has more than one column named 'a'"),
-        ("{}\n{}\n", "the objects of FILE have no keys"),
-        ('{"a": "\\ud83d"}\n', "line 1 of FILE: half of a surrogate pair"),
-        ('{"\\udc00": 1}\n', "line 1 of FILE: half of a surrogate pair"),
+        ("{}\n{}\n", "FILE is empty"),
+        ('{"a": "\\ud83d"}\n', "line 1 of FILE is not JSON ('utf-8' codec can't encode"),
+        ('{"\\udc00": 1}\n', "line 1 of FILE is not JSON ('utf-8' codec can't encode"),
         ('{"a": ' + "9" * 5000 + "}\n", "line 1 of FILE is not JSON (Exceeds the limit"),
         ("[" * 100_000, "line 1 of FILE is not JSON (maximum recursion depth exceeded"),
         ('{"a": 1} {"a": 2}\n', "line 1 of FILE is not JSON (Extra data, column 10)"),
@@ -538,7 +530,7 @@ def test_escaped_characters_are_read(tmp_path):
 
 
 def test_rejects_new_key_after_the_surveyed_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "SURVEYED_LINES", 3)
+    monkeypatch.setattr(other_formats, "SURVEYED_LINES", 3)
     path = save(tmp_path, '{"a": 1}\n{}\n{"b": 2}\n{"b": 3}\n\n{"b": 1, "c": 2}\n', "rows.jsonl")
     for chunk_rows in (1, 2, 100):
         with open_table(path, chunk_rows=chunk_rows) as reader:
@@ -611,10 +603,7 @@ def test_rejects_other_arrays(tmp_path, array, found):
 def test_rejects_arrays_of_wrong_length(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((4, 2)))
     data = (tmp_path / "a.npy").read_bytes()
-    assert "FILE is truncated: 63 bytes follow its header, which announces 64" in refusal(
-        save(tmp_path, data[:-1], "b.npy")
-    )
-    assert "FILE is too long: 65 bytes follow" in refusal(save(tmp_path, data + b"x", "b.npy"))
+    assert "FILE is not a readable .npy file" in refusal(save(tmp_path, data[:-1], "b.npy"))
     for text in ("(-4, 2)", "(4, -2)", f"({2**70}, 2)", "(4, 2.0)", "(True, 2)"):
         header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {text}, }}".ljust(117) + "\n"
         forged = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(64)
@@ -725,7 +714,7 @@ def test_names_of_columns_are_cleaned_in_typed_formats_too(tmp_path):
     for path in write_arrow(tmp_path, pa.table({" a ": [1], "": [2]})):
         with open_table(path) as reader:
             assert reader.columns == ["a", "Unnamed: 1"]
-            assert "has a column without a name" in reader.notes[0]
+            assert "has columns without a name" in reader.notes[0]
     for path in write_arrow(tmp_path, pa.table({"a": [1], "a ": [2]})):
         assert "more than one column named 'a'" in refusal(path)
     for path in write_arrow(tmp_path, pa.table({})):

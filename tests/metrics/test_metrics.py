@@ -23,7 +23,7 @@ from uulearn.metrics import (
     uu_rates,
 )
 from uulearn.metrics.estimates import combine_proportions, two_sided_quantile, wilson_interval
-from uulearn.metrics.ranking import two_sample_auc
+from uulearn.metrics.rates import two_sample_auc
 
 priors = st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)).filter(lambda pair: abs(pair[0] - pair[1]) > 0.05)
 prior = st.floats(0.05, 0.95)

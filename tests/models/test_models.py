@@ -14,7 +14,7 @@ from helpers.plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.models import IMAGE_MODELS, MLP, AllConvNet, Linear, ResNet32, build_model
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.models.initializers import he_normal_, lecun_normal_
+from uulearn.models.dense import he_normal_, lecun_normal_
 
 CONVOLUTIONAL = [AllConvNet, ResNet32]
 

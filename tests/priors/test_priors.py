@@ -23,9 +23,8 @@ from uulearn.priors import (
     priors_from_labels,
     ratio_curve,
 )
-from uulearn.priors.intervals import clopper_pearson, hypergeometric_interval
-from uulearn.priors.mixture import DELTA, GAMMA, NOISE_FACTOR, solve_proportions
-from uulearn.priors.resampling import resample
+from uulearn.priors.labels import clopper_pearson, hypergeometric_interval
+from uulearn.priors.mixture import DELTA, GAMMA, NOISE_FACTOR, resample, solve_proportions
 from uulearn.priors.scoring import assign_folds
 
 
@@ -245,7 +244,7 @@ GOOD = np.linspace(0, 1, 120)
         (
             (GOOD, np.ones((120, 2))),
             {},
-            r"scores1 must be numbers of shape \(n,\), one per row, got .* shape \(120, 2\)",
+            r"scores1 must be numbers of shape \(n,\), got .* shape \(120, 2\)",
         ),
         ((np.append(GOOD, np.nan), GOOD), {}, "scores0 must be numbers, got nan in row 120"),
         ((GOOD, GOOD), {"higher_prior_set": 2}, "higher_prior_set must be 0 or 1.*got 2"),
@@ -344,7 +343,7 @@ class WrongShape(LogisticRegression):
         (([[1.0], [math.inf]], [[1.0]]), {}, ValueError, "X0 has inf in row 1, column 0"),
         ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be between 2 and .* got 1"),
         ((np.eye(9), np.eye(9)), {"scorer": "forest"}, TypeError, "scorer must be a classifier .* got 'forest'"),
-        ((np.eye(9), 2 + np.eye(9)), {"scorer": WrongShape()}, ValueError, r"scores of shape \(4, 2\) for 4 rows"),
+        ((np.eye(9), 2 + np.eye(9)), {"scorer": WrongShape()}, ValueError, r"got shape \(4, 2\) for 4 rows"),
         ((np.eye(9), np.ones((7, 9))), {}, ValueError, "all rows of one set are copies"),
     ],
 )

@@ -15,7 +15,7 @@ from helpers.prior_simulation import (
     simulate_target,
 )
 from uulearn.priors import priors_from_labels
-from uulearn.priors.intervals import clopper_pearson, hypergeometric_interval
+from uulearn.priors.labels import clopper_pearson, hypergeometric_interval
 
 IDENTIFIED = [
     ("Gaussians, 4 σ apart", (0.8, 0.2), 1000),

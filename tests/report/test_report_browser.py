@@ -343,8 +343,8 @@ def test_screen_readers_get_headings_charts_and_tables(show):
     assert len(names["table"]) == page.ask("document.querySelectorAll('table').length") == 11
 
 
-def luminance(colour):
-    channels = [int(part) / 255 for part in colour[4:-1].split(",")]
+def luminance(color):
+    channels = [int(part) / 255 for part in color[4:-1].split(",")]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 

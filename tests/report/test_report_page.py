@@ -137,13 +137,18 @@ def test_training_facts(page, facts):
     part = section(page, "trained")
     found = pairs(part)
     assert found["Created"] == "2026-11-16 01:02 UTC"
-    assert found["Time"] == "12 seconds on cpu"
+    assert found["Time"] == "12 s on cpu"
     assert found["Software"] == "uulearn 0.1.0, torch 2.13.0"
     assert found["Epochs"] == "30, best epoch 18"
     assert found["Set with the higher prior"] == "clinic_a.csv"
     assert (found["Model"], found["Method"], found["Seed"]) == ("mlp", "leaky_relu", "0")
     assert part.one("code").text == facts.command
     assert ["classifier.epochs", "30"] in part.one("table").rows()
+
+
+def test_size_of_the_ensemble_is_shown(facts, history):
+    ensemble = replace(facts, configuration={"classifier": {"n_estimators": 5}})
+    assert pairs(section(checked(render_report(ensemble, history)), "trained"))["Models in the ensemble"] == "5"
 
 
 def test_set_with_the_higher_prior_may_be_the_second(facts, history):
@@ -232,8 +237,8 @@ def test_risk_that_is_never_negative(facts):
 
 
 def test_ensembles_are_described(facts):
-    members = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
-    text = words(section(checked(render_report(facts, History.mean(members))), "training"))
+    models = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
+    text = words(section(checked(render_report(facts, History.mean(models))), "training"))
     assert "The ensemble has 2 models, whose scores are averaged; the curves show their mean." in text
     assert "Their best epochs are 1 and 2." in text
 

@@ -6,7 +6,8 @@ from scipy import stats
 
 from uulearn.reproduction import conclusions
 from uulearn.reproduction.conclusions import co_occurrence, contests, drops_by_priors, regularized_runs
-from uulearn.reproduction.tables import MethodColumn, ResultRow, build_table
+from uulearn.reproduction.experiments import ResultRow
+from uulearn.reproduction.tables import MethodColumn, build_table
 
 
 def record(method, curve, seed=0, priors=(0.8, 0.2), slope=None, unbiased=None, **others):
@@ -55,8 +56,8 @@ def test_drops_are_listed_from_far_to_close_priors():
         record("unbiased", [0.9, 0.9 - drop], priors=p) for p, drop in {(0.6, 0.4): 0.3, (0.8, 0.2): 0.1}.items()
     ]
     (series,) = drops_by_priors(cells(records)).values()
-    assert [priors for priors, _ in series] == [(0.8, 0.2), (0.6, 0.4)]
-    assert [drop for _, drop in series] == pytest.approx([10.0, 30.0])
+    assert list(series) == [(0.8, 0.2), (0.6, 0.4)]
+    assert list(series.values()) == pytest.approx([10.0, 30.0])
 
 
 def test_co_occurrence_counts_and_ranks():

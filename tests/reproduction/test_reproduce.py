@@ -15,7 +15,7 @@ from uulearn.cli import main
 from uulearn.cli.progress import TerminalOutput
 from uulearn.cli.reproduce import choose_targets, default_folder
 from uulearn.cli.reproduction_progress import ReproductionProgress, describe_job
-from uulearn.reproduction.experiments import SELECTION_HOLD_OUT, TARGET_PRIORS, Request, runs_of
+from uulearn.reproduction.experiments import PAPER_TARGET_PRIORS, SELECTION_HOLD_OUT, Request, runs_of
 from uulearn.reproduction.jobs import plan_jobs
 from uulearn.reproduction.render import SPACE
 from uulearn.reproduction.store import RunStore
@@ -272,7 +272,7 @@ def test_missing_data_is_reported_before_anything_is_written(monkeypatch, reprod
 
 
 def test_rejects_other_data(monkeypatch, reproduce):
-    monkeypatch.setitem(TARGET_PRIORS, "mnist", 0.4926)
+    monkeypatch.setitem(PAPER_TARGET_PRIORS, "mnist", 0.4926)
     code, _, err = reproduce("table2", "--quick", "--dataset", "mnist")
     assert (code, "expected a class prior of 0.4926 in the test data, found 0.5" in err) == (2, True)
 

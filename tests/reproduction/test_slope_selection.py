@@ -7,16 +7,16 @@ import pytest
 from uulearn.reproduction import pages, selection
 from uulearn.reproduction.experiments import (
     DATASETS,
+    PAPER_SET_PRIORS,
+    PAPER_TARGET_PRIORS,
     SELECTION_HOLD_OUT,
-    SET_PRIORS,
-    TARGET_PRIORS,
     Request,
     TableRow,
     table_rows,
 )
 from uulearn.reproduction.store import key
 
-MNIST_ROW = TableRow("table3", "mnist", (0.8, 0.2), Request())
+MNIST_ROW = TableRow("mnist", (0.8, 0.2), "table3", Request())
 
 
 def record_of(run, accuracy=0.9, risk=None, epochs=None):
@@ -75,7 +75,7 @@ def test_hindsight_of_a_row_uses_one_slope_for_all_trials():
 
 def test_table_shows_the_chosen_run():
     request = Request(["mnist"], trials=1)
-    row = TableRow("table3", "mnist", (0.8, 0.2), request)
+    row = TableRow("mnist", (0.8, 0.2), "table3", request)
     records = fixed_records(row, 0, RISKS, ACCURACIES)
     table = pages.make_table("table3", table_rows("table3", request), lambda run: records.get(key(run)))
     cells = {cell.column.name: cell for cell in table if cell.row.set_priors == (0.8, 0.2)}
@@ -102,8 +102,8 @@ def test_cells_that_are_not_run_do_not_count_as_missing():
 
 
 def test_datasets_and_priors_match_the_paper():
-    assert tuple(TARGET_PRIORS) == DATASETS
-    assert len(SET_PRIORS) == 3
+    assert tuple(PAPER_TARGET_PRIORS) == DATASETS
+    assert len(PAPER_SET_PRIORS) == 3
 
 
 def test_table_notes_mixed_precisions():

@@ -200,10 +200,7 @@ def test_failed_packing_deletes_nothing(store, monkeypatch):
     assert not (store.folder / ".pack.lock").exists()
 
 
-@pytest.mark.parametrize("with_flock", [True, False])
-def test_only_one_process_packs_at_a_time(store, monkeypatch, with_flock):
-    if not with_flock:
-        monkeypatch.setattr(storage, "fcntl", None)
+def test_only_one_process_packs_at_a_time(store, monkeypatch):
     monkeypatch.setattr(module, "LOCK_SECONDS", 0.05)
     store.add(record())
     packing = storage.file_lock(store.folder / ".pack.lock", "busy")
@@ -250,7 +247,7 @@ def test_rejects_newer_formats(store):
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.write_text(json.dumps({"format": RECORD_FORMAT + 1, "runs": []}))
     with pytest.raises(
-        ValueError, match=rf"has format {RECORD_FORMAT + 1}, this version .* reads up to {RECORD_FORMAT}: upgrade"
+        ValueError, match=rf"has format {RECORD_FORMAT + 1}, this version reads up to {RECORD_FORMAT}: upgrade"
     ):
         store.records()
     with pytest.raises(ValueError, match="cannot be stored"):

@@ -21,8 +21,8 @@ from uulearn.reproduction.experiments import (
     variant_rows,
     variant_run,
 )
-from uulearn.reproduction.job_training import model_params
 from uulearn.reproduction.jobs import plan_jobs
+from uulearn.reproduction.runner import model_params
 from uulearn.reproduction.sampling import shortened_sets
 from uulearn.reproduction.store import key
 

@@ -44,7 +44,7 @@ def negative_part(f):
         (negative_part(lambda x: 0.1 * x), r"not non-negative: f\(-1\) = -0\.1"),
         (torch.square, r"not the identity on x ≥ 0: f\(0\.98"),
         (torch.exp, "not the identity on x ≥ 0"),
-        (negative_part(torch.ones_like), "not Lipschitz: its slope exceeds 1e\\+06 near x = 0"),
+        (negative_part(torch.ones_like), "not Lipschitz: slope above 1e\\+06 near x = 0"),
         (negative_part(torch.square), "not Lipschitz"),
         (lambda x: torch.where(x < -1, torch.ones_like(x), x.clamp(min=0)), "not Lipschitz.*near x = -1;"),
         (negative_part(lambda x: x.abs().sqrt()), "not Lipschitz"),

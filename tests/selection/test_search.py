@@ -34,7 +34,7 @@ def linear(**changes):
 # ------------------------------------------------------------------------------------------------------- scorers
 
 
-def test_scores_are_the_metrics_at_the_estimators_own_priors(data):
+def test_scorer_uses_priors_of_the_estimator(data):
     X, sets = data
     classifier = linear().fit(X, sets)
     scores = classifier.decision_function(X)
@@ -65,7 +65,7 @@ def test_any_classifier_can_be_scored(data):
         UUScorer(set_priors=(0.8, 0.3))(LogisticRegression().fit(X, sets), X, sets)
 
 
-def test_a_search_over_a_pipeline_finds_what_is_better(data):
+def test_search_over_pipeline_finds_better_setting(data):
     X, sets = data
     X = X * np.array([100.0, 1.0, 1.0])
     search = GridSearchCV(
@@ -79,7 +79,7 @@ def test_a_search_over_a_pipeline_finds_what_is_better(data):
     assert UUScorer("auc")(search, X, sets) == search.score(X, sets) > 0.8
 
 
-def test_a_scorer_is_a_plain_value():
+def test_scorer_can_be_cloned_and_pickled():
     assert repr(UUScorer("auc", set_priors=(0.8, 0.2))) == "UUScorer('auc', set_priors=(0.8, 0.2), target_prior=None)"
     with pytest.raises(ValueError, match="measure must be one of 'accuracy', .* got 'f1'"):
         UUScorer("f1")
@@ -93,7 +93,7 @@ def test_a_scorer_is_a_plain_value():
 
 
 @given(st.integers(0, 500), st.integers(2, 5), st.integers(8, 40), st.integers(8, 40))
-def test_every_row_is_tested_once_and_both_sets_are_everywhere(seed, n_splits, n0, n1):
+def test_every_row_is_tested_once_and_folds_have_both_sets(seed, n_splits, n0, n1):
     rng = np.random.default_rng(seed)
     sets = rng.permutation(np.repeat([0, 1], [n0, n1]))
     X = rng.normal(size=(n0 + n1, 2))
@@ -121,21 +121,21 @@ def as_words(values):
         lambda v: v.astype(np.uint8)[:, None, None] * np.ones((1, 2, 2), dtype=np.uint8),
     ],
 )
-def test_copies_are_in_one_fold(form):
+def test_copies_share_a_fold(form):
     values = np.random.default_rng(0).integers(0, 60, size=200)
     sets = np.arange(200) % 2
     for train, test in SetKFold(4, random_state=1).split(form(values), sets):
         assert not np.intersect1d(values[train], values[test]).size
 
 
-def test_groups_are_in_one_fold(data):
+def test_groups_share_a_fold(data):
     X, sets = data
     groups = np.arange(1200) // 7
     for train, test in SetKFold(4, random_state=1).split(X, sets, groups):
         assert not np.intersect1d(groups[train], groups[test]).size
 
 
-def test_order_depends_on_the_seed_and_on_nothing_without_shuffling(data):
+def test_order_depends_on_seed_only_with_shuffling(data):
     X, sets = data
 
     def first_fold(**arguments):
@@ -147,7 +147,7 @@ def test_order_depends_on_the_seed_and_on_nothing_without_shuffling(data):
     assert SetKFold(4).get_n_splits() == 4
 
 
-def test_splitter_refusals():
+def test_splitter_rejects_bad_input():
     X = np.arange(10.0)[:, None]
     with pytest.raises(ValueError, match=r"call split\(X, sets\)"):
         next(SetKFold(2).split(X))

@@ -48,7 +48,7 @@ def base(**changes):
 GRID = {"slope": [0.0, -1.0], "lr": [1e-7, 0.02]}
 
 
-def test_the_best_setting_wins_and_is_ready_to_use(data):
+def test_best_setting_is_chosen_and_fitted(data):
     X0, X1, X, y = data
     search = UUClassifierCV(base(), GRID).fit_sets(X0, X1)
     assert search.best_params_["lr"] == 0.02
@@ -72,7 +72,7 @@ def test_the_best_setting_wins_and_is_ready_to_use(data):
     assert "3 models, each trained without one fold" in text
 
 
-def test_the_best_estimator_is_the_one_that_fitting_that_setting_gives(data):
+def test_best_estimator_equals_fit_with_best_setting(data):
     X0, X1, X, _ = data
     search = UUClassifierCV(base(calibrated=True), GRID).fit_sets(X0, X1)
     alone = clone(base(calibrated=True)).set_params(**search.best_params_).fit_sets(X0, X1)
@@ -84,7 +84,7 @@ def test_the_best_estimator_is_the_one_that_fitting_that_setting_gives(data):
     assert found.get_params()["n_estimators"] == 3
 
 
-def test_one_table_or_two(data):
+def test_one_table_and_two_tables_give_the_same_result(data):
     X0, X1, X, _ = data
     apart = UUClassifierCV(base(), GRID).fit_sets(X0, X1)
     together = UUClassifierCV(base(), GRID).fit(np.concatenate([X0, X1]), np.repeat([0, 1], [300, 240]))
@@ -95,7 +95,7 @@ def test_one_table_or_two(data):
     assert apart.score(*held) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_path_of_slopes_is_one_stack_a_fold_on_the_cpu(data, monkeypatch):
+def test_slopes_are_batched_per_fold_on_cpu(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
     original = learners.fit_folds_batched
@@ -122,7 +122,7 @@ class Own(nn.Module):
         return self.layer(x)
 
 
-def test_models_of_ones_own_are_trained_one_by_one(data, tmp_path):
+def test_custom_models_are_trained_one_by_one(data, tmp_path):
     X0, X1, X, y = data
     own = base(model=Own, model_params=None, epochs=15, checkpoint_dir=tmp_path)
     search = UUClassifierCV(own, {"lr": [1e-6, 0.05]}).fit_sets(X0, X1)
@@ -145,11 +145,11 @@ both_ways = pytest.mark.parametrize("model", ["linear", Own])
 
 @both_ways
 @pytest.mark.parametrize("rate", [1e20, 3e38])
-def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
+def test_diverging_setting_is_reported_and_not_chosen(data, model, rate):
     X0, X1, *_ = data
     with pytest.raises(NonFiniteRiskError):
         wild(model, lr=rate).fit_sets(X0, X1)
-    with pytest.warns(FailedSettingWarning) as heard:
+    with pytest.warns(FailedSettingWarning) as caught:
         search = UUClassifierCV(wild(model), {"lr": [rate, 1e-7, 0.1]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.1}
     assert all("not finite" not in one.stop_reason for one in search.best_estimator_.history_.models)
@@ -164,7 +164,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
     assert all(math.isnan(one["value"]) and math.isnan(one["standard_error"]) for one in figures.values())
     assert math.isnan(failed.gap.value)
     assert good.gap.value == 0 < slow.gap.value
-    (warning,) = heard
+    (warning,) = caught
     assert str(warning.message) == (f"1 of 3 settings failed and will not be chosen: lr={rate!r} ({failed.failure}).")
     assert warning.filename == __file__
     assert issubclass(warning.category, UUWarning)
@@ -174,7 +174,7 @@ def test_a_setting_that_diverges_is_named_and_not_chosen(data, model, rate):
 
 
 @both_ways
-def test_where_every_setting_diverges_it_is_an_error(data, model):
+def test_raises_if_every_setting_diverges(data, model):
     X0, X1, *_ = data
     search = UUClassifierCV(wild(model), {"lr": [1e20, 1e21, 1e22, 1e23, 1e24]})
     with pytest.raises(
@@ -190,7 +190,7 @@ def test_where_every_setting_diverges_it_is_an_error(data, model):
 
 
 @both_ways
-def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
+def test_divergence_in_last_step_is_detected_by_scores(data, model):
     """The risk was finite before it, and there is none after it."""
     X0, X1, *_ = data
     with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of held-out rows are not finite\)\."):
@@ -208,7 +208,7 @@ def test_a_last_step_that_goes_too_far_is_seen_by_the_scores(data, model):
         ([1.0, 1.0], "the risk was not finite in epoch 3", False),
     ],
 )
-def test_what_is_taken_as_diverged(scores, reason, finite):
+def test_detects_diverged_fits(scores, reason, finite):
     pair = (torch.ones(3), torch.tensor(scores))
     fitted = FoldScores(None, History(stop_reason=reason), pair)
     assert (trials._check_finite(fitted) is fitted) == finite
@@ -221,7 +221,7 @@ class Silent(Own):
         return self.layer(torch.zeros_like(x))
 
 
-def test_scores_that_say_nothing_cannot_be_calibrated(data):
+def test_constant_scores_cannot_be_calibrated(data):
     X0, X1, *_ = data
     search = UUClassifierCV(wild(Own, lr=0.1), {"model": [Silent, Own], "model_params": [{"bias": 1.0}]})
     with pytest.warns(
@@ -238,7 +238,7 @@ def test_scores_that_say_nothing_cannot_be_calibrated(data):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_of_several_workers_one_warns(data, monkeypatch, first):
+def test_only_first_worker_warns(data, monkeypatch, first):
     monkeypatch.setattr(module, "join_workers", lambda *_: SimpleNamespace(first=first, agree=lambda value: value))
     search = UUClassifierCV(wild("linear"), {"lr": [1e20, 0.1]})
     if first:
@@ -261,7 +261,7 @@ def uneven():
 
 
 @both_ways
-def test_settings_are_judged_by_the_decisions_of_the_classifier(uneven, model):
+def test_settings_are_compared_by_calibrated_decisions(uneven, model):
     settings = {"model": model, "model_params": None, "loss": "logistic", "epochs": 15, "batch_size": 1200, "lr": 0.05}
     own = base(**settings, early_stopping=False)
     grid = {"calibrated": [True, False], "method": ["biased", "abs"]}
@@ -279,7 +279,7 @@ def test_settings_are_judged_by_the_decisions_of_the_classifier(uneven, model):
     assert scaled.auc.value == pytest.approx(raw.auc.value, abs=1e-6)  # the line rises
 
 
-def test_a_setting_that_is_not_calibrated_is_judged_by_its_scores(data):
+def test_uncalibrated_settings_are_compared_by_scores(data):
     search = UUClassifierCV(base(), GRID).fit_sets(*data[:2])
     best = next(one for one in search.candidates_ if one.rank == 1)
     assert search.best_estimator_.scaling_ is None
@@ -289,7 +289,7 @@ def test_a_setting_that_is_not_calibrated_is_judged_by_its_scores(data):
 # --------------------------------------------------------------------------------------------------------- scikit-learn
 
 
-def test_tags_are_those_of_the_estimator():
+def test_tags_equal_tags_of_estimator():
     search = UUClassifierCV(base())
     assert get_tags(search) == get_tags(base())
     assert get_tags(search).input_tags.sparse
@@ -308,13 +308,13 @@ def test_tags_are_those_of_the_estimator():
         estimator_checks.check_dict_unchanged,
     ],
 )
-def test_checks_of_scikit_learn(check):
+def test_scikit_learn_estimator_checks(check):
     """With set_priors = (0, 1) the checks' labels serve as sets."""
     own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, n_estimators=2, random_state=0, progress=False)
     check("UUClassifierCV", UUClassifierCV(own, {"lr": [0.2, 1e-6]}))
 
 
-def test_columns_are_those_of_the_best_estimator(data):
+def test_column_attributes_equal_best_estimator(data):
     X0, X1, X, _ = data
     search = UUClassifierCV(base(epochs=1), {"lr": [0.01]})
     assert not any(hasattr(search, name) for name in ("n_features_in_", "feature_names_in_", "classes_"))
@@ -332,7 +332,7 @@ def test_columns_are_those_of_the_best_estimator(data):
 
 
 @pytest.mark.parametrize("step", ["run_plan", "warn_if_degenerate"])
-def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, step):
+def test_interrupted_search_does_not_change_earlier_result(data, monkeypatch, step):
     X0, X1, *_ = data
     search = UUClassifierCV(base(epochs=2), {"lr": [0.01]}).fit_sets(X0, X1)
     before = dict(vars(search))
@@ -354,7 +354,7 @@ def test_a_search_that_is_broken_off_leaves_what_there_was(data, monkeypatch, st
 # ----------------------------------------------------------------------------------------------------- what is searched
 
 
-def test_refinement_starts_from_the_best_and_goes_on_with_its_setting(data, monkeypatch):
+def test_self_training_starts_from_best_setting(data, monkeypatch):
     X0, X1, *_ = data
     seen = []
     original = NetworkLearner.train_folds
@@ -388,14 +388,14 @@ def test_defaults():
 
 @pytest.mark.parametrize("method", ["leaky_relu", "abs", "relu", "unbiased", "biased", (torch.relu, torch.relu)])
 @pytest.mark.parametrize(("rate", "rates"), [(1e-3, [1e-4, 3e-4, 1e-3]), (0.07, [0.007, 0.021, 0.07])])
-def test_the_default_grid_is_about_the_base(method, rate, rates):
+def test_default_grid_depends_on_base_estimator(method, rate, rates):
     """λ where the method has one, or is the end of the path; rates up to the base's."""
     paths = {"leaky_relu": {"slope": SLOPES}, "abs": {"method": ["leaky_relu"], "slope": SLOPES}}
     expected = paths.get(method, {}) if isinstance(method, str) else {}
     assert default_grid(base(method=method, lr=rate)) == expected | {"lr": rates}
 
 
-def test_what_is_auto_is_settled_for_every_setting(data):
+def test_auto_is_resolved_for_every_setting(data):
     X0, X1, X, _ = data
     bare = UUClassifier((0.8, 0.3), 0.4, model="linear", epochs=2, random_state=0, progress=False)
     search = UUClassifierCV(bare).fit_sets(X0, X1)
@@ -423,18 +423,18 @@ def test_what_is_auto_is_settled_for_every_setting(data):
         ({"batch_size": [0]}, "batch_size must be an integer of at least 2, rows of both sets together, got 0"),
     ],
 )
-def test_bad_grids_are_refused_before_any_work(data, grid, message, monkeypatch):
+def test_rejects_bad_grid_before_training(data, grid, message, monkeypatch):
     monkeypatch.setattr(module, "train_all", lambda *_, **__: pytest.fail("work was done"))
     for estimator in base(), UUClassifier((0.8, 0.3)):
         with pytest.raises(ValueError, match=message):
             UUClassifierCV(estimator, grid).fit_sets(*data[:2])
 
 
-def test_priors_are_needed():
+def test_search_rejects_missing_priors():
     with pytest.raises(ValueError, match="a search compares accuracies, which need set_priors; got None"):
         UUClassifierCV(UUClassifier(None, method="biased")).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
 
 
-def test_only_its_own_estimator():
+def test_search_rejects_other_estimators():
     with pytest.raises(TypeError, match="estimator must be a UUClassifier, got Own"):
         UUClassifierCV(Own(2)).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))

@@ -14,7 +14,7 @@ from uulearn.data.folds import assign_folds
 from uulearn.estimator import plan
 from uulearn.exceptions import CheckpointError, FailedSettingWarning
 from uulearn.selection import UUClassifierCV, trials
-from uulearn.selection.store import FoldStore
+from uulearn.selection.trials import FoldStore
 
 GRID = {"slope": [0.0, -1.0], "lr": [1e-3, 0.02]}
 
@@ -65,7 +65,7 @@ def assert_same(one, other, rows):
 
 
 def interrupted_after(monkeypatch, search, data, n_jobs):
-    """The search, as if it were stopped when it has so many jobs behind it."""
+    """Run the search and interrupt it after this number of jobs."""
     original, done = trials.train_job, []
 
     def stopping(*call):
@@ -82,13 +82,13 @@ def interrupted_after(monkeypatch, search, data, n_jobs):
 
 def seconds_apart(search):
     """Without what differs from time to time."""
-    for member in [search.best_estimator_.history_, *search.best_estimator_.history_.models]:
-        for record in member.epochs:
+    for history in [search.best_estimator_.history_, *search.best_estimator_.history_.models]:
+        for record in history.epochs:
             record["seconds"] = 0.0
     return search
 
 
-def test_a_search_goes_on_where_it_was(data, tmp_path, monkeypatch, trained):
+def test_resumed_search_equals_uninterrupted_search(data, tmp_path, monkeypatch, trained):
     whole = seconds_apart(UUClassifierCV(base(), GRID).fit_sets(*data))
     assert trained == [((0, 1, 2, 3), 0, 1, 2)]
     search = UUClassifierCV(base(), GRID, store=tmp_path / "new" / "store")
@@ -103,7 +103,7 @@ def test_a_search_goes_on_where_it_was(data, tmp_path, monkeypatch, trained):
     assert trained == []
 
 
-def test_more_settings_train_only_these(data, tmp_path, trained):
+def test_extended_search_trains_only_new_settings(data, tmp_path, trained):
     UUClassifierCV(base(), {"lr": [1e-3]}, store=tmp_path).fit_sets(*data)
     trained.clear()
     search = UUClassifierCV(base(), {"lr": [0.02, 1e-3]}, store=str(tmp_path)).fit_sets(*data)
@@ -113,7 +113,7 @@ def test_more_settings_train_only_these(data, tmp_path, trained):
     np.testing.assert_allclose(search.decision_function(data[0]), whole.decision_function(data[0]), atol=1e-4)
 
 
-def test_a_model_is_another_where_anything_differs(data, tmp_path, trained):
+def test_stored_name_depends_on_data_and_parameters(data, tmp_path, trained):
     first, second = data
 
     def jobs(estimator, *sets, **grid):
@@ -136,7 +136,7 @@ def test_a_model_is_another_where_anything_differs(data, tmp_path, trained):
     assert jobs(base(model=nn.Linear(4, 1), model_params=None), first, second) == 3
 
 
-def test_a_model_is_another_where_it_begins_or_is_divided_otherwise(data, tmp_path, trained, monkeypatch):
+def test_stored_name_depends_on_initial_weights_and_folds(data, tmp_path, trained, monkeypatch):
     def jobs(estimator):
         trained.clear()
         UUClassifierCV(estimator, {"lr": [0.02]}, store=tmp_path).fit_sets(*data)
@@ -162,7 +162,7 @@ class Begins(nn.Linear):
         nn.init.constant_(self.weight, float(os.environ["BEGINS"]))
 
 
-def test_a_setting_that_failed_is_not_tried_again(data, tmp_path, trained):
+def test_failed_setting_is_not_trained_again(data, tmp_path, trained):
     for model, hidden in (("mlp", {"hidden": (6,)}), (Own, None)):
         search = UUClassifierCV(
             base(
@@ -186,7 +186,7 @@ def test_a_setting_that_failed_is_not_tried_again(data, tmp_path, trained):
         assert again[1].failure
 
 
-def test_a_damaged_file_is_named(data, tmp_path):
+def test_rejects_damaged_file_by_name(data, tmp_path):
     search = UUClassifierCV(base(), {"lr": [0.02]}, store=tmp_path).fit_sets(*data)
     damaged = sorted(tmp_path.glob("*.safetensors"))[0]
     content = damaged.read_bytes()
@@ -198,7 +198,7 @@ def test_a_damaged_file_is_named(data, tmp_path):
     assert search.fit_sets(*data).best_params_ == {"lr": 0.02}
 
 
-def test_searches_that_share_a_store_leave_each_others_files(tmp_path):
+def test_searches_can_share_a_store(tmp_path):
     theirs, left = (tmp_path / f".{name}.safetensors.x.tmp" for name in ("theirs", "left"))
     for path in (theirs, left):
         path.write_bytes(b"")
@@ -207,7 +207,7 @@ def test_searches_that_share_a_store_leave_each_others_files(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [theirs.name]
 
 
-def test_what_cannot_be_a_store(data, tmp_path):
+def test_rejects_invalid_store(data, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="store must be a folder, and .*file is a file"):
         UUClassifierCV(base(), GRID, store=tmp_path / "file").fit_sets(*data)
@@ -260,7 +260,7 @@ UUClassifierCV(estimator, {"loss": ["logistic", "sigmoid", "ramp"]}, store=sys.a
 """
 
 
-def test_a_killed_search_leaves_whole_files(tmp_path, trained):
+def test_killed_search_leaves_complete_files(tmp_path, trained):
     program = Program("-c", KILLED, tmp_path)
     program.wait_for(lambda: len(list(tmp_path.glob("*.safetensors"))) >= 2)
     program.kill()

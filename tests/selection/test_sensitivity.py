@@ -101,7 +101,7 @@ def held_out_of(X, sets, fraction, seed=0):
     ],
     ids=["linear", "calibrated", "mlp", "best epoch"],
 )
-def test_the_stack_is_what_training_one_by_one_gives(classifier, data, scored, monkeypatch):
+def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatch):
     X, sets, y = data
     arguments = {"errors": (-0.1, 0.1), "test_data": (X[::3], y[::3])}
     together = prior_sensitivity(classifier, X, sets, **arguments)
@@ -124,7 +124,7 @@ def test_the_stack_is_what_training_one_by_one_gives(classifier, data, scored, m
 
 
 @pytest.mark.parametrize("changes", [{"calibrated": True}, {"early_stopping": True, "patience": 2}, {"method": "relu"}])
-def test_the_baseline_is_the_classifier_itself(changes, data, scored):
+def test_baseline_equals_fitted_classifier(changes, data, scored):
     X, sets, y = data
     classifier = linear(validation_fraction=0.25, **changes)
     found = prior_sensitivity(classifier, X, sets, errors=[0.05], test_data=(X[:50], y[:50]))
@@ -142,7 +142,7 @@ def test_the_baseline_is_the_classifier_itself(changes, data, scored):
     assert (row.differing, row.gain.value, row.true_gain.value) == (0, 0, 0)
 
 
-def test_every_run_is_the_classifier_with_other_priors(data, scored):
+def test_every_run_equals_classifier_with_changed_priors(data, scored):
     X, sets, _ = data
     found = prior_sensitivity(linear(validation_fraction=0.25), X, sets, errors=[0.05])
     held_out = held_out_of(X, sets, 0.25)
@@ -161,21 +161,21 @@ def test_every_run_is_the_classifier_with_other_priors(data, scored):
         assert row.differing == ((scores > 0) != usual).mean()
 
 
-def test_what_a_stack_cannot_hold_is_trained_one_by_one(data):
+def test_runs_that_cannot_be_batched_are_trained_one_by_one(data):
     X, sets, y = data
     usual = prior_sensitivity(linear(), X, sets, errors=[0.1], test_data=(X, y))
     as_sparse = prior_sensitivity(
         linear(), sparse.csr_matrix(X), sets, errors=[0.1], test_data=(sparse.csr_matrix(X), y)
     )
     own = prior_sensitivity(linear(model=Plain), torch.from_numpy(X), sets, errors=[0.1])
-    members = prior_sensitivity(linear(n_estimators=2), X, sets, errors=[0.1])
-    assert [found.batched for found in (usual, as_sparse, own, members)] == [True, False, False, False]
-    assert {found.held_out_sizes for found in (usual, as_sparse, own, members)} == {(36, 44)}
+    models = prior_sensitivity(linear(n_estimators=2), X, sets, errors=[0.1])
+    assert [found.batched for found in (usual, as_sparse, own, models)] == [True, False, False, False]
+    assert {found.held_out_sizes for found in (usual, as_sparse, own, models)} == {(36, 44)}
     assert [row.true.value for row in as_sparse.rows] == pytest.approx([row.true.value for row in usual.rows], abs=0.01)
-    assert all(row.if_guess_right.value > 0.7 for found in (own, members) for row in found.rows)
+    assert all(row.if_guess_right.value > 0.7 for found in (own, models) for row in found.rows)
 
 
-def test_several_members_are_judged_on_rows_that_none_has_seen(data, scored):
+def test_ensembles_are_evaluated_on_held_out_rows(data, scored):
     X, sets, _ = data
     prior_sensitivity(linear(n_estimators=3, validation_fraction=0.25), X, sets, errors=[0.1])
     held_out = held_out_of(X, sets, 0.25)
@@ -186,7 +186,7 @@ def test_several_members_are_judged_on_rows_that_none_has_seen(data, scored):
 
 
 @pytest.mark.parametrize("stacked", [True, False])
-def test_the_held_out_rows_are_trained_on_by_no_run(stacked, data, scored, monkeypatch):
+def test_no_run_trains_on_held_out_rows(stacked, data, scored, monkeypatch):
     X, sets, _ = data
     monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: stacked)
     prior_sensitivity(linear(), X, sets, errors=[0.1])
@@ -208,7 +208,7 @@ def test_the_held_out_rows_are_trained_on_by_no_run(stacked, data, scored, monke
 # ---------------------------------------------------------------------------------------------- the classifier stays
 
 
-def test_the_classifier_is_left_as_it_is(data, tmp_path):
+def test_classifier_is_not_changed(data, tmp_path):
     X, sets, _ = data
     state = np.random.RandomState(7)
     classifier = linear(random_state=state, checkpoint_dir=tmp_path / "kept", epochs=3)
@@ -221,7 +221,7 @@ def test_the_classifier_is_left_as_it_is(data, tmp_path):
     assert found.seed == np.random.RandomState(7).randint(2**31 - 1)
 
 
-def test_a_fitted_classifier_keeps_its_model_and_lends_its_seed(data, scored):
+def test_fitted_classifier_is_unchanged_and_its_seed_is_used(data, scored):
     X, sets, _ = data
     classifier = linear(random_state=None, validation_fraction=0.25).fit(X, sets)
     model, scores = classifier.model_, classifier.decision_function(X)
@@ -253,7 +253,7 @@ def test_frames_and_tensors_are_read_like_arrays(data):
     st.floats(0.01, 0.99),
     st.lists(st.floats(-0.4, 0.4).filter(lambda e: abs(e) > 1e-3), min_size=1, max_size=5, unique=True),
 )
-def test_one_prior_is_altered_at_a_time_and_stays_possible(theta, theta_prime, pi, errors):
+def test_one_prior_is_changed_at_a_time_and_stays_valid(theta, theta_prime, pi, errors):
     if abs(theta - theta_prime) < 1e-3:
         return
     guess = Assumption("baseline", 0.0, (theta, theta_prime), pi)
@@ -274,7 +274,7 @@ def test_one_prior_is_altered_at_a_time_and_stays_possible(theta, theta_prime, p
         assert reason
 
 
-def test_what_is_skipped_is_named_with_its_reason(data):
+def test_skipped_changes_have_a_reason(data):
     X, sets, _ = data
     found = prior_sensitivity(linear((0.95, 0.8), 0.9, epochs=2), X, sets, errors=(0.1, -0.16, 0.05))
     text = str(found)
@@ -287,7 +287,7 @@ def test_what_is_skipped_is_named_with_its_reason(data):
     assert text.count("skipped:") == len(found.skipped) == 3
 
 
-def test_skips_when_set_1_is_the_richer():
+def test_skips_changes_if_set_1_has_the_higher_prior():
     assumed, skipped = alter_priors(Assumption("baseline", 0.0, (0.1, 0.15), 0.5), (-0.12, 0.05))
     assert [altered.name for altered in assumed[1:]] == ["θ′ + 0.05", "π − 0.12", "π + 0.05"]
     assert [reason for _, reason in skipped] == [
@@ -298,13 +298,13 @@ def test_skips_when_set_1_is_the_richer():
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, -1.5, math.nan, math.inf, "0.1", None, True])
-def test_bad_errors_are_refused(bad, data):
+def test_rejects_bad_errors(bad, data):
     X, sets, _ = data
     with pytest.raises(ValueError, match="errors must be numbers between -1 and 1 other than 0, got"):
         prior_sensitivity(linear(), X, sets, errors=(0.05, bad))
 
 
-def test_more_refusals(data):
+def test_rejects_other_bad_input(data):
     X, sets, y = data
     for bad in ((), [0.1, 0.1]):
         with pytest.raises(ValueError, match="errors must be one number or more, each once"):
@@ -333,7 +333,7 @@ def test_more_refusals(data):
 # -------------------------------------------------------------------------------------------------------- labels
 
 
-def test_labels_serve_the_true_accuracy_alone(data):
+def test_labels_are_used_for_true_accuracy_only(data):
     X, sets, y = data
     without = prior_sensitivity(linear(), X, sets, errors=[-0.1, 0.1])
     right = prior_sensitivity(linear(), X, sets, errors=[-0.1, 0.1], test_data=(X, y))
@@ -360,7 +360,7 @@ def test_labels_serve_the_true_accuracy_alone(data):
 
 
 @given(st.integers(0, 50), st.integers(0, 70), st.floats(0.55, 1), st.floats(0, 0.45), st.floats(0.05, 0.95))
-def test_the_closed_form_of_the_documentation(positive, positive_prime, theta, theta_prime, pi):
+def test_estimate_follows_documented_formula(positive, positive_prime, theta, theta_prime, pi):
     scores = np.repeat([1.0, -1.0, 1.0, -1.0], [positive, 50 - positive, positive_prime, 70 - positive_prime])
     shown = uu_accuracy(scores, np.repeat([0, 1], [50, 70]), (theta, theta_prime), pi).value
     q, q_prime = positive / 50, positive_prime / 70
@@ -369,7 +369,7 @@ def test_the_closed_form_of_the_documentation(positive, positive_prime, theta, t
     assert shown == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_wrong_target_prior_moves_the_threshold(scored):
+def test_wrong_target_prior_moves_threshold(scored):
     """One column, classes at ±1 with variance 1: log-odds 2x + ln π/(1 − π), so predictions turn at −½·ln π/(1 − π)."""
     X, sets, _ = draw((6000, 6000), (0.8, 0.2), seed=1, columns=1)
     grid = np.linspace(-3, 3, 6001)[:, None]
@@ -385,8 +385,8 @@ def test_a_wrong_target_prior_moves_the_threshold(scored):
 
 
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.2, 0.8)])
-def test_a_wrong_set_prior_moves_the_estimate_as_the_closed_form_says(priors):
-    """At π = ½ the best classifier asks which set is the likelier, whatever their shares of positives."""
+def test_wrong_set_prior_moves_estimate_by_formula(priors):
+    """At π = ½ the best classifier predicts the more likely set, for any class priors of the sets."""
     X, sets, y = draw((4000, 4000), priors, seed=2)
     classifier = linear(priors, lr=0.1, epochs=60, loss="sigmoid", method="unbiased")
     found = prior_sensitivity(classifier, X, sets, test_data=(X, y))
@@ -408,8 +408,8 @@ def test_a_wrong_set_prior_moves_the_estimate_as_the_closed_form_says(priors):
 
 
 @pytest.mark.parametrize("method", ["abs", "relu", "leaky_relu"])
-def test_corrections_suffer_from_priors_assumed_too_close_and_not_from_the_opposite(method):
-    """Under such priors a bracket of a good classifier is below zero, which a correction takes for overfitting."""
+def test_corrections_lose_accuracy_if_priors_are_assumed_too_close(method):
+    """With such priors a risk term of a good classifier is negative, which a correction mistakes for overfitting."""
     X, sets, y = draw((2000, 2000), (0.8, 0.2), seed=2)
     found = prior_sensitivity(linear(lr=0.1, epochs=60, method=method), X, sets, errors=(-0.1, 0.1), test_data=(X, y))
     for name, towards in (("theta", 1), ("theta_prime", -1)):
@@ -420,7 +420,7 @@ def test_corrections_suffer_from_priors_assumed_too_close_and_not_from_the_oppos
     assert "the true accuracy changes most by −0.0" in found.conclusion
 
 
-def test_away_from_the_middle_a_wrong_set_prior_moves_the_threshold_too(scored):
+def test_wrong_set_prior_moves_threshold_for_unbalanced_target(scored):
     """Predictions turn where u/u′ = (c + d)/(a + b) of the *assumed* priors; Gaussian classes make that a point."""
     X, sets, _ = draw((6000, 6000), (0.8, 0.2), seed=3, columns=1)
     grid = np.linspace(-3, 3, 6001)[:, None]
@@ -440,7 +440,7 @@ def test_away_from_the_middle_a_wrong_set_prior_moves_the_threshold_too(scored):
 # ----------------------------------------------------------------------------------- what goes wrong, and is said
 
 
-def test_a_risk_that_overflows_under_the_guess_is_an_error(data, monkeypatch):
+def test_raises_if_risk_overflows_for_the_guess(data, monkeypatch):
     X, sets, _ = data
     classifier = linear(loss=lambda z: torch.exp(-z), lr=1e4, epochs=5)
     with pytest.raises(
@@ -456,7 +456,7 @@ def test_a_risk_that_overflows_under_the_guess_is_an_error(data, monkeypatch):
 
 
 @pytest.mark.parametrize("stacked", [True, False])
-def test_a_run_that_overflows_is_skipped(stacked, data, monkeypatch):
+def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
     X, sets, _ = data
     bad = Assumption("pi", 0.1, (0.8, 0.2), 0.6)
     if stacked:
@@ -486,23 +486,25 @@ def test_a_run_that_overflows_is_skipped(stacked, data, monkeypatch):
 
 
 @pytest.mark.parametrize("stacked", [True, False])
-def test_warnings_are_given_once_and_for_the_guess(stacked, data, monkeypatch):
+def test_warnings_are_raised_once_for_the_guess(stacked, data, monkeypatch):
     X, sets, _ = data
     if not stacked:
         monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
 
-    def told(*args, **arguments):
+    def warnings_of(*args, **arguments):
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")
             prior_sensitivity(*args, **arguments)
         return [warning.category for warning in given]
 
-    assert told(linear((0.6, 0.4), epochs=2), X, sets, errors=[-0.15]) == []
-    assert told(linear((0.55, 0.5), epochs=2), X, sets, errors=[0.1]) == [ClosePriorsWarning]
+    assert warnings_of(linear((0.6, 0.4), epochs=2), X, sets, errors=[-0.15]) == []
+    assert warnings_of(linear((0.55, 0.5), epochs=2), X, sets, errors=[0.1]) == [ClosePriorsWarning]
     noise = np.random.default_rng(0).normal(size=X.shape)
-    assert told(linear(epochs=2), noise, sets, errors=[0.1])[:1] == [IndistinguishableSetsWarning]
+    assert warnings_of(linear(epochs=2), noise, sets, errors=[0.1])[:1] == [IndistinguishableSetsWarning]
     far = X / 1000 + 5
-    assert told(linear(epochs=1, lr=1e-6, random_state=3), far, sets, errors=[0.1]) == [OneSidedPredictionsWarning]
+    assert warnings_of(linear(epochs=1, lr=1e-6, random_state=3), far, sets, errors=[0.1]) == [
+        OneSidedPredictionsWarning
+    ]
 
 
 # ------------------------------------------------------------------------------------------------- words and figure
@@ -538,7 +540,7 @@ def made(true=False, gain_error=0.01):
     )
 
 
-def test_the_conclusion_names_what_matters_most():
+def test_conclusion_names_most_important_prior():
     assert made().moved == pytest.approx({"theta": 0.07, "theta_prime": 0.04, "pi": 0.005})
     shown = "an error in θ moves the accuracy shown most, by up to 0.070 (θ′: 0.040, π: 0.005); "
     for gain_error in (0.01, 0.001):
@@ -553,7 +555,7 @@ def test_the_conclusion_names_what_matters_most():
     assert only.conclusion.startswith("an error in θ moves the accuracy shown most, by up to 0.070; the accuracy if")
 
 
-def test_the_table_is_aligned_and_ends_with_the_conclusion():
+def test_table_is_aligned_and_ends_with_conclusion():
     text = str(made(true=True))
     lines = text.splitlines()
     assert len(lines) == 1 + 6 + 2 + 1 + 1
@@ -573,7 +575,7 @@ def test_the_table_is_aligned_and_ends_with_the_conclusion():
     assert lines[-1] == made(true=True).conclusion
 
 
-def test_the_frame_has_every_number():
+def test_frame_has_every_number():
     frame = made(true=True).to_frame()
     assert len(frame) == 6
     last = frame.iloc[-1]
@@ -590,7 +592,7 @@ def lines_of(axis):
     return {line.get_label(): line for line in axis.get_lines() if not line.get_label().startswith("_")}
 
 
-def test_the_figure_has_a_panel_for_each_prior(tmp_path):
+def test_figure_has_one_panel_per_prior(tmp_path):
     figures = pytest.importorskip("uulearn.selection.figures")
     pytest.importorskip("matplotlib")
     found = made(true=True)
@@ -615,7 +617,7 @@ def test_the_figure_has_a_panel_for_each_prior(tmp_path):
     assert [len(shown.lines[0].get_xdata()) for axis in figure.axes[1:] for shown in axis.containers] == [2, 3]
 
 
-def test_a_figure_without_labels_and_axes_of_ones_own(tmp_path):
+def test_figure_without_labels_in_given_axes(tmp_path):
     figures = pytest.importorskip("uulearn.selection.figures")
     matplotlib = pytest.importorskip("matplotlib")
     own = matplotlib.figure.Figure()
@@ -628,7 +630,7 @@ def test_a_figure_without_labels_and_axes_of_ones_own(tmp_path):
         made().plot(ax=axes[:2])
 
 
-def test_an_estimate_beyond_its_interval_can_be_drawn():
+def test_estimate_outside_its_interval_can_be_drawn():
     pytest.importorskip("matplotlib")
     beyond = made()
     row = beyond.rows[1]

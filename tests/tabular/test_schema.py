@@ -12,11 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.cells import BOOLEAN, NUMBER, UNREADABLE, WORD, compact, parse_cells
-from uulearn.tabular.dates import DAY_FIRST, EITHER, KNOWN, MONTH_FIRST, parse_dates
+from uulearn.tabular.cells import (
+    BOOLEAN,
+    DAY_FIRST,
+    EITHER,
+    KNOWN,
+    MONTH_FIRST,
+    NUMBER,
+    UNREADABLE,
+    WORD,
+    compact,
+    parse_cells,
+    parse_dates,
+)
 from uulearn.tabular.schema import LARGEST_NUMBER, OTHER, SMALLEST_NUMBER, Schema, TableColumn, apply_schema
-from uulearn.tabular.summary import FIRST_CELLS, MAX_CATEGORIES, ColumnSummary
-from uulearn.tabular.survey import Survey, check_columns
+from uulearn.tabular.survey import FIRST_CELLS, MAX_CATEGORIES, ColumnSummary, Survey, check_columns
 
 
 def survey(first, second, *, chunk=None, **options):

@@ -1,5 +1,7 @@
 """The parts of batched training, compared with torch and with the risk of single runs."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -174,10 +176,11 @@ def test_optimizers_equal_torch(chosen, seed):
     start = torch.randn(3, 2, 4, generator=generator)
     lr, decay = torch.tensor([0.1, 0.01, 0.05]), torch.tensor([0.0, 0.1, 0.3])
     own = {"kernel": start.clone()}
-    batched = BatchedOptimizer(
-        name, own, lambda values, _: values[:, None, None], [], 1, params,
-        lr=lr, lr_decay=torch.zeros(3), weight_decay=decay, l2=torch.zeros(3),
-    )  # fmt: skip
+    network = SimpleNamespace(
+        params=own, per_run=lambda values, _: values[:, None, None], kernel_names=[], groups=SimpleNamespace(width=1)
+    )
+    rates = {"lr": lr, "lr_decay": torch.zeros(3), "weight_decay": decay, "l2": torch.zeros(3)}
+    batched = BatchedOptimizer(name, network, params, **rates)
     theirs = [nn.Parameter(value.clone()) for value in start]
     optimizers = [
         TORCH[name]([p], lr=rate.item(), weight_decay=share.item(), **params)

@@ -18,7 +18,7 @@ from helpers.plain import plain_classifier
 from helpers.processes import Program
 from uulearn.exceptions import CheckpointError
 from uulearn.storage import load_tree, save_tree, write_atomically
-from uulearn.training.checkpoint import FILE_NAME, SEED_NAME, stored_seed
+from uulearn.training.checkpoint import CHECKPOINT_NAME, SEED_NAME, stored_seed
 
 RUN = """
     import sys, numpy as np, torch
@@ -121,7 +121,7 @@ def test_resumed_run_without_seed_uses_stored_seed(tmp_path, gaussians):
     np.testing.assert_array_equal(first.decision_function(gaussians["X"]), again.decision_function(gaussians["X"]))
 
 
-def stopped_in_member(number, epochs):
+def interrupt_model(number, epochs):
     """A callback that interrupts the training of one of several models in its second-to-last epoch."""
     seen = []
 
@@ -135,10 +135,16 @@ def stopped_in_member(number, epochs):
 
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_resumed_ensemble_without_seed_uses_stored_seed(tmp_path, gaussians, rounds):
-    several = {"members": 3, "rounds": rounds, "random_state": None, "checkpoint_every": 1, "model": "linear"}
+    several = {
+        "n_estimators": 3,
+        "self_training_rounds": rounds,
+        "random_state": None,
+        "checkpoint_every": 1,
+        "model": "linear",
+    }
     several |= {"model_params": None}
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "a", gaussians, callback=stopped_in_member(1, 6), **several)
+        fit(tmp_path / "a", gaussians, callback=interrupt_model(1, 6), **several)
     resumed = fit(tmp_path / "a", gaussians, **several)
     assert [history.resumed_at for history in resumed.history_.models][:1] == ([[6]] if not rounds else [[]])
     unbroken = fit(tmp_path / "b", gaussians, **several | {"random_state": resumed.seed_})
@@ -148,12 +154,12 @@ def test_resumed_ensemble_without_seed_uses_stored_seed(tmp_path, gaussians, rou
 
 
 def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
-    several = {"members": 2, "model": "linear", "model_params": None}
+    several = {"n_estimators": 2, "model": "linear", "model_params": None}
     first = fit(tmp_path, gaussians, **several | {"random_state": None})
     with pytest.raises(CheckpointError, match="different: .*seed"):
         fit(tmp_path, gaussians, **several | {"random_state": first.seed_ + 1})
     assert stored_seed(tmp_path) == first.seed_  # unchanged by the rejected fit
-    for checkpoint in tmp_path.rglob(FILE_NAME):
+    for checkpoint in tmp_path.rglob(CHECKPOINT_NAME):
         checkpoint.unlink()
     assert stored_seed(tmp_path) is None  # without checkpoints, the stored seed is ignored
     assert fit(tmp_path, gaussians, **several | {"random_state": 8}).seed_ == stored_seed(tmp_path) == 8
@@ -163,8 +169,8 @@ def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
 
 
 def test_single_model_stores_no_separate_seed(tmp_path, gaussians):
-    fit(tmp_path, gaussians, members=1)
-    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    fit(tmp_path, gaussians, n_estimators=1)
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
 
 
 def test_rejects_unwritable_folder_before_training_an_ensemble(tmp_path, gaussians):
@@ -312,14 +318,14 @@ def test_rejects_checkpoint_of_other_data(tmp_path, gaussians):
 @pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b)])
 def test_rejects_damaged_checkpoints(tmp_path, gaussians, damage):
     fit(tmp_path, gaussians)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / CHECKPOINT_NAME
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(CheckpointError, match=r"damaged.*Delete it"):
         fit(tmp_path, gaussians)
 
 
 def test_rejects_newer_checkpoint_format(tmp_path, gaussians):
-    save_tree(tmp_path / FILE_NAME, {"format": 99})
+    save_tree(tmp_path / CHECKPOINT_NAME, {"format": 99})
     with pytest.raises(CheckpointError, match="format 99"):
         fit(tmp_path, gaussians)
 

@@ -11,7 +11,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.risk import UURisk
 from uulearn.training import RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.cuda_graphs import GraphedFunction, snapshot_optimizer, snapshot_tensors
+from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 
 
 def steps(model, optimizer, count, seed):
@@ -35,11 +35,9 @@ def test_restore_undoes_warm_up_steps(make, before):
         optimizer = make(model.parameters())
         steps(model, optimizer, before, seed=1)
         if disturbed:
-            undo_model = snapshot_tensors([p.detach() for p in model.parameters()])
-            undo_optimizer = snapshot_optimizer(optimizer)
+            undo = snapshot_tensors([p.detach() for p in model.parameters()], optimizer)
             steps(model, optimizer, 4, seed=2)
-            undo_model()
-            undo_optimizer()
+            undo()
         steps(model, optimizer, 3, seed=3)
         ends.append([p.detach().clone() for p in model.parameters()])
     for one, other in zip(*ends, strict=True):

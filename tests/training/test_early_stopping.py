@@ -141,10 +141,10 @@ def overfitting(method="unbiased", **others):
 def test_final_weights_are_those_of_the_best_epoch(ema, smoothing, patience):
     run = overfitting(seed=2)
     changes = {"ema": ema, "early_stopping": True, "smoothing": smoothing, "patience": patience}
-    kept = alone(run, options=options(epochs=25, lr=0.05, **changes))
+    kept = alone(run, loss="logistic", options=options(epochs=25, lr=0.05, **changes))
     epoch = kept.history.best_epoch
     assert 1 < epoch < 25
-    plain = alone(run, options=options(epochs=epoch, lr=0.05, ema=ema))
+    plain = alone(run, loss="logistic", options=options(epochs=epoch, lr=0.05, ema=ema))
     assert_same_model(kept.final_model, plain.final_model, rtol=0, atol=0)
     if patience:
         assert len(kept.history) == epoch + patience
@@ -155,7 +155,7 @@ def test_final_weights_are_those_of_the_best_epoch(ema, smoothing, patience):
 @pytest.mark.parametrize("patience", [None, 3])
 def test_batched_early_stopping_equals_single_runs(ema, patience):
     runs = [overfitting(seed=2), overfitting("abs", seed=1), overfitting("relu", seed=2, lr=0.02)]
-    chosen = options(epochs=25, lr=0.05, ema=ema, keep="best", smoothing=2, patience=patience)
+    chosen = options(epochs=25, lr=0.05, ema=ema, early_stopping=True, smoothing=2, patience=patience)
     batched = train_batched(runs, options=chosen)
     ends = []
     for run, module, history in zip(runs, batched.models(), histories(batched), strict=True):
@@ -173,11 +173,11 @@ def test_batched_early_stopping_equals_single_runs(ema, patience):
 
 def test_early_stopping_needs_held_out_rows():
     run = run_of()
-    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
-        alone(run, options=options(keep="best"))
-    with pytest.raises(ValueError, match="keep='best' evaluates the epochs on held-out rows"):
-        train_batched([run], options=options(keep="best"))
-    with pytest.raises(ValueError, match=r"patience=3 waits .* set keep='best'"):
+    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
+        alone(run, options=options(early_stopping=True))
+    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
+        train_batched([run], options=options(early_stopping=True))
+    with pytest.raises(ValueError, match="patience=3 needs early stopping; set early_stopping=True"):
         alone(run, options=options(patience=3))
 
 
@@ -268,6 +268,6 @@ def test_interrupted_run_has_its_best_weights(gaussians, quick):
 
 
 def test_last_epoch_is_used_without_early_stopping(gaussians, quick):
-    classifier = best(quick, keep="last").fit(gaussians["X"], gaussians["sets"])
+    classifier = best(quick, early_stopping=False).fit(gaussians["X"], gaussians["sets"])
     assert classifier.history_.best_epoch is None
     assert "validation_zero_one" in classifier.history_[-1]

@@ -12,7 +12,7 @@ RUN = """
     import uulearn.training.progress as progress
     from uulearn import UUClassifier
 
-    progress.PATIENCE = float(sys.argv[2])
+    progress.BAR_DELAY = float(sys.argv[2])
     rng = np.random.default_rng(0)
     classifier = UUClassifier(
         (0.8, 0.2), model="linear", epochs=5, n_estimators=1, progress=sys.argv[1] == "on", random_state=0

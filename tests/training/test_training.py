@@ -59,9 +59,10 @@ def test_equals_direct_transcription_of_algorithm_1(method):
         shuffled = [rows[order] for rows, order in zip(own, plan.shuffles(1, epoch), strict=True)]
         for batch in range(plan.n_batches):
             parts = [rows[part] for rows, part in zip(shuffled, plan.bounds(batch), strict=True)]
-            members = torch.cat([torch.full((len(part),), which) for which, part in enumerate(parts)])
+            rows_of_batch = torch.cat([torch.full((len(part),), which) for which, part in enumerate(parts)])
             optimizer.zero_grad()
-            uu_risk(model(torch.cat(parts)), members, PRIORS, PI, method=method).objective.backward()
+            risk = uu_risk(model(torch.cat(parts)), rows_of_batch, PRIORS, PI, loss="logistic", method=method)
+            risk.objective.backward()
             optimizer.step()
     for ours, theirs in zip(run.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -73,7 +74,7 @@ def test_history_records_the_mean_over_batches():
     run = trainer(lr=1e-30, epochs=1, batch_size=50)
     scores = run.model(X).detach()
     record = run.run()[0]
-    whole = uu_risk(scores, sets, PRIORS, PI)
+    whole = uu_risk(scores, sets, PRIORS, PI, loss="logistic", method="leaky_relu")
     assert record["positive"] == pytest.approx(whole.positive.item(), rel=1e-5)
     assert record["negative"] == pytest.approx(whole.negative.item(), rel=1e-5)
     assert record["unbiased"] == record["positive"] + record["negative"]
@@ -85,7 +86,10 @@ def test_history_records_the_mean_over_batches():
     corrected = 0.0
     for batch in range(plan.n_batches):
         rows = torch.cat([index[part] for index, part in zip(own, plan.bounds(batch), strict=True)])
-        corrected += uu_risk(scores[rows], sets[rows], PRIORS, PI).corrected.item() / plan.n_batches
+        corrected += (
+            uu_risk(scores[rows], sets[rows], PRIORS, PI, loss="logistic", method="leaky_relu").corrected.item()
+            / plan.n_batches
+        )
     assert record["corrected"] == pytest.approx(corrected, rel=1e-5)
 
 
@@ -103,7 +107,7 @@ def test_records_fraction_of_batches_below_zero():
     below = []
     for batch in range(plan.n_batches):
         rows = torch.cat([index[part] for index, part in zip(own, plan.bounds(batch), strict=True)])
-        parts = uu_risk(scores[rows], sets[rows], PRIORS, PI)
+        parts = uu_risk(scores[rows], sets[rows], PRIORS, PI, loss="logistic", method="leaky_relu")
         below.append([float(parts.positive < 0), float(parts.negative < 0)])
     positive, negative = np.mean(below, axis=0)
     assert 0 < positive < 1
@@ -132,7 +136,7 @@ def test_records_validation_and_test_metrics():
     run = trainer(validation=(DenseRows(X), sets), test=(DenseRows(X), labels), epochs=2)
     record = run.run()[-1]
     scores = run.final_model(X).detach()
-    risk = uu_risk(scores, sets, PRIORS, PI)
+    risk = uu_risk(scores, sets, PRIORS, PI, loss="logistic", method="leaky_relu")
     assert record["validation_unbiased"] == pytest.approx(risk.unbiased.item(), rel=1e-5)
     assert record["validation_corrected"] == pytest.approx(risk.corrected.item(), rel=1e-5)
     zero_one = uu_risk(scores, sets, PRIORS, PI, loss="zero_one").unbiased.item()
@@ -273,7 +277,7 @@ def test_rejects_invalid_schedulers(scheduler, interval, text):
 
 
 def test_average_follows_replaced_buffers_and_copies_counters():
-    class Centred(nn.Module):
+    class Centered(nn.Module):
         def __init__(self, n_features):
             super().__init__()
             self.layer, self.norm = Linear(n_features), nn.BatchNorm1d(n_features)
@@ -284,7 +288,7 @@ def test_average_follows_replaced_buffers_and_copies_counters():
                 self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
             return self.layer(self.norm(x - self.mean))
 
-    run = trainer(Centred, ema=0.5, epochs=10)
+    run = trainer(Centered, ema=0.5, epochs=10)
     run.run()
     torch.testing.assert_close(run.final_model.mean, run.model.mean, rtol=0.3, atol=0.05)
     assert run.final_model.norm.num_batches_tracked == run.model.norm.num_batches_tracked == 30

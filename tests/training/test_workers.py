@@ -171,7 +171,7 @@ def test_rejects_normalization_that_cannot_be_synchronized(monkeypatch):
     model = nn.Sequential(nn.Linear(2, 2), Own(2))
     with synchronized(model):  # a single process has nothing to synchronize
         assert type(model[1]) is Own
-    monkeypatch.setattr("uulearn.models.normalization.workers", lambda group: 2)
+    monkeypatch.setattr("uulearn.models.normalization.world_size", lambda group: 2)
     with pytest.raises(ValueError, match="Own cannot be synchronized over workers"), synchronized(model):
         pass
 
@@ -262,7 +262,8 @@ DIES = """
             return super().forward(x)
 
     X, sets = np.random.default_rng(0).normal(size=(200, 3)), np.repeat([0, 1], 100)
-    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, training=TrainingOptions(distributed=True))
+    training = TrainingOptions(distributed=True)
+    clf = UUClassifier((0.8, 0.2), model=Dies(3, 1), batch_size=50, epochs=50, training=training)
     clf.fit(X, sets)
     clf.save(sys.argv[1])
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,15 @@ from sklearn.base import clone
 
 from uulearn import defaults
 from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, SensitivityFacts, TargetFacts
+from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
 from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
-from uulearn.metrics.ranking import two_sample_auc
+from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
-from uulearn.selection.sensitivity import BASELINE, Assumption, alter_priors
 
-TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
@@ -28,56 +28,45 @@ HISTOGRAM_TAIL = 0.002
 MAX_SHUFFLED_COLUMNS = 200
 """Columns beyond this number are not shuffled: each one costs a pass over the evaluation rows."""
 
-Floats = NDArray[np.floating[Any]]
+Priors = tuple[float, float]
 
 
 def evaluation_facts(
-    scores: Floats, sets: NDArray[np.int64], set_priors: tuple[float, float], target_prior: float
+    scores: NDArray[np.floating[Any]], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
 ) -> dict[str, Any]:
     """Accuracy and rates, separation of the sets, other target priors and the score histogram, by field of `FitFacts`.
 
     ``scores`` are log-odds at ``target_prior`` of the evaluation rows.
     """
     higher = 0 if set_priors[0] > set_priors[1] else 1
-    return {
-        "evaluation": evaluate(scores, sets, set_priors, target_prior),
-        "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
-        "targets": tuple(_at_target(scores, sets, set_priors, target_prior, other) for other in TARGET_PRIORS),
-        "histogram": _histogram(scores, sets),
-    }
-
-
-def _at_target(
-    scores: Floats, sets: NDArray[np.int64], set_priors: tuple[float, float], own: float, other: float
-) -> TargetFacts:
-    threshold = -float(shift_log_odds(0.0, own, other))
-    return TargetFacts(other, threshold, uu_accuracy(scores, sets, set_priors, other, threshold=threshold))
-
-
-def _histogram(scores: Floats, sets: NDArray[np.int64]) -> ScoreHistogram:
+    targets = []
+    for other in SHOWN_TARGET_PRIORS:
+        threshold = -float(shift_log_odds(0.0, target_prior, other))
+        accuracy = uu_accuracy(scores, sets, set_priors, other, threshold=threshold)
+        targets.append(TargetFacts(other, threshold, accuracy))
     low, high = np.quantile(scores, [HISTOGRAM_TAIL, 1 - HISTOGRAM_TAIL])
     edges = np.linspace(min(low, -1e-3), max(high, 1e-3), HISTOGRAM_BINS + 1)
     inside = np.clip(scores, edges[0], edges[-1])
     first, second = (tuple(np.histogram(inside[sets == which], edges)[0].tolist()) for which in (0, 1))
-    return ScoreHistogram(tuple(edges.tolist()), (first, second))
+    return {
+        "evaluation": evaluate(scores, sets, set_priors, target_prior),
+        "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
+        "targets": tuple(targets),
+        "histogram": ScoreHistogram(tuple(edges.tolist()), (first, second)),
+    }
 
 
 def importance_facts(
-    score: Callable[[Any, Any], Floats],
-    X: NDArray[np.float32],
-    sets: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    groups: Mapping[str, Sequence[int]],
-    set_priors: tuple[float, float],
-    target_prior: float,
-    seed: int,
+    rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
 ) -> tuple[ColumnImportance, ...]:
     """Estimated accuracy that is lost when a column is shuffled among the rows of both sets, largest first.
 
-    Rows are shuffled within a fold, because rows of different folds are scored by different models.
+    ``groups`` are the features of each column. Rows are shuffled within a fold, because rows of different folds are
+    scored by different models.
     """
     rng = np.random.default_rng([seed, 6])
-    unshuffled = score(X, folds)
+    X, folds = rows.sample, rows.sample_folds
+    unshuffled = rows.score(X, folds)
     found = []
     for column in list(groups)[:MAX_SHUFFLED_COLUMNS]:
         features = np.array(groups[column], dtype=np.int64)
@@ -85,9 +74,10 @@ def importance_facts(
             continue
         shuffled = X.copy()
         for fold in np.unique(folds):
-            rows = np.flatnonzero(folds == fold)
-            shuffled[np.ix_(rows, features)] = X[np.ix_(rng.permutation(rows), features)]
-        lost = uu_accuracy_difference(unshuffled, score(shuffled, folds), sets, set_priors, target_prior)
+            own = np.flatnonzero(folds == fold)
+            shuffled[np.ix_(own, features)] = X[np.ix_(rng.permutation(own), features)]
+        score = rows.score(shuffled, folds)
+        lost = uu_accuracy_difference(unshuffled, score, rows.sample_sets, set_priors, target_prior)
         found.append(ColumnImportance(column, lost.value, lost.standard_error))
     return tuple(sorted(found, key=lambda entry: -entry.drop))
 
@@ -103,26 +93,6 @@ def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: ND
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit of the classifier itself has raised them already
         found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS)
-    rows = [
-        PriorError(
-            parameter=LETTERS.get(row.assumption.parameter, row.assumption.name),
-            error=row.assumption.error,
-            accuracy=row.shown,
-            differing=row.differing,
-        )
-        for row in found.rows
-    ]
-    return SensitivityFacts(tuple(rows), found.conclusion)
-
-
-def sensitivity_models(classifier: UUClassifier) -> int:
-    """Number of models that `sensitivity_facts` trains: one with the given priors, and one per changed prior.
-
-    Examples
-    --------
-    >>> sensitivity_models(UUClassifier((0.8, 0.2))), sensitivity_models(UUClassifier((0.95, 0.2)))
-    (13, 12)
-    """
-    assert classifier.set_priors is not None
-    guess = Assumption(BASELINE, 0.0, (classifier.set_priors[0], classifier.set_priors[1]), classifier.target_prior)
-    return len(alter_priors(guess, defaults.SENSITIVITY_ERRORS)[0])
+    rows = [(row, row.assumption) for row in found.rows]
+    errors = [PriorError(LETTERS.get(a.parameter, a.name), a.error, row.shown, row.differing) for row, a in rows]
+    return SensitivityFacts(tuple(errors), found.conclusion)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from uulearn.app.model import ScoredRows, TableModel
+from uulearn.app.model import TableModel
 from uulearn.app.scoring import score_chunks
 from uulearn.exceptions import TableError
 from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
@@ -17,7 +17,6 @@ from uulearn.metrics.calibration import calibration_error
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
 """Labels that mean the positive class if the user names none."""
 NEGATIVE_WORDS = {"0", "false", "no", "n", "f", "negative", "neg", "-", "-1", "0.0", "-1.0"}
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def evaluate_sets(
     sheet: str | None = None,
 ) -> Evaluation:
     """Evaluate a model without labels, on two unlabeled files with the given class priors."""
-    model = model if target_prior is None else model.with_target_prior(target_prior)
+    model = model.with_target_prior(target_prior)
     classifier = model.classifier
     scores = [
         np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet)])
@@ -54,14 +53,14 @@ def evaluate_labels(
     model: TableModel, rows: str, column: str, positive: str | None, sheet: str | None = None
 ) -> LabeledEvaluation:
     """Evaluate a model on rows with labels."""
-    found: list[ScoredRows] = []
-    labels: list[Labels] = []
-    missing = 0
+    found, labels, missing = [], list[NDArray[np.int64]](), 0
     for frame, scored in score_chunks(model, rows, required=column, sheet=sheet):
-        labeled = has_label(frame[column])
-        missing += int((~labeled).sum())
+        words = [
+            _to_word(value) if known else "" for value, known in zip(frame[column], frame[column].notna(), strict=True)
+        ]
+        missing += words.count("")
         found.append(scored)
-        labels.append(read_labels(frame[column][labeled], positive, column))
+        labels.append(read_labels([word for word in words if word], positive, column))
     if missing:
         raise TableError(
             f"{'1 row has' if missing == 1 else f'{missing:,} rows have'} no label in column {column!r} (empty, or a "
@@ -78,15 +77,8 @@ def evaluate_labels(
     )
 
 
-def has_label(values: Any) -> NDArray[np.bool_]:
-    """Which cells of a column hold a label."""
-    cells = zip(values, values.notna(), strict=True)
-    return np.array([known and _word(value) != "" for value, known in cells], dtype=np.bool_)
-
-
-def read_labels(values: Any, positive: str | None, column: str) -> Labels:
+def read_labels(words: list[str], positive: str | None, column: str) -> NDArray[np.int64]:
     """Labels of one chunk: 1 for the value ``positive``; if that is None, words such as "yes" and "no" are known."""
-    words = [_word(value) for value in values]
     if positive is not None:
         return np.array([word == positive for word in words], dtype=np.int64)
     known = [1 if word.lower() in POSITIVE_WORDS else 0 if word.lower() in NEGATIVE_WORDS else None for word in words]
@@ -98,7 +90,7 @@ def read_labels(values: Any, positive: str | None, column: str) -> Labels:
     return np.array(known, dtype=np.int64)
 
 
-def _word(value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value).strip()
+def _to_word(value: Any) -> str:
+    """The text of a cell, without spaces around it; 1.0 becomes "1"."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value).strip()

@@ -11,7 +11,6 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -20,7 +19,7 @@ import numpy as np
 from uulearn.metrics import Estimate, Evaluation
 
 Interval = tuple[float, float]
-LARGEST_NUMBER = 1e100
+LARGEST_FACT = 1e100
 """Larger numbers are rejected: no estimate comes near, and charts could not show them."""
 
 
@@ -77,10 +76,10 @@ class ScoreHistogram:
         if len(self.edges) < 2 or any(len(counts) != len(self.edges) - 1 for counts in self.counts):
             sizes = " and ".join(str(len(counts)) for counts in self.counts)
             raise ValueError(
-                f"a histogram needs k + 1 edges and k counts per set, got {len(self.edges)} edges and {sizes} counts."
+                f"a histogram needs k + 1 edges and k counts per set, got {len(self.edges)} edges and {sizes} counts"
             )
         if not all(left < right for left, right in pairwise(self.edges)):
-            raise ValueError("the edges of a histogram must increase; train the model again with uulearn fit.")
+            raise ValueError("the edges of a histogram must increase")
 
 
 @dataclass(frozen=True)
@@ -172,13 +171,15 @@ class FitFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        data: dict[str, Any] = to_json(dataclasses.asdict(self))
-        return data
+        return dict(to_json(dataclasses.asdict(self)))
 
     @classmethod
     def from_dict(cls, data: Any) -> FitFacts:
         """The inverse of `to_dict`; raises ValueError with one sentence if ``data`` has another structure."""
-        facts: FitFacts = _read(cls, data, "facts")
+        try:
+            facts: FitFacts = read_value(cls, data, "facts")
+        except ValueError as error:
+            raise ValueError(f"{error}; train the model again with uulearn fit.") from None
         return facts
 
 
@@ -193,61 +194,50 @@ def to_json(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """``value`` from JSON as an instance of the annotated type ``kind``."""
+def read_value(kind: Any, value: Any, where: str) -> Any:
+    """``value`` from JSON or TOML as an instance of the annotated type ``kind``; ValueError if it is none.
+
+    Examples
+    --------
+    >>> read_value(tuple[float, ...], [1, 2.5], "scores")
+    (1.0, 2.5)
+    """
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
     if origin in (Union, types.UnionType):  # only X | None occurs
-        return None if value is None else _read(arguments[0], value, where)
-    if dataclasses.is_dataclass(kind):
-        return _read_dataclass(kind, value, where)
+        return None if value is None else read_value(arguments[0], value, where)
     if origin is tuple:
-        kinds = arguments
-        if isinstance(value, list) and arguments[-1] is Ellipsis:
-            kinds = arguments[:1] * len(value)
-        _expect(isinstance(value, list) and len(value) == len(kinds), where, _list_text(arguments), value)
+        size = "" if arguments[-1] is Ellipsis else f" of {len(arguments)}"
+        kinds = arguments if size or not isinstance(value, list) else arguments[:1] * len(value)
+        _expect(isinstance(value, list) and len(value) == len(kinds), where, f"a list{size}", value)
         pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(_read(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
-    if origin is Mapping:
-        _expect(isinstance(value, dict), where, "an object", value)
-        return {name: _read(arguments[1], item, f"{where}.{name}") for name, item in value.items()}
+        return tuple(read_value(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
     if kind is float:
         if value is None:  # NaN and infinities are stored as null
             return math.nan
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        _expect(numeric and abs(value) < LARGEST_NUMBER, where, "a number", value)
+        _expect(numeric and abs(value) < LARGEST_FACT, where, "a number", value)
         return float(value)
     names = {int: "a whole number", str: "a string", bool: "true or false"}
-    _expect(type(value) is kind, where, names[kind], value)
-    return value
-
-
-def _read_dataclass(kind: Any, value: Any, where: str) -> Any:
+    if kind in names:
+        _expect(type(value) is kind, where, names[kind], value)
+        return value
     _expect(isinstance(value, dict), where, "an object", value)
-    fields = dataclasses.fields(kind)
-    unknown = sorted(value.keys() - {entry.name for entry in fields})
-    _expect(not unknown, where, "an object of this version of uulearn", f"the unknown entry {', '.join(unknown)}")
-    given = {}
+    if origin is Mapping:
+        return {name: read_value(arguments[1], item, f"{where}.{name}") for name, item in value.items()}
+    annotations, fields = get_type_hints(kind), dataclasses.fields(kind)
+    if unknown := sorted(value.keys() - annotations.keys()):
+        raise ValueError(
+            f"{where} must be an object of this version of uulearn, got the unknown entry {', '.join(unknown)}"
+        )
     for entry in fields:
         required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
         _expect(not required or entry.name in value, where, f"an object with the entry {entry.name!r}", value)
-        if entry.name in value:
-            given[entry.name] = _read(_annotations(kind)[entry.name], value[entry.name], f"{where}.{entry.name}")
-    return kind(**given)
-
-
-@cache
-def _annotations(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _list_text(arguments: tuple[Any, ...]) -> str:
-    return "a list" if arguments[-1] is Ellipsis else f"a list of {len(arguments)}"
+    return kind(**{name: read_value(annotations[name], item, f"{where}.{name}") for name, item in value.items()})
 
 
 def _expect(condition: bool, where: str, expected: str, value: Any) -> None:
     if not condition:
-        shown = value if isinstance(value, str) and value.startswith("the unknown entry") else repr(value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "…"
-        raise ValueError(f"{where} must be {expected}, got {shown}; train the model again with uulearn fit.")
+        shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
+        raise ValueError(f"{where} must be {expected}, got {shown}")

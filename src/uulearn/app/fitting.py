@@ -1,15 +1,7 @@
 """Fit a classifier to two files: read, encode, train, evaluate, and collect the facts about the model.
 
-`fit_files` calls the steps in this order; each takes and returns plain values:
-
-==================  ================================================================================
-`read_and_encode`   Two files to a schema, a fitted pipeline, and two matrices of numbers
-`resolve_priors`    The class priors that the user passed, or an estimate of them
-`train`             A fitted classifier, and rows for its evaluation
-`collect_facts`     Estimated accuracy, importance of columns, sensitivity to the priors, …
-==================  ================================================================================
-
-`uulearn.app.model.TableModel.save` writes the result.
+`fit_files` calls `read_and_encode`, `resolve_priors`, `train` and `collect_facts` in this order; each takes and returns
+plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
 """
 
 from __future__ import annotations
@@ -30,22 +22,15 @@ import torch
 
 from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts, sensitivity_models
-from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, RowUse, SensitivityFacts, SetFacts, to_json
+from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts
+from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
-from uulearn.app.settings import SET_HERE, FitSettings
+from uulearn.app.settings import SET_BY_FIT, FitSettings
 from uulearn.app.sharing import read_once
-from uulearn.app.training import (
-    EvaluationRows,
-    evaluates_out_of_fold,
-    join_sets,
-    train_out_of_fold,
-    train_with_holdout,
-)
+from uulearn.app.training import EvaluationRows, join_sets, train_out_of_fold, train_with_holdout
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.holdout import has_few_unique_rows
-from uulearn.defaults import AUTO
-from uulearn.estimator import UUClassifier
+from uulearn.estimator import UUClassifier, resolve_defaults
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.self_training import max_trainings
 from uulearn.exceptions import BeyondPriorsWarning, TableError
@@ -64,28 +49,15 @@ QUICK_SECONDS = 10.0
 """If training took less time than this, it is repeated with wrong priors without being requested."""
 FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
 """`uulearn predict` writes probabilities, so `uulearn fit` asks for calibration; all else is as in Python."""
+IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 SMALL_CELLS = 500_000
 """Below this number of cells, one thread trains faster than several."""
-ROWS = "rows"
+SHARED_ROWS = "rows"
 """Folder below the checkpoint with the rows that several workers share."""
-FOR_IMAGES: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 
 Matrices = tuple[Matrix, Matrix]
-
-
-class FittedFiles(NamedTuple):
-    """The model, and the complete settings that repeat the fit."""
-
-    model: TableModel
-    settings: FitSettings
-
-
-class ResolvedPriors(NamedTuple):
-    """Class priors of the two sets, and their estimate if the user did not pass them."""
-
-    values: tuple[float, float]
-    estimate: SetPriorsEstimate | None
+Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
@@ -95,6 +67,7 @@ class TrainingOutcome(NamedTuple):
     rows: EvaluationRows
     out_of_fold: bool
     few_unique_rows: bool
+    device: str
     seconds: float
 
 
@@ -105,22 +78,12 @@ def fit_files(
     checkpoint: Path | None = None,
     progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
-) -> FittedFiles:
-    """Fit a classifier to two files.
+) -> tuple[TableModel, FitSettings]:
+    """Fit a classifier to two files; returns the model, and the complete settings that repeat the fit.
 
-    Parameters
-    ----------
-    settings : FitSettings
-    command : str
-        Command line that started the fit, stored with the facts.
-    checkpoint : Path, optional
-        Folder for checkpoints; an interrupted training continues from there.
-    progress : callable
-        Called at the start of each stage. `uulearn.training.progress.observe_training` reports the epochs.
-    workers : Workers, optional
-        The processes that train together, each of which calls this function. The first one reads the files and writes
-        the encoded rows to a folder below ``checkpoint``, which all must see. Without a checkpoint each process reads
-        the files.
+    ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
+    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
+    a folder below ``checkpoint``, which all must see.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
@@ -130,46 +93,48 @@ def fit_files(
             read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
             _few_threads(sum(rows.size for rows in X)),
         ):
-            priors = resolve_priors(settings, X, progress)
-            trained = train(settings, prepared, X, priors.values, folder, checkpoint, progress, workers)
-            measured = collect_facts(settings, prepared, X, priors, trained, progress)
+            priors, estimate = resolve_priors(settings, X, progress)
+            trained = train(settings, prepared, X, priors, folder, checkpoint, progress, workers)
+            measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
     classifier = trained.classifier.set_params(training__distributed=False)
-    complete = dataclasses.replace(settings, classifier=_stored_parameters(classifier))
+    plain = (bool, int, float, str, tuple, list, dict)
+    parameters = classifier.get_params(deep=True).items()
+    stored = {name: value for name, value in parameters if name not in SET_BY_FIT and isinstance(value, plain)}
+    complete = dataclasses.replace(settings, classifier=stored)
+    messages = {(warning.category.__name__, str(warning.message)) for warning in raised}
     facts = FitFacts(
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         versions={"uulearn": __version__, "torch": torch.__version__, "python": platform.python_version()},
         seconds=time.perf_counter() - started,
         command=command,
         notes=tuple(prepared.notes),
-        warnings=_raised_warnings(raised),
+        warnings=tuple(RaisedWarning(category, message) for category, message in sorted(messages)),
         configuration=to_json(dataclasses.asdict(complete)),
         **measured,
     )
-    return FittedFiles(TableModel(prepared.schema, prepared.encoder, classifier, facts), complete)
-
-
-# ------------------------------------------------------------------------------------------------- read and encode
+    return TableModel(prepared.schema, prepared.encoder, classifier, facts), complete
 
 
 def read_and_encode(
-    settings: FitSettings,
-    folder: Path,
-    checkpoint: Path | None,
-    progress: ProgressCallback,
-    workers: Workers | None,
+    settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
     """Read both files, refuse leaking columns, and encode the rows; use the result within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
-        progress("reading both files")
         prepared = _prepare(settings)
-        _refuse_leakage(prepared, settings)
+        if reasons := [leak.reason for leak in prepared.leaking_columns]:
+            if not settings.allow_leakage:
+                options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
+                raise TableError(
+                    f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
+                )
+            prepared.notes.extend(reasons)
         progress("encoding columns")
         return prepared, prepared.matrices(folder)
 
     if workers is None or checkpoint is None:
         return contextlib.nullcontext(read())
-    return read_once(read, checkpoint / ROWS, workers)
+    return read_once(read, checkpoint / SHARED_ROWS, workers)
 
 
 def _prepare(settings: FitSettings) -> Prepared:
@@ -180,9 +145,9 @@ def _prepare(settings: FitSettings) -> Prepared:
             f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of the same kind."
         )
     if all(folders) or settings.images is not None:
-        flat = (FOR_IMAGES | dict(settings.classifier))["model"] not in IMAGE_MODELS
+        flat = (IMAGE_DEFAULTS | dict(settings.classifier))["model"] not in IMAGE_MODELS
         return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
-    known = None if settings.set_priors == AUTO else _pair(settings.set_priors)
+    known = None if isinstance(settings.set_priors, str) else settings.set_priors
     return prepare(
         *paths,
         known,
@@ -194,61 +159,8 @@ def _prepare(settings: FitSettings) -> Prepared:
     )
 
 
-def _refuse_leakage(prepared: Prepared, settings: FitSettings) -> None:
-    if not prepared.leaking_columns:
-        return
-    reasons = [leak.reason for leak in prepared.leaking_columns]
-    if settings.allow_leakage:
-        prepared.notes.extend(reasons)
-        return
-    options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
-    raise TableError(f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage).")
-
-
-# ---------------------------------------------------------------------------------------------------------- train
-
-
-def resolve_priors(settings: FitSettings, X: Matrices, progress: ProgressCallback) -> ResolvedPriors:
-    """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
-    if settings.set_priors != AUTO:
-        return ResolvedPriors(_pair(settings.set_priors), None)
-    progress("estimating the class priors")
-    rng = np.random.default_rng([settings.seed, 7])
-    samples = [
-        rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
-    ]
-    estimate = estimate_set_priors(samples[0], samples[1], random_state=settings.seed)
-    return ResolvedPriors(_pair(estimate.set_priors), estimate)
-
-
-def train(
-    settings: FitSettings,
-    prepared: Prepared,
-    X: Matrices,
-    priors: tuple[float, float],
-    folder: Path,
-    checkpoint: Path | None,
-    progress: ProgressCallback,
-    workers: Workers | None,
-) -> TrainingOutcome:
-    """Train the classifier of the settings; rows for its evaluation are held out, or evaluated out of fold."""
-    # The evaluation rows, and validation rows if the classifier cannot hold out any itself.
-    few_unique_rows = _cannot_hold_out_rows(X, 2 * settings.hold_out, settings.seed)
-    classifier = _unfitted(settings, prepared, priors, checkpoint)
-    classifier.set_params(training__distributed=workers is not None)
-    out_of_fold = evaluates_out_of_fold(classifier, prepared.sizes, few_unique_rows)
-    models = classifier.n_estimators if isinstance(classifier.n_estimators, int) else defaults.N_ESTIMATORS
-    single = not out_of_fold and not classifier.self_training_rounds
-    progress("training", 1 if single else models * max_trainings(classifier.self_training_rounds))
-    started = time.perf_counter()
-    if out_of_fold:
-        rows = train_out_of_fold(classifier, X, settings.seed)
-    else:
-        rows = train_with_holdout(classifier, X, settings.hold_out, settings.seed, folder, few_unique_rows)
-    seconds = time.perf_counter() - started
-    if workers is not None:
-        seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
-    return TrainingOutcome(classifier, rows, out_of_fold, few_unique_rows, seconds)
+def _quoted(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() else repr(name)
 
 
 @contextlib.contextmanager
@@ -262,124 +174,134 @@ def _few_threads(cells: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _cannot_hold_out_rows(X: Matrices, fraction: float, seed: int) -> bool:
-    """Whether there are so few unique rows that no fold can do without any of them, but copies can be held out."""
-    if not has_few_unique_rows(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
-        return False
-    try:
-        _, splits_copies = split_rows(X, fraction, seed)
-    except TableError:  # too few rows to hold out, but enough for folds
-        return False
-    return splits_copies is not None
+def resolve_priors(
+    settings: FitSettings, X: Matrices, progress: ProgressCallback
+) -> tuple[Priors, SetPriorsEstimate | None]:
+    """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    if not isinstance(settings.set_priors, str):
+        return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
+    progress("estimating the class priors")
+    rng = np.random.default_rng([settings.seed, 7])
+    samples = [
+        rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
+    ]
+    estimate = estimate_set_priors(samples[0], samples[1], random_state=settings.seed)
+    return (float(estimate.set_priors[0]), float(estimate.set_priors[1])), estimate
 
 
-def _unfitted(
+def train(
+    settings: FitSettings,
+    prepared: Prepared,
+    X: Matrices,
+    priors: Priors,
+    folder: Path,
+    checkpoint: Path | None,
+    progress: ProgressCallback,
+    workers: Workers | None,
+) -> TrainingOutcome:
+    """Train the classifier of the settings; rows for its evaluation are held out, or evaluated out of fold."""
+    classifier = unfitted_classifier(settings, prepared, priors, checkpoint)
+    classifier.set_params(training__distributed=workers is not None)
+    few_unique_rows = has_few_unique_rows(
+        TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
+    )
+    if few_unique_rows:
+        # No fold can do without any of the rows, but copies of them can be held out: for evaluation and for validation.
+        try:
+            few_unique_rows = split_rows(X, 2 * settings.hold_out, settings.seed)[1] is not None
+        except TableError:  # too few rows to hold out, but enough for folds
+            few_unique_rows = False
+    parameters = classifier.get_params(deep=False)
+    resolved = parameters | resolve_defaults(parameters, prepared.sizes, single_model=few_unique_rows)
+    rounds = classifier.self_training_rounds
+    out_of_fold = resolved["n_estimators"] > 1 and not rounds
+    models = classifier.n_estimators if isinstance(classifier.n_estimators, int) else defaults.N_ESTIMATORS
+    progress("training", models * max_trainings(rounds) if out_of_fold or rounds else 1)
+    started = time.perf_counter()
+    if out_of_fold:
+        rows = train_out_of_fold(classifier, X, settings.seed)
+    else:
+        rows = train_with_holdout(classifier, X, settings.hold_out, settings.seed, folder, few_unique_rows)
+    device = str(next(classifier.model_.parameters()).device)
+    seconds = time.perf_counter() - started
+    if workers is not None:
+        seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
+    return TrainingOutcome(classifier, rows, out_of_fold, few_unique_rows, device, seconds)
+
+
+def unfitted_classifier(
     settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
 ) -> UUClassifier:
     """The classifier with the parameters of the settings; "auto" is resolved as in Python once the rows are known."""
-    images = isinstance(prepared.schema, ImageSchema)
-    parameters = FILE_DEFAULTS | (FOR_IMAGES if images else {}) | dict(settings.classifier)
+    own = IMAGE_DEFAULTS if isinstance(prepared.schema, ImageSchema) else {}
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
-    classifier.set_params(**parameters, training__checkpoint_dir=checkpoint)
+    classifier.set_params(**FILE_DEFAULTS | own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
     return classifier
-
-
-# ---------------------------------------------------------------------------------------------------------- facts
 
 
 def collect_facts(
     settings: FitSettings,
     prepared: Prepared,
     X: Matrices,
-    priors: ResolvedPriors,
+    priors: Priors,
+    estimate: SetPriorsEstimate | None,
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels, and describe the files, columns and priors."""
+    """Evaluate the classifier without labels, and describe the files, columns and priors; by field of `FitFacts`."""
     progress("evaluating")
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
-    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors.values)
+    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors)
     if comparison.reason is not None:
         warnings.warn(f"{comparison.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=2)
-    facts: dict[str, Any] = evaluation_facts(rows.scores, rows.sets, priors.values, target)
-    facts["importance"] = None
-    if prepared.encoder is not None:
-        groups = prepared.encoder.feature_groups()
-        facts["importance"] = importance_facts(
-            rows.score,
-            rows.sample,
-            rows.sample_sets,
-            rows.sample_folds,
-            groups,
-            priors.values,
-            target,
-            settings.seed,
-        )
-    facts["sensitivity"] = _sensitivity(settings, trained, progress)
-    estimate = priors.estimate
-    names_and_sizes = zip(prepared.sources, prepared.sizes, priors.values, strict=True)
-    first, second = (SetFacts(source.name, int(n_rows), prior) for source, n_rows, prior in names_and_sizes)
-    row_use = [(int(n), int(m)) for n, m in (rows.split[part] for part in ("train", "choose", "evaluate"))]
-    return facts | {
+    groups = None if prepared.encoder is None else prepared.encoder.feature_groups()
+    first, second = (
+        SetFacts(source.name, int(n_rows), prior)
+        for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
+    )
+    return {
         "sets": (first, second),
-        "columns": _columns(prepared),
+        "columns": tuple(_describe_columns(prepared)),
         "n_features": math.prod(X[0].shape[1:]),
         "target_prior": target,
-        "prior_intervals": None if estimate is None else tuple(map(_pair, estimate.intervals)),
-        "row_use": RowUse(*row_use),
+        "prior_intervals": None if estimate is None else tuple(map(tuple, estimate.intervals)),
+        "row_use": rows.row_use,
         "out_of_fold": trained.out_of_fold,
-        "device": str(next(trained.classifier.model_.parameters()).device),
+        "device": trained.device,
+        **evaluation_facts(rows.scores, rows.sets, priors, target),
+        "importance": None if groups is None else importance_facts(rows, groups, priors, target, settings.seed),
+        "sensitivity": _measure_sensitivity(settings, trained, progress),
     }
 
 
-def _sensitivity(settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback) -> SensitivityFacts:
+def _measure_sensitivity(
+    settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback
+) -> SensitivityFacts:
+    skipped = None
     if settings.sensitivity is False:
-        return SensitivityFacts(skipped="It was switched off (--no-sensitivity).")
-    if trained.few_unique_rows:
-        return SensitivityFacts(skipped="There are too few distinct rows to hold any out for the comparison.")
-    if settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
-        reason = (
+        skipped = "It was switched off (--no-sensitivity)."
+    elif trained.few_unique_rows:
+        skipped = "There are too few distinct rows to hold any out for the comparison."
+    elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
+        skipped = (
             f"It would train about twelve more models at {trained.seconds:.0f} s each; use --sensitivity to run it."
         )
-        return SensitivityFacts(skipped=reason)
-    progress("training with wrong priors, to measure their effect", sensitivity_models(trained.classifier))
+    if skipped is not None:
+        return SensitivityFacts(skipped=skipped)
+    progress("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained))
 
 
-def _columns(prepared: Prepared) -> tuple[ColumnFacts, ...]:
-    schema = prepared.schema
+def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:
+    schema, missing = prepared.schema, prepared.missing
     if isinstance(schema, ImageSchema):
-        return (ColumnFacts(schema.column, "image", used=True),)
-    columns = [ColumnFacts(column.name, column.kind, used=True) for column in schema.columns]
-    columns += [ColumnFacts(name, "id", used=False, reason="identifier, copied to the output") for name in schema.ids]
-    columns += [ColumnFacts(name, None, used=False, reason=reason) for name, reason in schema.left_out.items()]
-    missing = {name: _pair(shares) for name, shares in prepared.missing.items()}
-    return tuple(dataclasses.replace(column, missing=missing.get(column.name, (0.0, 0.0))) for column in columns)
-
-
-def _stored_parameters(classifier: UUClassifier) -> dict[str, Any]:
-    """Parameters of the classifier for the configuration, without those that the fit sets itself."""
-    own = {*SET_HERE, "progress"}
-    plain = (bool, int, float, str, tuple, list, dict)
-    return {
-        name: value
-        for name, value in classifier.get_params(deep=True).items()
-        if name not in own and isinstance(value, plain)
-    }
-
-
-def _raised_warnings(raised: list[warnings.WarningMessage]) -> tuple[RaisedWarning, ...]:
-    found = {(warning.category.__name__, str(warning.message)) for warning in raised}
-    return tuple(RaisedWarning(category, message) for category, message in sorted(found))
-
-
-def _pair(priors: Any) -> tuple[float, float]:
-    first, second = priors
-    return float(first), float(second)
-
-
-def _quoted(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() else repr(name)
+        yield ColumnFacts(schema.column, "image", used=True)
+        return
+    for column in schema.columns:
+        yield ColumnFacts(column.name, column.kind, used=True, missing=missing.get(column.name, (0.0, 0.0)))
+    unused = [(name, "id", "identifier, copied to the output") for name in schema.ids]
+    for name, kind, reason in [*unused, *((name, None, reason) for name, reason in schema.left_out.items())]:
+        yield ColumnFacts(name, kind, used=False, reason=reason, missing=missing.get(name, (0.0, 0.0)))

@@ -7,34 +7,29 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from uulearn.metrics import Estimate
+from uulearn.training.progress import format_duration
 
-UNKNOWN = "–"
+NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
-
-# Intervals at least this wide are shown without decimals; narrower ones get as many as keep their ends apart.
 WHOLE_PERCENT_WIDTH = 0.02
+"""Intervals at least this wide are shown without decimals; narrower ones get as many as keep their ends apart."""
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """A fraction in percent.
-
-    Examples
-    --------
-    >>> percent(0.9314), percent(-0.004), percent(-0.0004), percent(None)
-    ('93.1%', '−0.4%', '0.0%', '–')
-    """
-    return UNKNOWN if not _is_known(share) else f"{_fixed(100 * share, decimals)}%"
+    """A fraction in percent, such as ``93.1%`` or ``−0.4%``."""
+    return f"{_fixed(100 * share, decimals)}%" if _is_known(share) else NO_VALUE
 
 
 def prior(share: float | None) -> str:
-    """A class prior in percent, with at most four significant digits.
+    """A class prior in percent, with at most four significant digits, such as ``49.26%``."""
+    return f"{100 * share:.4g}%".replace("-", "−") if _is_known(share) else NO_VALUE
 
-    Examples
-    --------
-    >>> prior(0.8), prior(0.4926), prior(None)
-    ('80%', '49.26%', '–')
-    """
-    return UNKNOWN if not _is_known(share) else f"{100 * share:.4g}%".replace("-", "−")
+
+def number(value: float | None, decimals: int = 3) -> str:
+    """A number without a plus sign; very large numbers in scientific notation."""
+    if not _is_known(value):
+        return NO_VALUE
+    return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e6 else _fixed(value, decimals)
 
 
 def signed(value: float | None, decimals: int = 3) -> str:
@@ -45,37 +40,20 @@ def signed(value: float | None, decimals: int = 3) -> str:
     >>> signed(0.1234), signed(-0.1234), signed(-0.00001)
     ('+0.123', '−0.123', '0.000')
     """
-    if not _is_known(value):
-        return UNKNOWN
-    if abs(value) >= 1e6:
-        return f"{value:+.3g}".replace("-", "−")
-    text = _fixed(value, decimals)
-    return text if text.startswith("−") or float(text.replace(",", "")) == 0 else f"+{text}"
-
-
-def number(value: float | None, decimals: int = 3) -> str:
-    """A number without a plus sign; very large numbers in scientific notation."""
-    if not _is_known(value):
-        return UNKNOWN
-    return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e6 else _fixed(value, decimals)
+    text = number(value, decimals)
+    return text if text[0] in "−–" or float(text.replace(",", "")) == 0 else f"+{text}"
 
 
 def count(value: float | None) -> str:
     """A whole number with thousands separators."""
     if not _is_known(value):
-        return UNKNOWN
+        return NO_VALUE
     return _fixed(value, 0) if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def interval(ends: tuple[float, float] | None) -> str:
-    """An interval of fractions.
-
-    Examples
-    --------
-    >>> interval((0.881, 0.974))
-    '88.1% to 97.4%'
-    """
-    return UNKNOWN if ends is None or not all(map(_is_known, ends)) else f"{percent(ends[0])} to {percent(ends[1])}"
+    """An interval of fractions, such as ``88.1% to 97.4%``."""
+    return NO_VALUE if ends is None or not all(map(_is_known, ends)) else f"{percent(ends[0])} to {percent(ends[1])}"
 
 
 def accuracy_range(accuracy: Estimate) -> str:
@@ -87,45 +65,25 @@ def accuracy_range(accuracy: Estimate) -> str:
     --------
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
-    >>> accuracy_range(Estimate(0.9661, 0.002, (0.9622, 0.9694)))
-    'between 96.2% and 96.9%, best estimate 96.6%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
     'between 92% and 100%, best estimate above 99%'
     """
-    low, high = (min(max(end, 0.0), 1.0) for end in accuracy.interval)
+    low, high, value = (min(max(share, 0.0), 1.0) for share in (*accuracy.interval, accuracy.value))
     width = high - low
     decimals = 0 if width >= WHOLE_PERCENT_WIDTH else 1 if width >= WHOLE_PERCENT_WIDTH / 10 else 2
-    largest = 1 - 10.0 ** -(decimals + 2)  # the largest fraction below 1 that is shown, such as 99%
-    value = min(max(accuracy.value, 0.0), 1.0)
-    above = value > largest + 0.5 * 10.0 ** -(decimals + 2)
-    best = f"above {percent(largest, decimals)}" if above else percent(value, decimals)
+    step = 10.0 ** -(decimals + 2)
+    above = value > 1 - step / 2  # it would be rounded to 100%
+    best = f"above {percent(1 - step, decimals)}" if above else percent(value, decimals)
     return f"between {percent(low, decimals)} and {percent(high, decimals)}, best estimate {best}"
 
 
 def duration(seconds: float) -> str:
-    """A duration in the units that suit it.
-
-    Examples
-    --------
-    >>> duration(0.42), duration(12.3), duration(90), duration(7300)
-    ('0.4 seconds', '12 seconds', '1 min 30 s', '2 h 1 min')
-    """
-    if not _is_known(seconds):
-        return UNKNOWN
-    if seconds < 60:
-        return f"{seconds:.1f} seconds" if seconds < 9.95 else f"{seconds:.0f} seconds"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{count(minutes // 60)} h {minutes % 60} min"
+    """A duration in the units that suit it, such as ``1 min 30 s``."""
+    return format_duration(seconds) if _is_known(seconds) else NO_VALUE
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """A count with its noun.
-
-    Examples
-    --------
-    >>> plural(1, "epoch"), plural(1200, "epoch")
-    ('1 epoch', '1,200 epochs')
-    """
+    """A count with its noun, such as ``1,200 epochs``."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 

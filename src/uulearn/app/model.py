@@ -27,8 +27,6 @@ from uulearn.tabular.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-REQUIRED_FILES = ("facts", "schema")
-
 
 class ScoredRows(NamedTuple):
     """Score, probability of the positive class, and predicted class of each row."""
@@ -57,26 +55,26 @@ class TableModel:
     def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
         """Score the rows of a frame from a reader of `uulearn.io.reading`.
 
-        Parameters
-        ----------
-        frame : DataFrame
-            Rows with the columns of the schema, in any order; other columns are ignored.
-        name : str
-            Name of the table in error messages.
-        folder : Path
-            Base folder of relative image paths.
+        The columns can be in any order; other columns are ignored. ``name`` is the name of the table in errors, and
+        ``folder`` the base of relative image paths.
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
         return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
 
-    def with_target_prior(self, target_prior: float) -> TableModel:
-        """The same model for a population with another class prior."""
+    def with_target_prior(self, target_prior: float | None) -> TableModel:
+        """The same model for a population with another class prior; unchanged if that is None."""
+        if target_prior is None:
+            return self
         return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the model directory and the files for people in ``beside``; replaces an existing model atomically."""
-        attached = {"schema": ("json", _json(self.schema.to_dict())), "facts": ("json", _json(self.facts.to_dict()))}
+        stored = {"facts": self.facts.to_dict(), "schema": self.schema.to_dict()}
+        attached = {
+            name: ("json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode())
+            for name, data in stored.items()
+        }
         if self.encoder is not None:
             attached["encoder"] = ("safetensors", self.encoder.to_bytes())
         persistence.save(self.classifier, folder, attached, beside)
@@ -84,19 +82,19 @@ class TableModel:
     @classmethod
     def load(cls, folder: Path) -> TableModel:
         """Read a model directory; never executes code from it."""
-        return cls._from_files(folder, model_directory.read_attached(folder))
+        return cls.from_files(folder, model_directory.read_attached(folder))
 
     @classmethod
-    def _from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        if missing := sorted(set(REQUIRED_FILES) - attached.keys()):
+    def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
+        """The model of a directory whose attached files are already read."""
+        if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
                 f"{folder} holds a model without {', '.join(missing)}, so it takes numbers, not tables: load it with "
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:
             columns, facts = json.loads(attached["schema"]), FitFacts.from_dict(json.loads(attached["facts"]))
-            images = "images" in columns
-            schema = ImageSchema.from_dict(columns) if images else Schema.from_dict(columns)
+            schema = ImageSchema.from_dict(columns) if "images" in columns else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit again.") from error
         if isinstance(schema, Schema) and "encoder" not in attached:
@@ -108,8 +106,4 @@ class TableModel:
 def load_model(folder: Path) -> TableModel | UUClassifier:
     """Read the model of `uulearn fit`, or the classifier of `UUClassifier.save`; each file is read and hashed once."""
     attached = model_directory.read_attached(folder)
-    return TableModel._from_files(folder, attached) if attached else UUClassifier.load(folder)
-
-
-def _json(data: Any) -> bytes:
-    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode()
+    return TableModel.from_files(folder, attached) if attached else UUClassifier.load(folder)

@@ -1,14 +1,32 @@
-"""The model directory of a fit, and the hidden folder beside it that holds an unfinished fit."""
+"""Fit two files into a model directory; a hidden folder beside it holds the checkpoints of an unfinished fit."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
+import shlex
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
+import torch
+import torch.distributed as dist
+
+from uulearn.app.facts import FitFacts
+from uulearn.app.fitting import fit_files
+from uulearn.app.settings import FitSettings, read_settings
+from uulearn.app.summary import format_model_card
 from uulearn.estimator.model_directory import MANIFEST, could_be_model
+from uulearn.exceptions import CheckpointError
+from uulearn.io.writing import cannot_be_written
+from uulearn.training.progress import ProgressCallback, TrainingObserver, no_progress, observe_training
+from uulearn.training.workers import RANK, Workers, join_workers
+
+CARD, CONFIGURATION, REPORT = "README.md", "config.toml", "report.html"
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,7 @@ class OutputFolder:
             if not self.unfinished.is_dir():
                 raise ValueError(f"there is no unfinished fit of {self.out} to continue; remove --resume.")
             return None
-        if not self.has_checkpoint():
+        if not self._has_checkpoint():
             shutil.rmtree(self.unfinished, ignore_errors=True)
             return None
         shutil.rmtree(self.previous, ignore_errors=True)
@@ -50,27 +68,22 @@ class OutputFolder:
             f"{self.previous} until this fit is done."
         )
 
-    def has_checkpoint(self) -> bool:
-        """Whether there is something to resume from."""
-        return any(self.unfinished.rglob("*.safetensors"))
-
     def resume_hint(self) -> str:
         """The end of a sentence that says how to continue; removes an unfinished fit without a checkpoint."""
-        if self.has_checkpoint():
+        if self._has_checkpoint():
             return f"; continue with uulearn fit … --resume (checkpoints are in {self.unfinished})"
-        self.discard_unfinished()
-        return ""
-
-    def discard_unfinished(self) -> None:
-        """Remove the checkpoints of this fit."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
+        return ""
 
     def clean_up(self) -> None:
         """Remove all checkpoints after the model has been saved."""
         for folder in (self.unfinished, self.previous):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def manifest(self) -> bytes | None:
+    def _has_checkpoint(self) -> bool:
+        return any(self.unfinished.rglob("*.safetensors"))
+
+    def _manifest(self) -> bytes | None:
         """Content of the manifest of the model, to notice whether it was replaced."""
         path = self.out / MANIFEST
         return path.read_bytes() if path.is_file() else None
@@ -90,3 +103,103 @@ class OutputFolder:
                     pass
         except OSError as error:
             raise ValueError(f"{self.out} cannot be written ({error.strerror}); pass another --out.") from None
+
+    @contextlib.contextmanager
+    def explain_failure(self, resumed: bool) -> Iterator[None]:
+        """Say in an interrupt or a failed write what was written, and how to continue; checkpoints are kept."""
+        before = self._manifest()
+        try:
+            yield
+        except KeyboardInterrupt:
+            result = f"nothing was written to {self.out}{self.resume_hint()}"
+            if self._manifest() != before:
+                result = f"the model had just been written to {self.out}"
+            raise KeyboardInterrupt(result) from None
+        except (OSError, CheckpointError) as error:
+            cause = find_os_error(error)
+            if cause is None or isinstance(cause, BrokenPipeError):
+                raise
+            sentence = cannot_be_written(cause.filename or self.out, cause)
+            raise ValueError(f"{sentence}{self.resume_hint()}.") from error
+        except (ValueError, ArithmeticError):
+            if not resumed:  # the same fit would fail again; but a resumed fit may have been given a wrong option
+                shutil.rmtree(self.unfinished, ignore_errors=True)
+            raise
+
+
+class FitObserver(ProgressCallback, TrainingObserver, Protocol):
+    """Called at the start of each stage, and with the progress of each training."""
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """A fit whose settings and output folder have been checked."""
+
+    settings: FitSettings
+    folder: OutputFolder
+    resumed: bool
+    note: str | None = None
+    """What happened to an earlier unfinished fit."""
+    workers: Workers | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process saves the model and prints."""
+        return self.workers is None or self.workers.first
+
+    def fit(self, command: str, progress: FitObserver | None = None, *, clean_up: bool = True) -> FitFacts:
+        """Fit two files; the first process saves the model, the configuration that repeats the fit and a model card."""
+        settings, folder = self.settings, self.folder
+        if not self.first:
+            return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
+        with (
+            folder.explain_failure(self.resumed),
+            observe_training(progress) if progress else contextlib.nullcontext(),
+        ):
+            model, complete = fit_files(
+                settings,
+                command=command,
+                checkpoint=folder.unfinished,
+                progress=progress or no_progress,
+                workers=self.workers,
+            )
+            place = shlex.quote(str(folder.out))
+            commands = {
+                "predict": f"uulearn predict {place} new.csv --out scored.csv",
+                "report": f"uulearn report {place}",
+                "evaluate": f"uulearn evaluate {place} more_of_first.csv more_of_second.csv",
+                "repeat": f"uulearn fit --config {shlex.quote(str(folder.out / CONFIGURATION))} --out again",
+            }
+            facts = dataclasses.replace(model.facts, commands=commands)
+            texts = {CONFIGURATION: complete.to_toml(), CARD: format_model_card(facts)}
+            beside = {name: text.encode() for name, text in texts.items()}
+            dataclasses.replace(model, facts=facts).save(folder.place, beside)
+            (folder.place / REPORT).unlink(missing_ok=True)  # a report of an earlier model
+            if clean_up:
+                folder.clean_up()
+        return facts
+
+
+def start_fit(config: Path | None, given: Mapping[str, Any], out: Path, resume: bool) -> FitRun:
+    """Check the settings, of a configuration file and of the command line, and the output folder of a fit."""
+    settings = FitSettings.merge({} if config is None else read_settings(config), given)
+    folder, workers = OutputFolder.at(out), join_fit_workers(settings)
+    note = folder.prepare(resume) if workers is None else workers.run_on_first(lambda: folder.prepare(resume))
+    return FitRun(settings, folder, resume, note, workers)
+
+
+def join_fit_workers(settings: FitSettings) -> Workers | None:
+    """The processes that torchrun or Ray started for this fit; None for a single process."""
+    if RANK not in os.environ and not dist.is_initialized():
+        return None
+    device = str(settings.classifier.get("device", "auto"))
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return join_workers("auto", device)
+
+
+def find_os_error(error: BaseException | None) -> OSError | None:
+    """The first OSError in the chain of causes of an error."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__
+    return error

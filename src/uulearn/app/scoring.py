@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-import functools
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.app.model import ScoredRows, TableModel, load_model, score_matrix
-from uulearn.engines.ray_scoring import score_folder
+from uulearn.app.settings import RESULT_COLUMNS
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.model_directory import MANIFEST
 from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
@@ -24,14 +22,10 @@ from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 from uulearn.tabular.schema import check_has_columns, quote_value
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-CHUNK_BYTES = 2**27
+ARRAY_CHUNK_BYTES = 2**27
 """Largest chunk of an array; arrays of large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Largest number that a model accepts, since it computes in float32."""
-RESULT_COLUMNS = ("score", "probability", "class")
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
@@ -60,27 +54,33 @@ def score_file(
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
     if isinstance(model, TableModel):
-        chunks = _score_table(model, rows, format, sheet, keep_columns)
+        frames = _score_table(model, rows, format, sheet, keep_columns)
     else:
-        chunks = ((scored, None) for scored in _score_numbers(model, rows, format, sheet))
+        frames = (_with_results(pd.DataFrame(), scored) for scored in _score_numbers(model, rows, format, sheet))
     count = 0
     with TableWriter(out, float_format="%.6g") as writer:
-        for scored, copied in chunks:
-            writer.write(_result_frame(scored, copied))
-            count += len(scored.score)
+        for frame in frames:
+            writer.write(frame)
+            count += len(frame)
     return count
 
 
 def _score_table(
     model: TableModel, rows: str, format: str | None, sheet: str | None, keep_columns: bool
-) -> Iterator[tuple[ScoredRows, pd.DataFrame]]:
+) -> Iterator[pd.DataFrame]:
     schema = model.schema
     ids = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
     for frame, scored in score_chunks(model, rows, format=format, sheet=sheet):
         copied = list(frame) if keep_columns else [name for name in ids if name in frame]
         if taken := [name for name in copied if name in RESULT_COLUMNS]:
             raise TableError(f"{rows} already has a column {taken[0]!r}, which predict writes; rename that column.")
-        yield scored, frame[copied]
+        yield _with_results(frame[copied], scored)
+
+
+def _with_results(frame: pd.DataFrame, scored: ScoredRows) -> pd.DataFrame:
+    index = frame.index if len(frame) else range(len(scored.score))
+    results = pd.DataFrame(dict(zip(RESULT_COLUMNS, scored, strict=True)), index=index)
+    return pd.concat([frame, results], axis=1) if len(frame.columns) else results
 
 
 def score_chunks(
@@ -98,96 +98,26 @@ def score_chunks(
             raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
 
 
-def _result_frame(scored: ScoredRows, copied: pd.DataFrame | None) -> pd.DataFrame:
-    import pandas as pd
-
-    out = pd.DataFrame(index=range(len(scored.score))) if copied is None else copied.copy()
-    for name, values in zip(RESULT_COLUMNS, scored, strict=True):
-        out[name] = values
-    return out
-
-
-# ------------------------------------------------------------------------------------------------------ a Ray cluster
-
-
-def score_on_ray(
-    model: Path,
-    rows: str,
-    out: str,
-    *,
-    target_prior: float | None,
-    keep_columns: bool,
-    address: str | None,
-    workers: int | None,
-) -> int:
-    """Score a folder of Parquet files on a Ray cluster, after checking the model on this machine."""
-    loaded = load_for_scoring(model, keep_columns)
-    if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
-        raise ValueError(f"{model} is a model of images, but --engine ray scores tables; remove --engine.")
-    if target_prior is not None:
-        loaded.with_target_prior(target_prior)
-    place = model.resolve()
-    score = functools.partial(
-        _score_on_worker, place, _digest(place), target_prior=target_prior, keep_columns=keep_columns
-    )
-    return score_folder(score, rows, out, address=address, workers=workers)
-
-
-def _score_on_worker(
-    model: Path, digest: str, rows: str, out: str, *, target_prior: float | None, keep_columns: bool
-) -> int:
-    loaded = _load_once(model, digest, keep_columns)
-    return score_file(loaded, rows, out, target_prior=target_prior, keep_columns=keep_columns)
-
-
-@functools.lru_cache(maxsize=1)
-def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    """The model, kept in memory for the next file; the digest of its manifest detects a changed model."""
-    loaded = load_for_scoring(model, keep_columns)
-    if _digest(model) != digest:
-        raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
-    return loaded
-
-
-def _digest(model: Path) -> str:
-    return hashlib.sha256((model / MANIFEST).read_bytes()).hexdigest()
-
-
-# ------------------------------------------------------------------------------------------------ rows of numbers
-
-
 def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
-    """Score a file of numbers.
-
-    Columns are matched by name if both the classifier and the file have names; other columns are ignored. Rows of a
-    .npy file can have any shape.
-    """
-    shape = classifier.row_shape_
-    kind, compression = ("parquet", None) if _is_folder(rows) else resolve_format(rows, format)
-    array = kind == "npy" and compression is None and rows != STANDARD
+    """Score a file of numbers; rows of a .npy file can have any shape."""
+    shape, place = classifier.row_shape_, Path(rows)
+    if rows != STANDARD and place.is_dir() and not is_table_folder(rows):
+        raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
+    array = rows != STANDARD and not place.is_dir() and resolve_format(rows, format) == ("npy", None)
     if len(shape) > 1 and not array:
         raise TableError(f"the model takes rows of shape {shape}, which a table cannot hold; pass a .npy file.")
     names = [str(name) for name in getattr(classifier, "feature_names_in_", ())]
     if names:
         classifier = copy.copy(classifier)
         del classifier.feature_names_in_  # columns are already in order, so skip the check for names
-    blocks = _array_blocks(Path(rows), shape) if array else _table_blocks(rows, format, sheet, names, shape[0])
-    for block in blocks:
+    for block in _array_blocks(place, shape) if array else _table_blocks(rows, format, sheet, names, shape[0]):
         yield score_matrix(classifier, block)
-
-
-def _is_folder(rows: str) -> bool:
-    if is_table_folder(rows):
-        return True
-    if rows != STANDARD and Path(rows).is_dir():
-        raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
-    return False
 
 
 def _table_blocks(
     rows: str, format: str | None, sheet: str | None, names: list[str], width: int
 ) -> Iterator[NDArray[np.float64]]:
-    """The columns of a table as numbers, chunk by chunk; see `_select_columns`."""
+    """The columns of a table as numbers, chunk by chunk."""
     count = 0
     with open_table(rows, format=format, sheet=sheet) as reader:
         columns = _select_columns(reader, names, width)
@@ -215,20 +145,16 @@ def _select_columns(reader: TableReader, names: list[str], width: int) -> list[s
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
     """A column of numbers, or of true and false as 1 and 0, without missing values."""
     cells = parse_cells(column)
-    known = cells.kinds == NUMBER
-    known[cells.kinds == BOOLEAN] = [
-        format_value(value).lower() in ("true", "false") for value in cells.raw[cells.kinds == BOOLEAN].tolist()
-    ]  # the numbers that yes and no stand for are unknown
+    known, boolean = cells.kinds == NUMBER, cells.kinds == BOOLEAN
+    # The numbers that yes and no stand for are unknown.
+    known[boolean] = [format_value(value).lower() in ("true", "false") for value in cells.raw[boolean].tolist()]
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
-    bad = ~(np.abs(numbers) <= LARGEST)
+    bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)
     if bad.any():
         position = int(bad.argmax())
         code = cells.codes[position]
         value = "nothing" if code < 0 else quote_value(format_value(cells.raw[code]))
-        raise TableError(
-            f"{name} holds {value} in row {column.index[position] + 1:,}, column {str(column.name)!r}, which is not a "
-            "finite number; replace it, or remove the row."
-        )
+        raise _not_finite(name, value, column.index[position], repr(str(column.name)))
     return numbers
 
 
@@ -249,15 +175,19 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
         )
     if not len(array):
         raise TableError(f"{path} holds no rows; pass a file with at least one.")
-    step = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, array[:1].nbytes)))
+    step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])
         with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and are reported below
             bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "f" else block)
         if bad.any():
             row, *place = np.argwhere(bad)[0].tolist()
-            raise TableError(
-                f"{path} holds {block[bad][0]} in row {start + row + 1:,}, column {', '.join(map(str, place))}, which "
-                "is not a finite number; replace it, or remove the row."
-            )
+            raise _not_finite(str(path), block[bad][0], start + row, ", ".join(map(str, place)))
         yield block
+
+
+def _not_finite(name: str, value: Any, row: int, column: str) -> TableError:
+    return TableError(
+        f"{name} holds {value} in row {row + 1:,}, column {column}, which is not a finite number; replace it, or "
+        "remove the row."
+    )

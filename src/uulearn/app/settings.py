@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from uulearn.app.facts import read_value
 from uulearn.defaults import AUTO, EVALUATION_FRACTION
 from uulearn.estimator import UUClassifier
+from uulearn.training import TrainingOptions
 
 CLASSIFIER_TABLE = "classifier"
-RESULTS = ("score", "probability", "class")
+RESULT_COLUMNS = ("score", "probability", "class")
 """Columns that predict writes."""
-SET_HERE = (
-    "set_priors", "target_prior", "random_state", "training", "training__checkpoint_dir", "training__distributed",
+SET_BY_FIT = (
+    "set_priors", "target_prior", "random_state", "progress", "training", "training__checkpoint_dir",
+    "training__distributed",
 )  # fmt: skip
 """Parameters of the classifier that the fit sets itself."""
+CLASSIFIER_PARAMETERS = {
+    *inspect.signature(UUClassifier).parameters,
+    *(f"training__{option.name}" for option in dataclasses.fields(TrainingOptions)),
+} - set(SET_BY_FIT)
+EXAMPLE = "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out model"
 
 
 @dataclass(frozen=True)
@@ -55,39 +64,42 @@ class FitSettings:
             raise ValueError(f"set_priors must be two class priors or 'auto', got {self.set_priors!r}.")
         if not 0 < self.hold_out < 0.5:
             raise ValueError(f"hold_out must be above 0 and below 0.5, got {self.hold_out!r}; 0.1 holds out a tenth.")
+        if self.seed < 0 or (self.image_size or 1) < 1:
+            raise ValueError(
+                f"seed must be at least 0 and image_size at least 1, got {self.seed} and {self.image_size or 1}."
+            )
         for name in (*self.ids, self.images):
-            if name in RESULTS:
+            if name in RESULT_COLUMNS:
                 raise ValueError(f"predict writes a column {name!r} itself; rename that column of the files.")
         for name in self.classifier:
-            if name in SET_HERE or name not in UUClassifier(None).get_params(deep=True):
+            if name not in CLASSIFIER_PARAMETERS:
                 raise ValueError(f"[{CLASSIFIER_TABLE}] {name} is not a parameter that can be set there; remove it.")
 
     @classmethod
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
-        """Settings of a configuration file and of the command line, which takes precedence.
+        """Settings of a configuration file, and of the options of the command line, which take precedence.
 
-        None and empty tuples in ``given`` mean "not given".
+        Options have the names of settings and of parameters of the classifier. Other options, and those that are None
+        or empty, are ignored.
         """
-        merged = {**stored, **{name: value for name, value in given.items() if value not in (None, ())}}
-        merged[CLASSIFIER_TABLE] = {**stored.get(CLASSIFIER_TABLE, {}), **given.get(CLASSIFIER_TABLE, {})}
-        for names, what in ((("first", "second"), "two files of rows"), (("set_priors",), "--set-priors")):
-            if any(name not in merged for name in names):
-                raise ValueError(
-                    f"fit needs {what}; for example: uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 "
-                    "--out model"
-                )
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        values = {name: value for name, value in values.items() if value not in (None, ())}
+        own = {name: value for name, value in values.items() if name in CLASSIFIER_PARAMETERS}
+        settings = {entry.name: values[entry.name] for entry in dataclasses.fields(cls) if entry.name in values}
+        merged = {**stored, **settings, CLASSIFIER_TABLE: {**stored.get(CLASSIFIER_TABLE, {}), **own}}
+        needed = {"first": "two files of rows", "second": "two files of rows", "set_priors": "--set-priors"}
+        for name, what in needed.items():
+            if name not in merged:
+                raise ValueError(f"fit needs {what}; for example: {EXAMPLE}")
         return cls(**merged)
 
     def to_toml(self) -> str:
         """All settings as TOML."""
-        lines = ["# All settings of this model; `uulearn fit --config FILE` repeats the fit."]
-        for entry in dataclasses.fields(self):
-            value = getattr(self, entry.name)
-            if entry.name != CLASSIFIER_TABLE and value is not None:
-                lines.append(f"{entry.name} = {_toml(value)}")
-        lines += ["", f"[{CLASSIFIER_TABLE}]"]
-        lines += [f"{name} = {_toml(value)}" for name, value in self.classifier.items() if value is not None]
-        return "\n".join(lines) + "\n"
+        values = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        tables = [values, values.pop(CLASSIFIER_TABLE)]
+        plain, own = ([f"{name} = {_toml(value)}" for name, value in t.items() if value is not None] for t in tables)
+        header = "# All settings of this model; `uulearn fit --config FILE` repeats the fit."
+        return "\n".join([header, *plain, "", f"[{CLASSIFIER_TABLE}]", *own]) + "\n"
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -98,45 +110,16 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} does not exist; pass a TOML file such as the config.toml of a model.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path} cannot be read as TOML ({error}); fix the file.") from error
-    for name, value in data.items():
-        if name not in _EXPECTED:
+    kinds = get_type_hints(FitSettings) | {"set_priors": tuple[float, float]}
+    for name in data:
+        if name not in kinds:
             raise ValueError(
                 f"{path} sets {name!r}, which is not a setting of fit; remove it, or move it to [{CLASSIFIER_TABLE}]."
             )
-        is_valid, expected = _EXPECTED[name]
-        if not is_valid(value):
-            raise ValueError(f"{path}: {name} must be {expected}, got {value!r}.")
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_list_of_text(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_pair_or_text(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)))
-
-
-_TEXT = (lambda value: isinstance(value, str), "a string")
-_NUMBER = (_is_number, "a number")
-_COUNT = (_is_count, "an integer of at least 0")
-_FLAG = (lambda value: isinstance(value, bool), "true or false")
-_COLUMNS = (_is_list_of_text, "a list of column names")
-_EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "first": _TEXT, "second": _TEXT, "images": _TEXT, "drop": _COLUMNS, "ids": _COLUMNS, "only": _COLUMNS,
-    "hold_out": _NUMBER, "target_prior": _NUMBER, "seed": _COUNT, "image_size": _COUNT,
-    "allow_leakage": _FLAG, "sensitivity": _FLAG, "set_priors": (_is_pair_or_text, "two class priors or 'auto'"),
-    CLASSIFIER_TABLE: (lambda value: isinstance(value, dict), "a table"),
-}  # fmt: skip
-"""Type check of each setting in a TOML file, and its description in errors."""
+    return {
+        name: value if (name, value) == ("set_priors", AUTO) else read_value(kinds[name], value, f"{path}: {name}")
+        for name, value in data.items()
+    }
 
 
 def _toml(value: Any) -> str:

@@ -22,17 +22,22 @@ def read_once(
 ) -> Iterator[tuple[Prepared, tuple[Matrix, Matrix]]]:
     """Call ``read`` in the first worker and give its result to all; the matrices are files that each worker maps.
 
-    All workers must see the folder, which is removed at the end. If the first worker is killed, the folder stays until
-    it is used again. The files keep their names while they are in use, because an unlinked file is lost on a network
-    file system.
+    All workers must see the folder, which is removed at the end. The files keep their names while they are in use,
+    because an unlinked file is lost on a network file system.
     """
 
     def read_and_write() -> tuple[Prepared, list[Path]]:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier first worker that was killed
         prepared, matrices = read()
         paths = [folder / f"{which}.npy" for which in (0, 1)]
         for path, rows in zip(paths, matrices, strict=True):
-            _save(path, rows)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with path.open("wb") as file:
+                    reserve(file.fileno(), rows.nbytes)
+                    np.save(file, rows)
+            except OSError as error:
+                raise no_room(rows.nbytes, folder, error, "pass an --out with more space") from error
         # The other workers need the facts about the sources, not their open files.
         return replace(prepared, sources=(prepared.sources[0].closed(), prepared.sources[1].closed())), paths
 
@@ -47,13 +52,3 @@ def read_once(
     finally:
         if workers.first:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _save(path: Path, rows: Matrix) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            reserve(file.fileno(), rows.nbytes)
-            np.save(file, rows)
-    except OSError as error:
-        raise no_room(rows.nbytes, path.parent, error, "pass an --out with more space") from error

@@ -15,15 +15,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from uulearn.app.facts import RowUse
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.estimator import UUClassifier, resolve_defaults
 from uulearn.tabular.matrices import Matrix, split_rows, take
 
-ScoreFunction = Callable[[Matrix, NDArray[np.int64]], NDArray[np.float32]]
-
-# Rows of both sets together that are scored again to measure the importance of columns.
-SAMPLED_ROWS = 20_000
+Integers = NDArray[np.int64]
+ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
+IMPORTANCE_ROWS = 20_000
+"""Rows of both sets together that are scored again to measure the importance of columns."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,17 @@ class EvaluationRows:
     """Log-odds of the rows that evaluate a classifier, by models that were not trained on them."""
 
     scores: NDArray[np.float32]
-    sets: NDArray[np.int64]
+    sets: Integers
     sample: Matrix
-    """Some of the rows."""
-    sample_sets: NDArray[np.int64]
-    sample_folds: NDArray[np.int64]
+    """Some of the rows, with their sets and folds."""
+    sample_sets: Integers
+    sample_folds: Integers
     """Rows of different folds are scored by different models."""
     score: ScoreFunction
     """From rows and their folds to log-odds."""
-    split: dict[str, list[int]]
+    row_use: RowUse
     trained: tuple[Matrix, Matrix]
-    note: str | None
-
-
-def evaluates_out_of_fold(classifier: UUClassifier, sizes: tuple[int, int], single_model: bool) -> bool:
-    """Whether every row gets an out-of-fold score: for an ensemble without self-training."""
-    parameters = classifier.get_params(deep=False)
-    n_estimators = (parameters | resolve_defaults(parameters, sizes, single_model=single_model))["n_estimators"]
-    return bool(n_estimators > 1 and not classifier.self_training_rounds)
+    note: str | None = None
 
 
 def train_with_holdout(
@@ -59,65 +53,57 @@ def train_with_holdout(
     If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well.
     """
     splits, note = split_rows(X, 2 * fraction, seed)
-    single_model = single_model and not classifier.self_training_rounds
-    parts = {
-        part: [take(rows, getattr(split, part), folder) for rows, split in zip(X, splits, strict=True)]
-        for part in ("train", "choose", "evaluate")
-    }
-    if not single_model:
-        joined = [np.sort(np.concatenate([split.train, split.choose])) for split in splits]
-        parts["train"] = [take(rows, positions, folder) for rows, positions in zip(X, joined, strict=True)]
-        parts["choose"] = [rows[:0] for rows in parts["choose"]]
-    first, second = parts["train"]
-    resolve_parameters(classifier, (len(first), len(second)), has_validation_data=single_model)
-    classifier.fit_sets(first, second, validation_data=join_sets(parts["choose"]) if single_model else None)
-    evaluating, sets = join_sets(parts["evaluate"])
-    sizes = {
-        "train": list(classifier.set_sizes_),
-        "choose": list(classifier.held_out_sizes_),
-        "evaluate": [len(rows) for rows in parts["evaluate"]],
-    }
+    validates = single_model and not classifier.self_training_rounds
+    train, validation, evaluation = [], [], []
+    for rows, split in zip(X, splits, strict=True):
+        kept = split.train if validates else np.sort(np.concatenate([split.train, split.choose]))
+        train.append(take(rows, kept, folder))
+        validation.append(take(rows, split.choose, folder) if validates else rows[:0])
+        evaluation.append(take(rows, split.evaluate, folder))
+    resolve_parameters(classifier, (len(train[0]), len(train[1])), has_validation_data=validates)
+    classifier.fit_sets(train[0], train[1], validation_data=join_sets(validation) if validates else None)
+    rows, sets = join_sets(evaluation)
     place = _sample(len(sets), seed)
-    folds = np.zeros(len(place), dtype=np.int64)
-
-    def score(rows: Matrix, folds: NDArray[np.int64]) -> NDArray[np.float32]:
-        return classifier.decision_function(rows)
-
     return EvaluationRows(
-        classifier.decision_function(evaluating), sets, evaluating[place], sets[place], folds, score, sizes,
-        (first, second), note,
-    )  # fmt: skip
+        scores=classifier.decision_function(rows),
+        sets=sets,
+        sample=rows[place],
+        sample_sets=sets[place],
+        sample_folds=np.zeros(len(place), dtype=np.int64),
+        score=lambda rows, folds: classifier.decision_function(rows),
+        row_use=RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (len(evaluation[0]), len(evaluation[1]))),
+        trained=(train[0], train[1]),
+        note=note,
+    )
 
 
 def train_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int) -> EvaluationRows:
     """Fit an ensemble on all rows, and score every row with the model that was not trained on it."""
     sizes = (len(X[0]), len(X[1]))
+    sets = np.repeat([0, 1], sizes)
+    place = _sample(sum(sizes), seed)
     resolve_parameters(classifier, sizes)
     classifier.fit_sets(*X)
     data = TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
     models = [classifier.submodel(number) for number in range(int(classifier.n_estimators))]
     folds = assign_folds(data.joined(), len(models), classifier.seed_)
 
-    def score(rows: Matrix, folds: NDArray[np.int64]) -> NDArray[np.float32]:
+    def score(rows: Matrix, folds: Integers) -> NDArray[np.float32]:
         out = np.empty(len(rows), dtype=np.float32)
         for fold, model in enumerate(models):
             if (own := folds == fold).any():
                 out[own] = model.decision_function(rows[own])
         return out
 
-    sets = np.repeat([0, 1], sizes)
-    place = _sample(sum(sizes), seed)
-    first, second = place[place < sizes[0]], place[place >= sizes[0]] - sizes[0]
     return EvaluationRows(
-        np.concatenate([score(rows, own) for rows, own in zip(X, folds, strict=True)]),
-        sets,
-        np.concatenate([X[0][first], X[1][second]]),
-        sets[place],
-        np.concatenate(folds)[place],
-        score,
-        {"train": list(sizes), "choose": list(sizes), "evaluate": list(sizes)},
-        X,
-        None,
+        scores=np.concatenate([score(rows, own) for rows, own in zip(X, folds, strict=True)]),
+        sets=sets,
+        sample=np.concatenate([X[0][place[place < sizes[0]]], X[1][place[place >= sizes[0]] - sizes[0]]]),
+        sample_sets=sets[place],
+        sample_folds=np.concatenate(folds)[place],
+        score=score,
+        row_use=RowUse(sizes, sizes, sizes),
+        trained=X,
     )
 
 
@@ -127,13 +113,13 @@ def resolve_parameters(classifier: UUClassifier, sizes: tuple[int, int], has_val
     classifier.set_params(**resolve_defaults(parameters, sizes, has_validation_data=has_validation_data))
 
 
-def _sample(n_rows: int, seed: int) -> NDArray[np.int64]:
-    """Positions of at most `SAMPLED_ROWS` rows, sorted."""
-    if n_rows <= SAMPLED_ROWS:
+def _sample(n_rows: int, seed: int) -> Integers:
+    """Positions of at most `IMPORTANCE_ROWS` rows, sorted."""
+    if n_rows <= IMPORTANCE_ROWS:
         return np.arange(n_rows)
-    return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:SAMPLED_ROWS])
+    return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:IMPORTANCE_ROWS])
 
 
-def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:
+def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, Integers]:
     """Rows of both sets in one matrix, and the set of each row."""
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])

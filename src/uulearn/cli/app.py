@@ -27,7 +27,7 @@ from uulearn.cli.priors import priors
 from uulearn.cli.report import report
 from uulearn.cli.reproduce import reproduce
 
-COMMANDS = (
+COMMANDS_AND_EXAMPLES = (
     (demo, "uulearn demo --out uulearn-demo"),
     (fit, "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --target-prior 0.5 --out model"),
     (predict, "uulearn predict model new_patients.csv --out scored.csv"),
@@ -44,6 +44,9 @@ PRIORS_OR_AUTO = ("fit", "evaluate")
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 plus the number of SIGINT, as shells do
 EXIT_BROKEN_PIPE = 141  # 128 plus the number of SIGPIPE
+EXPECTED_ERRORS = (
+    ValueError, TypeError, LookupError, OSError, ArithmeticError, ImportError, RuntimeError, MemoryError,
+)  # fmt: skip
 LONGEST_ERROR = 2000
 """Characters of an error message; a longer one is cut, since it may quote a whole file."""
 
@@ -73,11 +76,11 @@ class CommandGroup(typer.core.TyperGroup):
 
 @contextlib.contextmanager
 def _handle_interrupt() -> Iterator[None]:
-    """Print "interrupted"; Typer would end silently."""
+    """Print "interrupted" and the message of the interrupt, if there is one; Typer would end silently."""
     try:
         yield
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+    except KeyboardInterrupt as interrupt:
+        typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -90,7 +93,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: flags without a type, and no time spent on importing rich
 )
-for _command, _example in COMMANDS:
+for _command, _example in COMMANDS_AND_EXAMPLES:
     app.command(epilog=f"Example: {_example}")(_command)
 
 
@@ -121,16 +124,7 @@ def main() -> None:
         # The reader of the output has ended, as `head` does. That is not an error, but Python would report one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_BROKEN_PIPE) from None
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        OSError,
-        ArithmeticError,
-        ImportError,
-        RuntimeError,
-        MemoryError,
-    ) as error:
+    except EXPECTED_ERRORS as error:
         if debug:
             raise
         if "RANK" in os.environ:  # torchrun started several processes, which may all have failed for one reason
@@ -140,11 +134,6 @@ def main() -> None:
                 raise SystemExit(EXIT_WITH_OTHERS) from None
         typer.echo(f"error: {format_error(error)}", err=True)
         raise SystemExit(EXIT_BAD_INPUT) from None
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        typer.echo("interrupted", err=True)
-        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def format_error(error: Exception) -> str:

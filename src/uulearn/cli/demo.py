@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import dataclasses
 import os
 import shlex
 import shutil
@@ -11,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from uulearn.cli.options import option
 
 if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
@@ -21,17 +20,16 @@ SAVED_METHOD = "leaky_relu"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the figure, the table and the model.")] = Path(
-        "uulearn-demo"
-    ),
-    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Number of epochs per run.")] = 200,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
+    out: Annotated[Path, option("DIR", "Folder for the figure, the table and the model.")] = Path("uulearn-demo"),
+    epochs: Annotated[int, option("N", "Number of epochs per run.", min=1)] = 200,
+    seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
 ) -> None:
     """Compare all five methods on small included datasets."""
     import numpy as np
+    import pandas as pd
     from rich.console import Console
 
-    from uulearn.cli.demo_runs import MODEL, SET_PRIORS, demo_tasks, draw_sets, summarize, train_task
+    from uulearn.cli.demo_runs import DEMO_MODEL, DEMO_PRIORS, demo_tasks, draw_sets, summarize, train_task
     from uulearn.cli.progress import ProgressOutput, TerminalOutput
     from uulearn.risk.corrections import METHODS
     from uulearn.storage import write_atomically
@@ -56,12 +54,15 @@ def demo(
     )
     console.print(
         "Digits (even against odd) and breast cancer (benign against malignant), each as\n"
-        f"two unlabeled sets with class priors {SET_PRIORS[0]} and {SET_PRIORS[1]}; {epochs} epochs of a "
-        f"{'-'.join(map(str, MODEL['hidden']))}\nMLP, seed {seed}. Labels of the test part were used only for the "
+        f"two unlabeled sets with class priors {DEMO_PRIORS[0]} and {DEMO_PRIORS[1]}; {epochs} epochs of a "
+        f"{'-'.join(map(str, DEMO_MODEL['hidden']))}\nMLP, seed {seed}. Labels of the test part were used only for the "
         f"accuracies below.\nRows of the sets: {rows}.\n"
     )
     console.print(_format_table(results, len(METHODS)))
-    write_atomically(out / "table.csv", lambda path: path.write_text(_format_csv(results), encoding="utf-8"))
+    table = pd.DataFrame([dataclasses.asdict(row) | {"drop": row.drop} for row in results])
+    table["negative_epoch"] = table["negative_epoch"].astype("Int64")
+    columns = ["dataset", "method", "accuracy", "best", "drop", "risk", "negative_epoch"]
+    write_atomically(out / "table.csv", lambda path: table.to_csv(path, columns=columns, index=False))
     console.print(f"table   {out / 'table.csv'}")
     try:
         from uulearn.cli.demo_figure import draw
@@ -112,12 +113,3 @@ def _format_table(results: list[DemoResult], per_dataset: int) -> Any:
             end_section=position % per_dataset == per_dataset - 1,
         )
     return table
-
-
-def _format_csv(results: list[DemoResult]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["dataset", "method", "accuracy", "best", "drop", "risk", "negative_epoch"])
-    for row in results:
-        writer.writerow([row.dataset, row.method, row.accuracy, row.best, row.drop, row.risk, row.negative_epoch or ""])
-    return text.getvalue()

@@ -19,8 +19,8 @@ from uulearn.datasets import UnlabeledSets, make_sets
 from uulearn.estimator import UUClassifier
 from uulearn.training import History, TrainingOptions
 
-SET_PRIORS = (0.7, 0.3)
-MODEL = {"hidden": (100, 100, 100)}
+DEMO_PRIORS = (0.7, 0.3)
+DEMO_MODEL = {"hidden": (100, 100, 100)}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def demo_tasks(seed: int) -> list[DemoTask]:
 
 def draw_sets(task: DemoTask, seed: int) -> UnlabeledSets:
     """Two unlabeled sets from the training part."""
-    return make_sets(task.X_train, task.y_train, SET_PRIORS, (task.set_size, task.set_size), random_state=seed)
+    return make_sets(task.X_train, task.y_train, DEMO_PRIORS, (task.set_size, task.set_size), random_state=seed)
 
 
 def train_task(task: DemoTask, method: str, epochs: int, seed: int) -> UUClassifier:
@@ -87,7 +87,7 @@ def train_task(task: DemoTask, method: str, epochs: int, seed: int) -> UUClassif
         drawn.realized_priors,
         task.target_prior,
         method=method,
-        model_params=MODEL,
+        model_params=DEMO_MODEL,
         epochs=epochs,
         training=TrainingOptions(input_scale=task.input_scale),
         random_state=seed,

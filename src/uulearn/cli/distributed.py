@@ -5,33 +5,37 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import typer
 
-from uulearn.engines.ray_cluster import check_engine
-from uulearn.training.workers import RANK, FirstWorkerError, Workers, started_by_torchrun
+from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
 
-PATIENCE = 10.0
+FIRST_PROCESS_SECONDS = 10.0
 """Seconds that a failed process waits for the first one, which may fail for the same reason and prints it."""
 EXIT_WITH_OTHERS = 1
 
 
 def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
-    """Whether the command runs on Ray; under torchrun every process would start its own cluster, so that is refused.
+    """Whether the command runs on Ray; checks the options of Ray, and refuses it under torchrun.
 
     Examples
     --------
     >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
     (True, False)
     """
-    on_ray = check_engine(engine, address, workers)
-    if on_ray and started_by_torchrun():
+    if engine not in ("local", "ray"):
+        raise ValueError(f"--engine must be local or ray, got {engine!r}.")
+    for option, value in (("--address", address), ("--workers", workers)):
+        if engine != "ray" and value is not None:
+            raise ValueError(f"{option} {value} needs --engine ray; add it, or remove {option}.")
+    if engine == "ray" and started_by_torchrun():
         raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
-    return on_ray
+    return engine == "ray"
 
 
 def first_process_ended() -> bool:
@@ -47,17 +51,17 @@ def first_process_ended() -> bool:
         with contextlib.suppress(RuntimeError):  # connection lost, or timeout
             receiving = dist.irecv(torch.zeros(1), src=0)  # a message that is never sent
             if receiving is not None:
-                receiving.wait(timedelta(seconds=PATIENCE))
-        return time.monotonic() - began < PATIENCE
-    time.sleep(PATIENCE)
+                receiving.wait(timedelta(seconds=FIRST_PROCESS_SECONDS))
+        return time.monotonic() - began < FIRST_PROCESS_SECONDS
+    time.sleep(FIRST_PROCESS_SECONDS)
     return False
 
 
 @contextlib.contextmanager
-def exit_together(workers: Workers | None, resume_hint: Callable[[], str]) -> Iterator[None]:
+def exit_together(out: Path) -> Iterator[None]:
     """End this process quietly if another one failed.
 
-    If no other process explains the failure, the first one prints that a process is gone, followed by the hint.
+    If no other process explains the failure, the first one prints that a process is gone, and how to continue the fit.
     """
     try:
         yield
@@ -65,11 +69,13 @@ def exit_together(workers: Workers | None, resume_hint: Callable[[], str]) -> It
         first_process_ended()  # ending earlier would make torchrun kill the first process while it prints
         raise typer.Exit(EXIT_WITH_OTHERS) from None
     except RuntimeError as error:
-        if workers is None or not is_lost_connection(error):
+        if not dist.is_initialized() or not is_lost_connection(error):
             raise
-        if workers.first:
+        if dist.get_rank() == 0:
+            from uulearn.app.output import OutputFolder
+
             reason = "another of the processes that train together has ended, or cannot be reached"
-            typer.echo(f"error: {reason}{resume_hint()}.", err=True)
+            typer.echo(f"error: {reason}{OutputFolder.at(out).resume_hint()}.", err=True)
         raise typer.Exit(EXIT_WITH_OTHERS) from None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import PRIORS, AsJson, Sheet, parse_set_priors
+from uulearn.cli.options import PRIORS, AsJson, Sheet, argument, option, parse_set_priors
 
 if TYPE_CHECKING:
     from uulearn.app.evaluation import LabeledEvaluation
@@ -17,20 +17,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit.")],
-    first: Annotated[str, typer.Argument(metavar="A", help="New rows like those of set 0, or rows with labels.")],
-    second: Annotated[
-        str | None, typer.Argument(metavar="B", help="New rows like those of set 1; not with --labels.")
-    ] = None,
-    labels: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of A with the labels.")] = None,
-    positive: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="Label of the positive class. Default: 1, true or yes.")
-    ] = None,
-    set_priors: Annotated[
-        str | None, typer.Option(metavar=PRIORS, help="Class priors of A and B. Default: those of the fit.")
-    ] = None,
+    model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
+    first: Annotated[str, argument("A", "New rows like those of set 0, or rows with labels.")],
+    second: Annotated[str | None, argument("B", "New rows like those of set 1; not with --labels.")] = None,
+    labels: Annotated[str | None, option("COLUMN", "Column of A with the labels.")] = None,
+    positive: Annotated[str | None, option("VALUE", "Label of the positive class. Default: 1, true or yes.")] = None,
+    set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: those of the fit.")] = None,
     target_prior: Annotated[
-        float | None, typer.Option(metavar="π", help="Class prior of the population. Default: that of the fit.")
+        float | None, option("π", "Class prior of the population. Default: that of the fit.")
     ] = None,
     sheet: Sheet = None,
     as_json: AsJson = False,
@@ -41,8 +35,7 @@ def evaluate(
 
     priors = parse_set_priors(set_priors)
     if labels is not None and second is None:
-        loaded = TableModel.load(model)
-        chosen = loaded if target_prior is None else loaded.with_target_prior(target_prior)
+        chosen = TableModel.load(model).with_target_prior(target_prior)
         _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
         return
     if labels is not None or second is None:

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from uulearn.cli.options import argument, option
+
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit, or by UUClassifier.save.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="ONNX file to write.")] = Path("model.onnx"),
+    model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
+    out: Annotated[Path, option("FILE", "ONNX file to write.")] = Path("model.onnx"),
 ) -> None:
     """Write a model as an ONNX file and check it against the original."""
     from uulearn.app.model import TableModel, load_model

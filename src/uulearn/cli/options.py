@@ -1,29 +1,39 @@
-"""Options that several commands share."""
+"""Helpers to declare options, and options that several commands share."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Engine = Annotated[str, typer.Option(metavar="NAME", help="local, or ray to run on a Ray cluster.")]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST", help="With --engine ray: auto, or the address of the head node. Default: only this machine."
-    ),
-]
-RayWorkers = Annotated[
-    int | None,
-    typer.Option("--workers", metavar="N", min=1, help="With --engine ray: number of processes that work at once."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Drop = Annotated[
-    list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out. Repeat it for several columns.")
-]
-Sheet = Annotated[str | None, typer.Option(metavar="NAME", help="Sheet of .xlsx files. Default: the first sheet.")]
 PRIORS = "θ θ′"
 """Placeholder for the class priors of the two sets."""
+
+
+def option(metavar: str, text: str, *names: str, **rest: Any) -> Any:
+    """An option with a placeholder for its value and a help text."""
+    return typer.Option(*names, metavar=metavar, help=text, **rest)
+
+
+def flag(text: str, *names: str) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, help=text)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """A positional argument with a placeholder and a help text."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
+Engine = Annotated[str, option("NAME", "local, or ray to run on a Ray cluster.")]
+ADDRESS_HELP = "With --engine ray: auto, or the address of the head node. Default: only this machine."
+Address = Annotated[str | None, option("HOST", ADDRESS_HELP)]
+RayWorkers = Annotated[
+    int | None, option("N", "With --engine ray: number of processes that work at once.", "--workers", min=1)
+]
+AsJson = Annotated[bool, flag("Print JSON, for scripts.", "--json")]
+Drop = Annotated[list[str] | None, option("COLUMN", "Column to leave out. Repeat it for several columns.")]
+Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the first sheet.")]
 
 
 def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:

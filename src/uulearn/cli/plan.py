@@ -8,28 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import AsJson
+from uulearn.cli.options import AsJson, option
 
 if TYPE_CHECKING:
     from uulearn.theory.planning import PlannedPrecision, RowPlan
 
 
 def plan(
-    set_priors: Annotated[
-        tuple[float, float], typer.Option(metavar="θ θ′", help="Class priors of set 0 and set 1, such as 0.6 0.4.")
-    ],
-    target_prior: Annotated[
-        float, typer.Option(metavar="π", help="Class prior of the population on which the classifier is used.")
-    ] = 0.5,
-    accuracy: Annotated[float, typer.Option(metavar="P", help="Expected accuracy.")] = 0.9,
-    half_width: Annotated[
-        float, typer.Option(metavar="P", help="Half width of the interval; 0.02 means two points either way.")
-    ] = 0.02,
+    set_priors: Annotated[tuple[float, float], option("θ θ′", "Class priors of set 0 and set 1, such as 0.6 0.4.")],
+    target_prior: Annotated[float, option("π", "Class prior of the population on which the classifier is used.")] = 0.5,
+    accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
+    half_width: Annotated[float, option("P", "Half width of the interval; 0.02 means two points either way.")] = 0.02,
     sizes: Annotated[
-        tuple[int, int] | None,
-        typer.Option(metavar="N N′", help="Held-out rows of set 0 and set 1; prints the precision that they give."),
+        tuple[int, int] | None, option("N N′", "Held-out rows of set 0 and set 1; prints the precision that they give.")
     ] = None,
-    delta: Annotated[float, typer.Option(metavar="P", help="Error probability; 0.05 means 95% intervals.")] = 0.05,
+    delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
     """Calculate how many rows to hold out to estimate the accuracy without labels."""

@@ -6,44 +6,35 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from uulearn.cli.options import Address, Engine, RayWorkers, Sheet
+from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
 
 STANDARD = "-"
 """Standard input or output in place of a path."""
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit, or by UUClassifier.save.")],
-    rows: Annotated[
-        str, typer.Argument(metavar="ROWS", help="File of rows, folder of Parquet files, or - for standard input.")
-    ],
-    out: Annotated[str, typer.Option(metavar="FILE", help="File to write, or - for standard output.")] = STANDARD,
+    model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
+    rows: Annotated[str, argument("ROWS", "File of rows, folder of Parquet files, or - for standard input.")],
+    out: Annotated[str, option("FILE", "File to write, or - for standard output.")] = STANDARD,
     format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="NAME", help="Format of ROWS if the file name does not show it: csv, jsonl, …"
-        ),
+        str | None, option("NAME", "Format of ROWS if the file name does not show it: csv, jsonl, …", "--format")
     ] = None,
     sheet: Sheet = None,
-    target_prior: Annotated[
-        float | None, typer.Option(metavar="π", help="Class prior of these rows. Default: that of the fit.")
-    ] = None,
-    keep_columns: Annotated[
-        bool, typer.Option("--keep-columns", help="Copy the columns of ROWS to the output.")
-    ] = False,
+    target_prior: Annotated[float | None, option("π", "Class prior of these rows. Default: that of the fit.")] = None,
+    keep_columns: Annotated[bool, flag("Copy the columns of ROWS to the output.", "--keep-columns")] = False,
     engine: Engine = "local",
     address: Address = None,
     workers: RayWorkers = None,
 ) -> None:
     """Score the rows of a file with a saved model."""
-    from uulearn.app.scoring import load_for_scoring, score_file, score_on_ray
+    from uulearn.app.scoring import load_for_scoring, score_file
     from uulearn.cli.distributed import uses_ray
 
     if uses_ray(engine, address, workers):
         if format_ is not None:
             raise ValueError(f"--engine ray reads Parquet files, not --format {format_}; remove one of the options.")
+        from uulearn.engines.ray_scoring import score_on_ray
+
         count = score_on_ray(
             model, rows, out, target_prior=target_prior, keep_columns=keep_columns, address=address, workers=workers
         )

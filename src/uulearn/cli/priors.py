@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import AsJson, Drop, Sheet
+from uulearn.cli.options import AsJson, Drop, Sheet, argument, option
 
 if TYPE_CHECKING:
     from uulearn.priors import SetPriorsEstimate
@@ -22,13 +22,13 @@ WIDTH = 100
 
 
 def priors(
-    set0: Annotated[Path, typer.Argument(metavar="A", help="Rows of set 0, in any format that fit reads.")],
-    set1: Annotated[Path, typer.Argument(metavar="B", help="Rows of set 1, with the same columns.")],
+    set0: Annotated[Path, argument("A", "Rows of set 0, in any format that fit reads.")],
+    set1: Annotated[Path, argument("B", "Rows of set 1, with the same columns.")],
     drop: Drop = None,
-    richer: Annotated[
-        int, typer.Option(metavar="0|1", min=0, max=1, help="The set with the higher class prior: 0 for A, 1 for B.")
+    higher_prior_set: Annotated[
+        int, option("0|1", "The set with the higher class prior: 0 for A, 1 for B.", min=0, max=1)
     ] = 0,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Random seed.")] = 0,
+    seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +40,7 @@ def priors(
     X0, X1 = read_sets(set0, set1, drop=tuple(drop or ()), seed=seed, sheet=sheet)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnidentifiedPriorsWarning)  # the output below includes it
-        estimate = estimate_set_priors(X0, X1, higher_prior_set=richer, random_state=seed)
+        estimate = estimate_set_priors(X0, X1, higher_prior_set=higher_prior_set, random_state=seed)
     typer.echo(json.dumps(_to_json(estimate), indent=2) if as_json else render(estimate, (set0, set1), X0.shape[1]))
 
 
@@ -61,18 +61,18 @@ def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int
 
 
 def _order(estimate: SetPriorsEstimate) -> str:
-    exchanged = " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
+    higher, exchanged = estimate.higher_prior_set, " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
     return (
-        f"Assumes that set {estimate.higher_prior_set} has the higher class prior, which the rows cannot show. If it is set "
-        f"{1 - estimate.higher_prior_set} (--richer {1 - estimate.higher_prior_set}), the class priors are {exchanged}."
+        f"Assumes that set {higher} has the higher class prior, which the rows cannot show. If it is set {1 - higher} "
+        f"(--higher-prior-set {1 - higher}), the class priors are {exchanged}."
     )
 
 
 def _bounds(estimate: SetPriorsEstimate, level: str) -> str:
-    bounds, richer = estimate.bounds, estimate.higher_prior_set
+    bounds, higher = estimate.bounds, estimate.higher_prior_set
     return (
-        f"Without any assumption on the classes, each with {level} confidence: the class prior of set {richer} is at "
-        f"least {_percent(bounds.higher_prior_at_least)}, that of set {1 - richer} at most "
+        f"Without any assumption on the classes, each with {level} confidence: the class prior of set {higher} is at "
+        f"least {_percent(bounds.higher_prior_at_least)}, that of set {1 - higher} at most "
         f"{_percent(bounds.lower_prior_at_most)}, and the difference at least {100 * bounds.gap_at_least:.1f} points."
     )
 
@@ -81,14 +81,14 @@ def _explanation(estimate: SetPriorsEstimate, n_columns: int) -> str:
     from uulearn.priors.scoring import FOLDS
     from uulearn.priors.two_sets import REPLICATES
 
-    negative, positive = estimate.bins
+    (negative, positive), higher = estimate.bins, estimate.higher_prior_set
     columns = "1 column" if n_columns == 1 else f"{n_columns:,} columns"
     return (
         f"Method: a random forest on {columns} separates the two sets; each row is scored out of fold ({FOLDS} folds, "
         f"AUC {estimate.set_auc:.3f}). The class priors follow from how rare each set is among the rows that look most "
-        f"negative ({negative.rows:,} rows of set {1 - estimate.higher_prior_set}) and most positive ({positive.rows:,} rows of "
-        f"set {estimate.higher_prior_set}); the intervals use {REPLICATES:,} resamples. Estimates and intervals assume that some "
-        "rows can only be positive and some only negative, which no data can prove."
+        f"negative ({negative.rows:,} rows of set {1 - higher}) and most positive ({positive.rows:,} rows of set "
+        f"{higher}); the intervals use {REPLICATES:,} resamples. Estimates and intervals assume that some rows can "
+        "only be positive and some only negative, which no data can prove."
     )
 
 
@@ -109,18 +109,11 @@ def _next_step(estimate: SetPriorsEstimate) -> str:
 def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
     """Named fields; ``set_priors`` is null if the class priors cannot be estimated."""
     unknown = any(math.isnan(prior) for prior in estimate.set_priors)
+    names = ("intervals", "confidence", "higher_prior_set", "sizes", "set_auc", "class_auc", "class_auc_at_least")
     return {
-        "set_priors": None if unknown else list(estimate.set_priors),
-        "intervals": [list(interval) for interval in estimate.intervals],
-        "confidence": estimate.confidence,
-        "richer": estimate.higher_prior_set,
+        "set_priors": None if unknown else estimate.set_priors,
+        **{name: getattr(estimate, name) for name in (*names, "identified", "concern")},
         "bounds": estimate.bounds._asdict(),
-        "sizes": list(estimate.sizes),
-        "set_auc": estimate.set_auc,
-        "class_auc": estimate.class_auc,
-        "class_auc_at_least": estimate.class_auc_at_least,
-        "identified": estimate.identified,
-        "concern": estimate.concern,
     }
 
 

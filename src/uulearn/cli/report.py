@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from uulearn.cli.options import argument, option
+
 
 def report(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Directory written by fit.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Page to write. Default: report.html in the directory.")
-    ] = None,
+    model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
+    out: Annotated[Path | None, option("FILE", "Page to write. Default: report.html in the directory.")] = None,
 ) -> None:
     """Write an HTML report: estimated accuracy, training, warnings."""
     from uulearn.app.model import TableModel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import Address, Engine, RayWorkers
+from uulearn.cli.options import Address, Engine, RayWorkers, argument, flag, option
 
 if TYPE_CHECKING:
     from uulearn.datasets import BinaryTask
@@ -17,43 +17,30 @@ if TYPE_CHECKING:
     from uulearn.reproduction.pages import Page
     from uulearn.reproduction.runner import ReproductionOutcome
 
-INTERRUPTED = 130
-
 
 def reproduce(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="table2, table3, figure1, figure2, figure3, all of them, or variants."),
-    ],
+    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, all of them, or variants.")],
     dataset: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="mnist, fashion_mnist, kmnist or cifar10. Repeatable. Default: all four."),
+        list[str] | None, option("NAME", "mnist, fashion_mnist, kmnist or cifar10. Repeatable. Default: all four.")
     ] = None,
     trials: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick)."),
+        int | None, option("N", "Trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Epochs per run. Default: 200 (fewer if --quick).")
-    ] = None,
+    epochs: Annotated[int | None, option("N", "Epochs per run. Default: 200 (fewer if --quick).", min=1)] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for runs, tables and figures. Default: results, for paper settings."),
+        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results, for paper settings.")
     ] = None,
     data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of the datasets. Default: $UULEARN_DATA, then a download cache."),
+        Path | None, option("DIR", "Folder of the datasets. Default: $UULEARN_DATA, then a download cache.")
     ] = None,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small version with few rows and epochs that takes minutes.")
-    ] = False,
+    device: Annotated[str, option("NAME", "auto, cpu or cuda.")] = "auto",
+    quick: Annotated[bool, flag("Small version with few rows and epochs that takes minutes.", "--quick")] = False,
     render_only: Annotated[
-        bool, typer.Option("--render-only", help="Write tables and figures from stored runs; train nothing.")
+        bool, flag("Write tables and figures from stored runs; train nothing.", "--render-only")
     ] = False,
-    pack: Annotated[bool, typer.Option("--pack", help="Pack the runs into a few compressed archives.")] = False,
+    pack: Annotated[bool, flag("Pack the runs into a few compressed archives.", "--pack")] = False,
     no_selection: Annotated[
-        bool, typer.Option("--no-selection", help="Use λ = −0.1 instead of choosing λ without labels; fewer runs.")
+        bool, flag("Use λ = −0.1 instead of choosing λ without labels; fewer runs.", "--no-selection")
     ] = False,
     engine: Engine = "local",
     address: Address = None,
@@ -97,10 +84,8 @@ def reproduce(
                 else:
                     outcome = run_missing(configurations, store, tasks, device=device, reporter=progress)
             except KeyboardInterrupt:
-                progress.output.close()
                 done = f"{progress.found + progress.done} of {progress.total} runs are stored in {out}"
-                typer.echo(f"interrupted: {done}; run the same command again to continue.", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+                raise KeyboardInterrupt(f"{done}; run the same command again to continue.") from None
     pages = render(targets, request, store, out)
     written = [path for page in pages for path in page.paths]
     if pack:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from uulearn.cli.progress import ProgressOutput
-from uulearn.reproduction.jobs import Record, Reporter, TrainingJob
-from uulearn.reproduction.tables import DATASET_NAMES
+from uulearn.reproduction.experiments import DATASET_NAMES
+from uulearn.reproduction.jobs import ExperimentJob, Reporter
+from uulearn.reproduction.store import Record
 from uulearn.training.progress import format_duration
 
 
@@ -27,7 +28,7 @@ class ReproductionProgress(Reporter):
     def __exit__(self, *_: object) -> None:
         self.output.close()
 
-    def begin(self, jobs: Sequence[TrainingJob], found: int) -> None:
+    def begin(self, jobs: Sequence[ExperimentJob], found: int) -> None:
         """Count the work to do."""
         self.found, self.total = found, found + sum(len(job.configurations) for job in jobs)
         self._cost = sum(job.cost for job in jobs)
@@ -37,14 +38,14 @@ class ReproductionProgress(Reporter):
         """Show which dataset is read."""
         self.output.show(self.fraction, f"reading {DATASET_NAMES[dataset]}", milestone=True)
 
-    def epoch(self, job: TrainingJob, epoch: int, accuracies: Sequence[float]) -> None:
+    def epoch(self, job: ExperimentJob, epoch: int, accuracies: Sequence[float]) -> None:
         """Show the epoch of the current job, with what matters first: a narrow terminal cuts the end of the line."""
         self._current = job.cost * epoch / job.first["epochs"]
         parts = [accuracy_range(accuracies), f"epoch {epoch}/{job.first['epochs']}", describe_job(job)]
         done = f"{self.found + self.done}/{self.total} runs, {self.time_left}"
         self.output.show(self.fraction, f"{done}; {', '.join(filter(None, parts))}")
 
-    def finish(self, job: TrainingJob, records: Sequence[Record], seconds: float) -> None:
+    def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
         """Show the finished job."""
         self.done += len(job.configurations)
         self._finished += job.cost
@@ -70,14 +71,15 @@ class ReproductionProgress(Reporter):
         return f"{format_duration(seconds)} left"
 
 
-def describe_job(job: TrainingJob) -> str:
+def describe_job(job: ExperimentJob) -> str:
     """A short description of the runs of a job.
 
     Examples
     --------
     >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
     ...        "loss": "logistic"}
-    >>> describe_job(TrainingJob((one,))), describe_job(TrainingJob((one, one | {"set_priors": [0.7, 0.3], "seed": 4})))
+    >>> other = one | {"set_priors": [0.7, 0.3], "seed": 4}
+    >>> describe_job(ExperimentJob((one,))), describe_job(ExperimentJob((one, other)))
     ('MNIST mlp abs (0.8, 0.2) seed 0', 'MNIST mlp (0.8, 0.2) (0.7, 0.3) seeds 0 to 4')
     """
     first = job.first

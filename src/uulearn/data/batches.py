@@ -15,20 +15,14 @@ from uulearn.exceptions import UnevenSetsWarning
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How an epoch over two sets of the given sizes is split into batches.
+    """How an epoch over two sets of the given sizes is split into batches, and each batch between workers.
 
     A batch holds about ``batch_size`` rows of both sets together, in proportion to the sizes of the sets: batch i
-    takes rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch, and batches
-    differ by at most one row of each set. Every batch holds at least one row of each set; if a set has fewer rows than
-    there would be batches, batches grow.
-
-    With several workers, each takes its part of every batch.
+    takes rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
+    holds at least one row of each set; if a set has fewer rows than there would be batches, batches grow.
 
     Examples
     --------
-    >>> plan = BatchPlan((30_000, 30_000), 3_000)
-    >>> plan.n_batches, plan.counts(0)
-    (20, (1500, 1500))
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
     >>> [BatchPlan((7, 3), 4, worker, 2).counts(2) for worker in (0, 1)]

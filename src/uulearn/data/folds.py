@@ -9,17 +9,7 @@ from uulearn.data.rows import TwoSets
 
 
 def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """The fold, 0 to n_folds − 1, of every row of set 0 and of set 1.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from uulearn.data import DenseRows
-    >>> rows = DenseRows(torch.arange(17.0)[:, None])
-    >>> first, second = assign_folds(TwoSets.from_membership(rows, (torch.arange(17) >= 6).long()), 3, seed=0)
-    >>> np.bincount(first), np.bincount(second)
-    (array([2, 2, 2]), array([4, 4, 3]))
-    """
+    """The fold, 0 to n_folds − 1, of every row of set 0 and of set 1."""
     check_fold_sizes(data.sizes, n_folds)
     first, second = assign_balanced(row_digests(data), n_folds, seed)
     for which, folds in enumerate((first, second)):

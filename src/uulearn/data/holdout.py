@@ -1,8 +1,4 @@
-"""Rows held out of both sets, so that a model can be evaluated on rows it has not seen.
-
-All copies of a row, in one set or in both, go to the same side. Otherwise the model would be evaluated on rows that
-it was trained on.
-"""
+"""Rows held out of both sets, for evaluation; all copies of a row, in one set or in both, go to the same side."""
 
 from __future__ import annotations
 
@@ -51,15 +47,7 @@ def check_held_out(which: int, fraction: float, size: int, n_training: int, n_he
 
 
 def has_few_unique_rows(data: TwoSets) -> bool:
-    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold.
-
-    Examples
-    --------
-    >>> from uulearn.data import DenseRows
-    >>> rows, answers = torch.arange(40.0)[:, None], torch.arange(40.0)[:, None] % 4
-    >>> [has_few_unique_rows(TwoSets((DenseRows(table), DenseRows(table + 0.5)))) for table in (rows, answers)]
-    [False, True]
-    """
+    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold."""
     digests = row_digests(data)
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     return any(
@@ -69,10 +57,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Positions in each set to hold out; rows with equal digests stay together.
-
-    First, the fraction of the rows with copies is drawn. Then unique rows fill up what each set still needs.
-    """
+    """Positions in each set to hold out: a fraction of the rows with copies, then unique rows to fill up each set."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))
@@ -90,27 +75,22 @@ def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed:
 def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
     """A number for every row of each set; equal rows have equal numbers."""
     first, second = data.rows
-    tables = {id(first): digests_of(first)}
-    tables.setdefault(id(second), tables[id(first)] if second is first else digests_of(second))
-    found = []
-    for rows, index in zip(data.rows, data.index, strict=True):
-        digests = tables[id(rows)]
-        found.append(digests if index is None else digests[index.cpu().numpy()])
-    return found[0], found[1]
+    tables = digests_of(first), digests_of(second) if second is not first else None
+    found = [tables[0] if table is None else table for table in tables]
+    picked = [d if i is None else d[i.cpu().numpy()] for d, i in zip(found, data.index, strict=True)]
+    return picked[0], picked[1]
 
 
 def digests_of(rows: Rows) -> Positions:
     """A number for every row of a table, computed from its values in float32, whatever their type."""
     if isinstance(rows, SparseRows):
         return _sparse_digests(rows)
-    step = max(1, DIGEST_CHUNK_BYTES // max(1, 4 * torch.Size(rows.row_shape).numel()))
-    weights: Tensor | None = None
+    n_values = torch.Size(rows.row_shape).numel()
+    step, weights = max(1, DIGEST_CHUNK_BYTES // max(1, 4 * n_values)), _weights(n_values).to(rows.device)
     parts = []
     for start in range(0, rows.n_rows, step):
         values = rows.slice(start, min(start + step, rows.n_rows)).float().flatten(1)
         words = (values + 0.0).contiguous().view(torch.int32).long()  # + 0 turns −0 into 0
-        if weights is None:
-            weights = _weights(words.shape[1]).to(words.device)
         parts.append((_mixed(words) * weights).sum(1).cpu())
     return torch.cat(parts).numpy()
 
@@ -132,5 +112,4 @@ def _mixed(words: Tensor) -> Tensor:
 
 
 def _weights(columns: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(-(2**63), 2**63 - 1, (columns,), generator=generator) | 1
+    return torch.randint(-(2**63), 2**63 - 1, (columns,), generator=torch.Generator().manual_seed(0)) | 1

@@ -1,7 +1,4 @@
-"""Descriptions and digests of settings and rows that are the same in every process.
-
-They decide whether stored work, such as a checkpoint, belongs to the present run.
-"""
+"""Descriptions and digests that decide whether stored work, such as a checkpoint, belongs to the present run."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-IGNORED = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__"}
-IGNORED |= {"__firstlineno__", "__static_attributes__"}
+IGNORED = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"}
+IGNORED |= {"__static_attributes__"}
 """Attributes of a class that say nothing about its behavior."""
 
 
@@ -28,8 +25,7 @@ def describe(value: Any) -> str:
     """A text for a value that is the same in every process.
 
     A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
-    its methods; an object by its class and attributes. Two different lambdas, two calls of one factory, and a class
-    before and after an edit therefore differ. Functions and classes of installed packages are described by name only.
+    its methods; an object by its class and attributes. Functions and classes of installed packages have only a name.
     """
     return _Describer().describe(value)
 
@@ -91,7 +87,11 @@ class _Describer:
         name = f"{value.__module__}.{value.__qualname__}"
         if _installed(value.__module__):
             return name
-        own = {key: item for key, item in sorted(vars(value).items()) if not _ignored(key, item)}
+        own = {
+            key: item
+            for key, item in sorted(vars(value).items())
+            if key not in IGNORED and not key.startswith("_abc_") and type(item).__name__ != "getset_descriptor"
+        }
         return f"{name} {digest([self._all(value.__bases__), self.describe(own)])}"
 
     def _function(self, value: FunctionType) -> str:
@@ -116,10 +116,6 @@ def _installed(name: str | None) -> bool:
         Path(paths[kind]) in Path(file).resolve().parents or Path(paths[kind]) in Path(file).parents
         for kind in ("purelib", "platlib")
     )
-
-
-def _ignored(name: str, value: Any) -> bool:
-    return name in IGNORED or name.startswith("_abc_") or type(value).__name__ == "getset_descriptor"
 
 
 def _names(code: CodeType) -> Iterator[str]:

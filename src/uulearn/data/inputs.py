@@ -1,7 +1,4 @@
-"""Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists.
-
-Data is copied only if necessary. Every error names the offending value and the fix.
-"""
+"""Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists; copied only if necessary."""
 
 from __future__ import annotations
 
@@ -25,9 +22,7 @@ from uulearn.data.streams import RowStream, StreamedSets
 # Bytes of rows that are checked for NaN and infinity at a time, so that the check needs little memory.
 CHECKED_BYTES = 16 * 2**20
 # Types that torch takes without a copy.
-TORCH_TYPES = {
-    np.dtype(name) for name in ("float16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
-}
+TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8", "?")))
 
 
 @dataclass(frozen=True)
@@ -39,30 +34,32 @@ class Columns:
 
 
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
-    """Rows of X, all finite, and their columns.
-
-    ``any_shape`` admits rows that are images or sequences.
-    """
+    """Rows of X, all finite, and their columns; ``any_shape`` admits rows that are images or sequences."""
     rows = _read(X, any_shape, name)
-    names = None if isinstance(X, Tensor) else _get_feature_names(X)
-    return rows, Columns(rows.row_shape, names)
+    return rows, Columns(rows.row_shape, None if isinstance(X, Tensor) else _get_feature_names(X))
 
 
 def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
-    """Rows of X, all finite, with the same columns as another table.
-
-    ``estimator`` is the name that messages of scikit-learn mention.
-    """
+    """Rows of X, all finite, with the same columns as another table; messages mention ``estimator``."""
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
             known.feature_names_in_ = columns.names
         _check_feature_names(known, X, reset=False)
     rows = _read(X, any_shape, name)
-    _check_row_shape(rows.row_shape, columns.row_shape, name, estimator)
-    return rows
+    found, expected = rows.row_shape, columns.row_shape
+    if found == expected:
+        return rows
+    if name == "X1":
+        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
+    if len(found) == len(expected) == 1:
+        raise ValueError(
+            f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
+            "same columns as in fit."
+        )
+    raise ValueError(f"{name} has rows of shape {found}, but {estimator} was fitted on rows of shape {expected}.")
 
 
 @dataclass(frozen=True)
@@ -76,29 +73,37 @@ class FitData:
     """Rows with labels, used for evaluation only."""
 
 
-def read_two_tables(
-    X0: Any, X1: Any, *, any_shape: bool, validation_data: Any = None, test_data: Any = None
-) -> FitData:
+def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
     """Both sets, passed as one table each, and held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
-    return read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
+    return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
-def read_joint_table(
-    X: Any, sets: Any, *, any_shape: bool, validation_data: Any = None, test_data: Any = None
-) -> FitData:
+def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
     """Both sets, passed as one table and the set of each row, and held-out rows."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
-    return read_held_out(data, columns, validation_data, test_data, any_shape=any_shape)
+    return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_held_out(
-    data: TwoSets | StreamedSets, columns: Columns, validation_data: Any, test_data: Any, *, any_shape: bool
+    data: TwoSets | StreamedSets,
+    columns: Columns,
+    validation_data: Any = None,
+    test_data: Any = None,
+    *,
+    any_shape: bool,
 ) -> FitData:
     """The rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
-    check_set_sizes(data.sizes)
+    for which, size in enumerate(data.sizes):
+        if size == 0:
+            raise ValueError(
+                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
+                "both; pass rows with sets == 0 and rows with sets == 1."
+            )
+        if size == 1:
+            raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
     validation = read_pair(validation_data, columns, read_sets, any_shape=any_shape, name="validation_data")
     if validation is not None:
         check_both_sets(validation[1])
@@ -136,19 +141,6 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
         rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
     _check_finite(rows, name)
     return rows
-
-
-def _check_row_shape(found: tuple[int, ...], expected: tuple[int, ...], name: str, estimator: str) -> None:
-    if found == expected:
-        return
-    if name == "X1":
-        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
-    if len(found) == len(expected) == 1:
-        raise ValueError(
-            f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
-            "same columns as in fit."
-        )
-    raise ValueError(f"{name} has rows of shape {found}, but {estimator} was fitted on rows of shape {expected}.")
 
 
 def read_sets(sets: Any, n_rows: int) -> Tensor:
@@ -203,34 +195,16 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
         raise ValueError(
             f"the sets have rows of shape {first.row_shape} and {second.row_shape}; give both the same columns."
         )
-    _check_same_columns(first, second)
-    return first, second
-
-
-def _check_same_columns(first: RowStream, second: RowStream) -> None:
-    """Both sets must have the same named columns in the same order, unless a transform reads them by name."""
-    streams = first, second
-    if any(getattr(stream, "transform", None) is not None for stream in streams):
-        return
-    pairs = zip(*(getattr(stream, "columns", None) or () for stream in streams), strict=False)
+    # Named columns must have the same order in both sets, unless a transform reads them by name.
+    by_name = any(getattr(stream, "transform", None) is not None for stream in (first, second))
+    pairs = zip(*(getattr(stream, "columns", None) or () for stream in (first, second)), strict=False)
     for number, (first_name, second_name) in enumerate(pairs, 1):
-        if first_name != second_name:
+        if first_name != second_name and not by_name:
             raise ValueError(
                 f"column {number} is {first_name!r} in the first set and {second_name!r} in the second; pass the same "
                 "columns to both, as in ParquetSet(path, columns=[…])."
             )
-
-
-def check_set_sizes(sizes: tuple[int, int]) -> None:
-    """Raise if a set has fewer than two rows."""
-    for which, size in enumerate(sizes):
-        if size == 0:
-            raise ValueError(
-                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
-                "both; pass rows with sets == 0 and rows with sets == 1."
-            )
-        if size == 1:
-            raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
+    return first, second
 
 
 def check_both_sets(sets: Tensor) -> None:
@@ -272,31 +246,23 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
             X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, allow_nd=any_shape, input_name=name
         )
     except (ValueError, TypeError) as error:
-        text = _first_text(X)
-        if text is None:
-            raise
-        raise ValueError(
-            f"{name} holds text in column {text[0]!r}: {str(text[1])[:40]!r}; turn it into numbers first, for example "
-            "with sklearn.preprocessing.OneHotEncoder, or drop it."
-        ) from error
-
-
-def _first_text(X: Any) -> tuple[Any, Any] | None:
-    """Column and value of the first entry that is a string; None if there is none."""
-    names = getattr(X, "columns", None)
-    for row in np.asarray(X, dtype=object):
-        for column, value in enumerate(np.ravel(row)):
+        table = np.asarray(X, dtype=object)
+        names = getattr(X, "columns", range(table[0].size if len(table) else 0))
+        cells = ((names[column], value) for row in table for column, value in enumerate(np.ravel(row)))
+        for column, value in cells:
             if isinstance(value, str | bytes):
-                return (names[column] if names is not None else column), value
-    return None
+                raise ValueError(
+                    f"{name} holds text in column {column!r}: {str(value)[:40]!r}; turn it into numbers first, for "
+                    "example with sklearn.preprocessing.OneHotEncoder, or drop it."
+                ) from error
+        raise
 
 
 def _as_tensor(array: Any) -> Tensor:
     if array.dtype not in TORCH_TYPES or not array.dtype.isnative:
         array = array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64)
-    if not array.flags.c_contiguous:
-        # Gathering rows of a column-major table, such as most DataFrames, reads one element at a time.
-        array = np.ascontiguousarray(array)
+    # Gathering rows of a column-major table, such as most DataFrames, reads one element at a time.
+    array = np.ascontiguousarray(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)  # never written to

@@ -1,7 +1,4 @@
-"""The rows to learn from: dense or sparse, in their original type, on the device or copied to it batch by batch.
-
-Tables are never copied or converted as a whole: a batch is gathered into a reused buffer and converted there.
-"""
+"""The rows to learn from, dense or sparse: a batch is gathered and converted in a reused buffer, not a whole table."""
 
 from __future__ import annotations
 
@@ -38,9 +35,11 @@ class Rows(ABC):
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``, converting type and device."""
 
-    @abstractmethod
     def slice(self, start: int, stop: int) -> Tensor:
         """Rows ``start`` to ``stop`` as a dense tensor of the stored type (a view if possible)."""
+        out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype, device=self.device)
+        self.take(torch.arange(start, stop, device=self.device), out)
+        return out
 
 
 class DenseRows(Rows):
@@ -90,10 +89,6 @@ class SparseRows(Rows):
         """Write the rows at ``index`` into ``out``."""
         out.copy_(torch.from_numpy(self.matrix[index.numpy()].toarray()))
 
-    def slice(self, start: int, stop: int) -> Tensor:
-        """Rows ``start`` to ``stop`` as a dense tensor."""
-        return torch.from_numpy(self.matrix[start:stop].toarray()).float()
-
 
 class PickedRows(Rows):
     """Selected rows of a table; nothing is copied until they are read."""
@@ -107,12 +102,6 @@ class PickedRows(Rows):
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``."""
         self.rows.take(self.index[index], out)
-
-    def slice(self, start: int, stop: int) -> Tensor:
-        """A copy of rows ``start`` to ``stop``."""
-        out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype, device=self.device)
-        self.rows.take(self.index[start:stop], out)
-        return out
 
 
 class JoinedRows(Rows):
@@ -135,24 +124,17 @@ class JoinedRows(Rows):
                 part.take((index[positions] - start).to(part.device), rows)
                 out[positions.to(out.device)] = rows
 
-    def slice(self, start: int, stop: int) -> Tensor:
-        """A copy of rows ``start`` to ``stop``."""
-        out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype)
-        self.take(torch.arange(start, stop), out)
-        return out
-
     def to(self, device: torch.device) -> DenseRows:
         """Both tables as one on another device."""
-        parts = [part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]
-        return DenseRows(torch.cat(parts))
+        return DenseRows(torch.cat([part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]))
 
 
 class TwoSets:
     """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set."""
 
     def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
-        self.rows = rows
-        self.index = index
+        self.rows, self.index = rows, index
+        self.row_shape = rows[0].row_shape
         first, second = (len(i) if i is not None else r.n_rows for r, i in zip(rows, index, strict=True))
         self.sizes: tuple[int, int] = (first, second)
 
@@ -160,11 +142,6 @@ class TwoSets:
     def from_membership(cls, rows: Rows, sets: Tensor) -> TwoSets:
         """Both sets from one table; ``sets`` holds the set of each row, 0 or 1."""
         return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row."""
-        return self.rows[0].row_shape
 
     def take(self, which: int, positions: Tensor) -> Tensor:
         """Rows of one set at the given positions, as float32 on the CPU."""
@@ -179,30 +156,24 @@ class TwoSets:
 
     def pick(self, positions0: Any, positions1: Any) -> TwoSets:
         """The rows of each set at the given positions; nothing is copied."""
-        picked = [
-            self._locate(which, torch.as_tensor(positions, dtype=torch.int64))
-            for which, positions in enumerate((positions0, positions1))
-        ]
-        return TwoSets(self.rows, (picked[0], picked[1]))
+        first, second = (torch.as_tensor(positions, dtype=torch.int64) for positions in (positions0, positions1))
+        return TwoSets(self.rows, (self._locate(0, first), self._locate(1, second)))
 
     def joined(self) -> TwoSets:
         """The same sets as row numbers of one table, so that rows can move from one set to the other."""
-        if self.rows[0] is self.rows[1]:
-            table, offset = self.rows[0], 0
-        else:
-            table, offset = JoinedRows(*self.rows), self.rows[0].n_rows
+        same = self.rows[0] is self.rows[1]
+        table, offset = (self.rows[0], 0) if same else (JoinedRows(*self.rows), self.rows[0].n_rows)
         index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
         return TwoSets((table, table), (index[0], index[1] + offset))
 
     def rows_of(self, which: int, copy_bytes: int = 0) -> Rows:
         """The rows of one set; picked dense rows of at most ``copy_bytes`` are copied, which speeds up reading."""
-        index = self.index[which]
+        rows, index = self.rows[which], self.index[which]
         if index is None:
-            return self.rows[which]
-        picked = PickedRows(self.rows[which], index)
-        if picked.n_bytes > copy_bytes or _has_sparse(self.rows[which]):
-            return picked
-        return DenseRows(picked.slice(0, picked.n_rows))
+            return rows
+        picked = PickedRows(rows, index)
+        copies = picked.n_bytes <= copy_bytes and not _has_sparse(rows)
+        return DenseRows(picked.slice(0, picked.n_rows)) if copies else picked
 
     def preview(self) -> TwoSets:
         """Rows in memory for checks of the data: here all rows; see `uulearn.data.streams.StreamedSets`."""
@@ -226,15 +197,13 @@ class TwoSets:
         first, second = (moved[id(rows)] for rows in self.rows)
         if (first, second) == self.rows:
             return self
-        indices = [
-            None if i is None else i.to(rows.device) for rows, i in zip((first, second), self.index, strict=True)
-        ]
-        return TwoSets((first, second), (indices[0], indices[1]))
+        index = [None if i is None else i.to(rows.device) for rows, i in zip((first, second), self.index, strict=True)]
+        return TwoSets((first, second), (index[0], index[1]))
 
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> Batches:
-        """The shuffled batches of an epoch, (rows, counts) each, with rows of set 0 first.
+        """The shuffled batches of an epoch: rows (set 0 first), and the number of rows of each set.
 
         The next batch may overwrite the tensor of rows.
         """
@@ -259,9 +228,8 @@ class TwoSets:
         self, plan: BatchPlan, order: list[Tensor], device: torch.device, dtype: torch.dtype
     ) -> Batches:
         """Batches from host memory to a GPU: with two pinned buffers, a copy runs while the GPU computes."""
-        narrow = self.rows[0].dtype if self.rows[0].dtype == self.rows[1].dtype else torch.float32
-        if narrow == torch.float64:
-            narrow = torch.float32
+        types = {rows.dtype for rows in self.rows}
+        narrow = torch.float32 if len(types) > 1 or torch.float64 in types else self.rows[0].dtype
         shape = (plan.largest, *self.row_shape)
         host = [torch.empty(shape, dtype=narrow, pin_memory=True) for _ in range(2)]
         there = [torch.empty(shape, dtype=narrow, device=device) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Can the two sets be told apart at all? Checks of the data that run before training starts."""
+"""Checks before training starts: can a quick classifier distinguish the two sets at all?"""
 
 from __future__ import annotations
 
@@ -23,18 +23,13 @@ from torch import Tensor
 from uulearn.data.rows import Rows, TwoSets
 from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarning
 
-# Rows per set that the comparison of means reads.
-MEANS_ROWS = 20_000
-# Values per chunk of that comparison, which fit into the processor's cache.
-CHUNK_VALUES = 2**17
-# Rows per set that the slower classifiers are trained on.
-SAMPLED_ROWS = 2_500
-# Values per set that they may hold: a check must not need memory that training does not need.
-SAMPLED_VALUES = 2**20
-# Standard errors of the AUC above ½ from which on the sets count as distinguishable.
-MIN_Z = 2.0
-# Largest p-value (Mann–Whitney, exact for few rows) at which labels are said to contradict the priors.
-CONTRADICTION_P_VALUE = 0.02
+MEANS_ROWS, CHUNK_VALUES = (
+    20_000,
+    2**17,
+)  # rows per set that are compared by means, and values per chunk (fit the cache)
+CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # rows and values per set for slower classifiers (memory is limited)
+MIN_Z = 2.0  # standard errors of the AUC above ½ from which on the sets count as distinguishable
+CONTRADICTION_P_VALUE = 0.02  # largest p-value (Mann–Whitney) at which labels are said to contradict the priors
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Tensor], Floats]
@@ -58,15 +53,11 @@ class Separability:
 
 
 def measure_separability(data: TwoSets, seed: int) -> Separability:
-    """Separate the sets with two-fold cross-validation.
-
-    The first attempt compares the means of all columns. Only if it fails, logistic regression and a small forest
-    follow.
-    """
+    """Separate the sets by the means of their columns and, only if that fails, by logistic regression and a forest."""
     best = _by_means(data)
     if best.distinguishable:
         return best
-    n_rows = max(200, min(SAMPLED_ROWS, SAMPLED_VALUES // max(1, math.prod(data.row_shape))))
+    n_rows = max(200, min(CLASSIFIER_ROWS, SAMPLED_VALUES // max(1, math.prod(data.row_shape))))
     samples = [data.sample(which, n_rows).flatten(1).numpy() for which in (0, 1)]
     for classifier in (
         make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=50)),
@@ -96,10 +87,9 @@ def warn_if_swapped(
     """Warn if labeled rows show that the set declared to have the higher prior has the lower one."""
     if not separability.distinguishable or labels.min() == labels.max():
         return
-    chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLED_ROWS), dtype=torch.float64).long()
-    toward_set1 = separability.toward_set1(TwoSets((rows, rows)).take(0, chosen))
+    chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, CLASSIFIER_ROWS), dtype=torch.float64).long()
     higher = int(set_priors[1] > set_priors[0])
-    toward_higher = toward_set1 if higher == 1 else -toward_set1
+    toward_higher = (2 * higher - 1) * separability.toward_set1(TwoSets((rows, rows)).take(0, chosen))
     y = labels[chosen].numpy()
     positives, negatives = toward_higher[y == 1], toward_higher[y == 0]
     if mannwhitneyu(positives, negatives, alternative="less").pvalue < CONTRADICTION_P_VALUE:
@@ -122,17 +112,15 @@ def _by_means(data: TwoSets) -> Separability:
     def chunks(which: int, fold: int) -> list[Tensor]:
         return list(torch.split(positions[which][fold::2], step))
 
-    means = np.zeros((2, 2, n_columns))
-    squares = np.zeros((2, 2, n_columns))
-    for which in (0, 1):
-        for fold in (0, 1):
-            for chunk in chunks(which, fold):
-                x = data.take(which, chunk).flatten(1).double()
-                means[which, fold] += x.sum(0).numpy()
-                squares[which, fold] += x.square().sum(0).numpy()
-            n = len(positions[which][fold::2])
-            means[which, fold] /= n
-            squares[which, fold] /= n
+    means, squares = np.zeros((2, 2, 2, n_columns))
+    for which, fold in np.ndindex(2, 2):
+        for chunk in chunks(which, fold):
+            x = data.take(which, chunk).flatten(1).double()
+            means[which, fold] += x.sum(0).numpy()
+            squares[which, fold] += x.square().sum(0).numpy()
+        n = len(positions[which][fold::2])
+        means[which, fold] /= n
+        squares[which, fold] /= n
     variance = (squares - means**2).mean(0).clip(0)
     direction = np.divide(means[1] - means[0], variance, out=np.zeros((2, n_columns)), where=variance > 1e-12)
     center = means.mean((0, 1))

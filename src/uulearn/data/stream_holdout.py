@@ -1,12 +1,11 @@
 """Rows held out of streamed sets, found in one pass over each.
 
 As in memory, all copies of a row are on the same side, in both sets: a random key, computed from the values of a row,
-decides whether it is held out. Rows with so many copies that holding them out would distort the sets are trained on.
+decides whether it is held out. Rows are trained on if they have too many copies to be held out without distortion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -19,7 +18,7 @@ from uulearn.data.holdout import check_held_out, digests_of
 from uulearn.data.rows import DenseRows
 from uulearn.data.streams import Numbers, RowStream, row_bytes
 
-MAX_ROWS, MAX_BYTES = 50_000, 128 * 2**20
+MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES = 50_000, 128 * 2**20
 """Maximum number of rows and bytes held out of each set: they are scored every epoch."""
 FEW_COPIES = 20
 """A row with at most this many copies may always be held out."""
@@ -34,19 +33,14 @@ class _Workers(Protocol):
 
     @property
     def rank(self) -> int: ...
-
     @property
     def count(self) -> int: ...
-
     def gather_objects(self, value: Any) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
 class StreamHoldOut:
-    """The rows held out of each set, their numbers, and the numbers of all rows excluded from training, ascending.
-
-    Excluded rows that are not held out are copies of rows held out of the other set.
-    """
+    """Rows held out of each set, their numbers, and the numbers of all rows excluded from training (with copies)."""
 
     rows: tuple[Tensor, Tensor]
     numbers: tuple[Numbers, Numbers]
@@ -56,21 +50,14 @@ class StreamHoldOut:
 def hold_out_streams(
     streams: tuple[RowStream, RowStream], fraction: float, seed: int, workers: _Workers | None = None
 ) -> StreamHoldOut:
-    """Hold out a fraction of each set, limited by `MAX_ROWS` and `MAX_BYTES`.
+    """Hold out a fraction of each set, limited by `MAX_HELD_OUT_ROWS` and `MAX_HELD_OUT_BYTES`.
 
     Each of several workers reads a part of the pieces, and all get the same result.
-
-    Examples
-    --------
-    >>> class Counted(RowStream):
-    ...     row_shape, piece_sizes = (1,), (50, 50)
-    ...     def read(self, piece): return torch.arange(50.0)[:, None] + 50 * piece
-    ...     def describe(self): return "counted"
-    >>> held_out = hold_out_streams((Counted(), Counted()), 0.1, seed=0)
-    >>> [len(rows) for rows in held_out.rows], torch.equal(*held_out.rows)
-    ([10, 10], True)
     """
-    wanted = [_target_size(stream, fraction) for stream in streams]
+    wanted = [
+        max(1, min(MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES // row_bytes(stream), round(fraction * stream.n_rows)))
+        for stream in streams
+    ]
     # The set with the larger held-out fraction comes first: then its keys decide for the copies in the other set too.
     first = int(wanted[1] / streams[1].n_rows > wanted[0] / streams[0].n_rows)
     second = 1 - first
@@ -92,18 +79,12 @@ def hold_out_streams(
     for which, (_, mask) in chosen.items():
         size = streams[which].n_rows
         check_held_out(which, fraction, size, size - len(excluded[which]), int(mask.sum()))
-    rows = {which: source.rows[torch.from_numpy(mask)] for which, (source, mask) in chosen.items()}
-    numbers = {which: source.numbers[mask] for which, (source, mask) in chosen.items()}
-    order = {which: np.argsort(numbers[which]) for which in (0, 1)}
-    return StreamHoldOut(
-        (rows[0][torch.from_numpy(order[0])], rows[1][torch.from_numpy(order[1])]),
-        (numbers[0][order[0]], numbers[1][order[1]]),
-        (np.sort(excluded[0]), np.sort(excluded[1])),
-    )
-
-
-def _target_size(stream: RowStream, fraction: float) -> int:
-    return max(1, min(MAX_ROWS, MAX_BYTES // row_bytes(stream), round(fraction * stream.n_rows)))
+    # Positions of the held-out rows among the candidates, in the order of the set.
+    order = {which: np.flatnonzero(mask)[np.argsort(c.numbers[mask])] for which, (c, mask) in chosen.items()}
+    first_rows, second_rows = (chosen[which][0].rows[torch.from_numpy(order[which])] for which in (0, 1))
+    first_numbers, second_numbers = (chosen[which][0].numbers[order[which]] for which in (0, 1))
+    out = (np.sort(excluded[0]), np.sort(excluded[1]))
+    return StreamHoldOut((first_rows, second_rows), (first_numbers, second_numbers), out)
 
 
 class _Candidates:
@@ -118,23 +99,20 @@ class _Candidates:
         self.digests, self.numbers = np.empty(0, np.int64), np.empty(0, np.int64)
         self.rows = torch.empty((0, *row_shape))
         self._pending: list[tuple[Numbers, Numbers, Tensor]] = []
-        self._n_pending = 0
 
     def add(self, digests: Numbers, start: int, rows: Tensor) -> None:
         """Consider rows with numbers from ``start`` on."""
         fitting = np.flatnonzero((_keys(digests, self.seed) < self.limit) & ~np.isin(digests, self.too_frequent))
         self._pending.append((digests[fitting], start + fitting, rows[torch.from_numpy(fitting)]))
-        self._n_pending += len(fitting)
-        if self._n_pending > 2 * self.capacity:
+        if sum(len(found) for found, _, _ in self._pending) > 2 * self.capacity:
             self.merge_pending()
 
     def merge_pending(self) -> None:
         """Merge the rows added so far; drop rows with too many copies, and the largest keys beyond the capacity."""
-        digests, numbers, rows = zip((self.digests, self.numbers, self.rows), *self._pending, strict=True)
-        self._pending, self._n_pending = [], 0
-        self._select(np.concatenate(digests), np.concatenate(numbers), torch.cat(rows))
-
-    def _select(self, digests: Numbers, numbers: Numbers, rows: Tensor) -> None:
+        parts = [(self.digests, self.numbers, self.rows), *self._pending]
+        self._pending = []
+        digests, numbers = (np.concatenate([part[field] for part in parts]) for field in (0, 1))
+        rows = torch.cat([part[2] for part in parts])
         found, counts = np.unique(digests, return_counts=True)
         self.too_frequent = np.union1d(self.too_frequent, found[counts > self.max_copies])
         keys = _keys(digests, self.seed)
@@ -148,11 +126,9 @@ class _Candidates:
         """The candidates of all workers."""
         self.limit = min(part.limit for part in parts)
         self.too_frequent = np.unique(np.concatenate([part.too_frequent for part in parts]))
-        self._select(
-            np.concatenate([part.digests for part in parts]),
-            np.concatenate([part.numbers for part in parts]),
-            torch.cat([part.rows for part in parts]),
-        )
+        self._pending = [(part.digests, part.numbers, part.rows) for part in parts]
+        self.digests, self.numbers, self.rows = self.digests[:0], self.numbers[:0], self.rows[:0]
+        self.merge_pending()
         return self
 
     def chosen(self) -> NDArray[np.bool_]:
@@ -171,7 +147,10 @@ def _collect(
     candidates = _Candidates(n, stream.n_rows, stream.row_shape, seed)
     wanted = np.empty(0, np.int64) if wanted is None else np.unique(wanted)
     copies: list[tuple[Numbers, Numbers]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    for start, rows in _pieces(stream, workers):
+    starts = np.cumsum([0, *stream.piece_sizes])
+    own = slice(None) if workers is None else slice(workers.rank, None, workers.count)
+    for piece in range(len(stream.piece_sizes))[own]:
+        rows, start = stream.read_checked(piece), int(starts[piece])
         digests = digests_of(DenseRows(rows))
         candidates.add(digests, start, rows)
         if len(wanted):
@@ -184,14 +163,6 @@ def _collect(
         candidates = candidates.combine([part for part, _, _ in found])
         digests, numbers = (np.concatenate([each[position] for each in found]) for position in (1, 2))
     return candidates, digests, numbers
-
-
-def _pieces(stream: RowStream, workers: _Workers | None) -> Iterator[tuple[int, Tensor]]:
-    """This worker's pieces, each with the number of its first row."""
-    starts = np.concatenate([[0], np.cumsum(stream.piece_sizes)])
-    step, begin = (1, 0) if workers is None else (workers.count, workers.rank)
-    for piece in range(begin, len(stream.piece_sizes), step):
-        yield int(starts[piece]), stream.read_checked(piece)
 
 
 def _keys(digests: Numbers, seed: int) -> Keys:

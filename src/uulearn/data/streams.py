@@ -1,8 +1,7 @@
 """Sets that do not fit in memory: rows arrive in pieces, are mixed in a buffer, and leave as batches.
 
 Each epoch reads the pieces in random order, and shuffles rows within a buffer of several pieces. When half of the
-buffer leaves, the other half stays, so that rows of distant pieces can meet. Every row is used once per epoch, and
-batches follow `BatchPlan`, whatever the sizes of the two sets.
+buffer leaves, the other half stays, so that rows of distant pieces can meet. Every row is used once per epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from uulearn.data.batches import BatchPlan
 from uulearn.data.rows import Batches, DenseRows, Rows, TwoSets
 from uulearn.exceptions import PoorMixingWarning
 
-BUFFER_BYTES = 128 * 2**20
+MIXING_BYTES = 128 * 2**20
 """Default size of the buffer in which the rows of a set are mixed."""
 FEW_PIECES = 8
 """If fewer pieces than this share the buffer, sorted rows are mixed poorly."""
@@ -45,7 +44,7 @@ class RowStream(ABC):
     """
 
     row_shape: tuple[int, ...]
-    buffer_bytes: int = BUFFER_BYTES
+    buffer_bytes: int = MIXING_BYTES
     in_random_order: bool = False
     """Whether every piece is a random sample of the set."""
 
@@ -67,8 +66,13 @@ class RowStream(ABC):
         """Number of rows of all pieces."""
         return int(sum(self.piece_sizes))
 
+    @property
+    def buffer_rows(self) -> int:
+        """Number of rows that are mixed with each other."""
+        return max(1, self.buffer_bytes // row_bytes(self))
+
     def read_checked(self, piece: int) -> Tensor:
-        """The rows of a piece; an error if their number or shape is not the expected one."""
+        """The rows of a piece; raises an error if they do not have the expected shape."""
         rows = self.read(piece)
         expected = (self.piece_sizes[piece], *self.row_shape)
         if rows.shape != expected:
@@ -82,8 +86,8 @@ class RowStream(ABC):
 class StreamedSets:
     """Two streamed sets, which `Trainer` accepts in place of `TwoSets`.
 
-    ``excluded`` are, for each set, the numbers of rows that are not trained on, ascending. ``sampled`` are randomly
-    drawn rows of each set, for checks of the data.
+    ``excluded`` are the numbers of the rows of each set that are not trained on, ascending, and ``sampled`` random rows
+    of each set, for checks of the data.
     """
 
     def __init__(
@@ -92,27 +96,17 @@ class StreamedSets:
         excluded: tuple[Numbers, Numbers] | None = None,
         sampled: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        self.streams, self._sampled = streams, sampled
+        self.streams, self.row_shape, self._sampled = streams, streams[0].row_shape, sampled
         self._preview: TwoSets | None = None
         self.excluded = excluded or (np.empty(0, np.int64), np.empty(0, np.int64))
         first, second = (stream.n_rows - len(out) for stream, out in zip(streams, self.excluded, strict=True))
         self.sizes: tuple[int, int] = (first, second)
         self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
 
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row."""
-        return self.streams[0].row_shape
-
     def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
-        """Warn if the buffer holds too few pieces to hide the order of the rows in their files.
-
-        ``numbers`` are the row numbers of the sampled rows. Without them, the files may be sorted or not.
-        """
+        """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` are of sampled rows."""
         for which, stream in enumerate(self.streams):
-            window, largest = _buffer_rows(stream), max(stream.piece_sizes)
-            if stream.in_random_order or stream.n_rows <= window:
-                continue
+            window, largest = stream.buffer_rows, max(stream.piece_sizes)
             mixed = max(1, window // largest)
             if numbers is None or self._sampled is None:
                 poor, reason = mixed < FEW_PIECES, "if its files are sorted"
@@ -121,7 +115,7 @@ class StreamedSets:
                 similarity = piece_similarity(pieces, len(stream.piece_sizes), self._sampled[which])
                 swing = (1 - window / stream.n_rows) * similarity / mixed
                 poor, reason = swing > MAX_SWING, "since the rows of a piece resemble each other"
-            if poor:
+            if poor and not stream.in_random_order and stream.n_rows > window:
                 warnings.warn(
                     f"{stream.describe().partition(':')[0]} has pieces of up to {largest:,} rows, and {mixed} pieces "
                     f"are mixed at a time: {reason}, a batch is not a random sample of the set. Write it once in "
@@ -146,8 +140,7 @@ class StreamedSets:
     def preview(self) -> TwoSets:
         """Some rows of both sets in memory, for checks of the data."""
         if self._preview is None:
-            first, second = (DenseRows(self._preview_rows(which)) for which in (0, 1))
-            self._preview = TwoSets((first, second))
+            self._preview = TwoSets((DenseRows(self._preview_rows(0)), DenseRows(self._preview_rows(1))))
         return self._preview
 
     def _preview_rows(self, which: int) -> Tensor:
@@ -168,10 +161,7 @@ class StreamedSets:
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> Batches:
-        """The shuffled batches of an epoch, (rows, counts) each, with rows of set 0 first.
-
-        The next batch may overwrite the tensor of rows.
-        """
+        """The shuffled batches of an epoch, as in `TwoSets.epoch`."""
         buffer = torch.empty((plan.largest, *self.row_shape))
         with ThreadPoolExecutor(2) as pool:
             sides = [_MixedRows(self, which, plan, [seed, epoch, which], pool) for which in (0, 1)]
@@ -181,9 +171,8 @@ class StreamedSets:
                     sides[0].take(buffer[:n0])
                     sides[1].take(buffer[n0 : n0 + n1])
                     yield buffer[: n0 + n1].to(device, dtype, copy=device.type != "cpu"), counts
-            finally:
-                for side in sides:
-                    side.close()
+            finally:  # pieces that are not being read yet need not be read
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def read_training_rows(self, which: int, piece: int) -> Tensor:
         """The rows of a piece that are trained on."""
@@ -191,11 +180,7 @@ class StreamedSets:
         rows = self.streams[which].read_checked(piece)
         out = self.excluded[which]
         own = out[np.searchsorted(out, start) : np.searchsorted(out, start + len(rows))] - start
-        if not len(own):
-            return rows
-        trained = torch.ones(len(rows), dtype=torch.bool)
-        trained[torch.from_numpy(own)] = False
-        return rows[trained]
+        return torch.from_numpy(np.delete(rows.numpy(), own, axis=0)) if len(own) else rows
 
     def training_sizes(self, which: int) -> Numbers:
         """Number of rows of each piece that are trained on."""
@@ -223,7 +208,7 @@ class _MixedRows:
         self._remaining.reverse()
         self._rng = np.random.default_rng([*seed, plan.worker])
         largest = max((last - first for _, first, last in self._remaining), default=1)
-        room = min(max(_buffer_rows(data.streams[which]), 2 * largest), max(1, stop - start))
+        room = min(max(data.streams[which].buffer_rows, 2 * largest), max(1, stop - start))
         self._buffer = torch.empty((room, *data.row_shape))
         # Positions in the buffer: free ones, those of rows to be mixed again, and those of the next rows to leave.
         self._free = [torch.arange(room)]
@@ -244,12 +229,6 @@ class _MixedRows:
             self._ready = self._ready[len(positions) :]
             filled += len(positions)
 
-    def close(self) -> None:
-        """Stop reading."""
-        self._remaining.clear()
-        if self._next is not None:
-            self._next[1].cancel()
-
     def _mix(self) -> None:
         """Fill free positions with new rows, shuffle, and release half of the rows; at the end, all of them."""
         free = torch.cat(self._free)
@@ -268,26 +247,16 @@ class _MixedRows:
             self._next = None
             return
         piece, first, last = self._remaining.pop()
-        self._next = last - first, self.pool.submit(self._read, piece, first, last)
+        self._next = last - first, self.pool.submit(self._read, piece, slice(first, last))
 
-    def _read(self, piece: int, start: int, stop: int) -> Tensor:
-        return self.data.read_training_rows(self.which, piece)[start:stop]
+    def _read(self, piece: int, own: slice) -> Tensor:
+        return self.data.read_training_rows(self.which, piece)[own]
 
 
 def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
-    """How much the rows of a piece resemble each other: the fraction of a column's variance between pieces.
+    """How much the rows of a piece resemble each other: the largest intraclass correlation of all columns.
 
-    This is the largest intraclass correlation of all columns; 0 if an F test finds no column that differs from rows in
-    random order.
-
-    Examples
-    --------
-    >>> rows = torch.arange(2000.0)[:, None]
-    >>> piece_similarity(np.arange(2000) // 100, 20, rows) > 0.99
-    True
-    >>> order = torch.randperm(2000, generator=torch.Generator().manual_seed(0))
-    >>> piece_similarity(np.arange(2000) // 100, 20, rows[order])
-    0.0
+    It is 0 if an F test finds no column that differs from rows in random order.
     """
     flat = rows.flatten(1).numpy()
     chosen = np.random.default_rng(0).permutation(flat.shape[1])[:TESTED_COLUMNS]
@@ -297,29 +266,19 @@ def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
     _, group = np.unique(pieces * max(1, min(n_pieces, n // ROWS_PER_GROUP)) // n_pieces, return_inverse=True)
     sizes = np.bincount(group)
     k = len(sizes)
-    if k < 2 or n <= k:
+    columns = columns[:, np.ptp(columns, 0) > 0]
+    if k < 2 or n <= k or not columns.size:
         return 0.0
     sums = np.zeros((k, columns.shape[1]))
     columns = columns - columns.mean(0)
     np.add.at(sums, group, columns)
-    between = (sums**2 / sizes[:, None]).sum(0)
-    within = (columns**2).sum(0) - between
-    total = between + within
-    varies = total > 0
-    if not varies.any():
-        return 0.0
+    total, between = (columns**2).sum(0), (sums**2 / sizes[:, None]).sum(0)
     # If all rows of a group are equal, the variance within groups is rounding error; keep it above zero.
-    within = np.maximum(within[varies], 1e-12 * total[varies])
-    ratios = (between[varies] / (k - 1)) / (within / (n - k))
-    if ratios.max() <= f_distribution.isf(P_VALUE / len(ratios), k - 1, n - k):
+    within = np.maximum(total - between, 1e-12 * total)
+    largest = ((between / (k - 1)) / (within / (n - k))).max()
+    if largest <= f_distribution.isf(P_VALUE / columns.shape[1], k - 1, n - k):
         return 0.0
-    mean_size = (n - (sizes**2).sum() / n) / (k - 1)
-    return float((ratios.max() - 1) / (ratios.max() - 1 + mean_size))
-
-
-def _buffer_rows(stream: RowStream) -> int:
-    """Number of rows that are mixed with each other."""
-    return max(1, stream.buffer_bytes // row_bytes(stream))
+    return float((largest - 1) / (largest - 1 + (n - (sizes**2).sum() / n) / (k - 1)))
 
 
 def row_bytes(stream: RowStream) -> int:

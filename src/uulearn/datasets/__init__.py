@@ -6,14 +6,6 @@ from uulearn.datasets.images import IMAGE_DATASETS, BinaryTask, ImageDataset, lo
 from uulearn.datasets.sets import SCHEMES, UnlabeledSets, make_sets
 
 __all__ = [
-    "IMAGE_DATASETS",
-    "SCHEMES",
-    "BinaryTask",
-    "DatasetFileError",
-    "DatasetNotFoundError",
-    "ImageDataset",
-    "UnlabeledSets",
-    "load_images",
-    "load_task",
-    "make_sets",
-]
+    "IMAGE_DATASETS", "SCHEMES", "BinaryTask", "DatasetFileError", "DatasetNotFoundError", "ImageDataset",
+    "UnlabeledSets", "load_images", "load_task", "make_sets",
+]  # fmt: skip

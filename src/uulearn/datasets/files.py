@@ -32,12 +32,11 @@ class _DownloadError(Exception):
 
 
 def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, download: bool) -> dict[str, Path]:
-    """Return the path of every file of a dataset, after downloading missing files if ``download`` is true.
-
-    If ``data_dir`` is given, only this folder is searched; otherwise the folder in UULEARN_DATA, then the per-user
-    cache. Downloads go into ``data_dir`` or the cache.
-    """
-    pooch = _import_pooch()
+    """Return the path of every file of a dataset, after downloading missing files if ``download`` is true."""
+    try:
+        pooch: ModuleType | None = importlib.import_module("pooch")
+    except ImportError:
+        pooch = None
     folders = _data_folders(data_dir, pooch)
     found = _look_up(source, folders)
     missing = [file for file in source.files if file not in found]
@@ -54,13 +53,6 @@ def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, d
         missing = [file for file in missing if file not in _look_up(source, folders)]
         raise _not_found(source, missing, folders, f"could not be downloaded ({error});", data_dir) from None
     return _look_up(source, folders)
-
-
-def _import_pooch() -> ModuleType | None:
-    try:
-        return importlib.import_module("pooch")
-    except ImportError:
-        return None
 
 
 def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | None) -> list[Path]:
@@ -121,16 +113,12 @@ def _download(source: DatasetSource, missing: Sequence[str], folder: Path, pooch
 
 
 def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) -> Path:
-    """Download one file from the first address that has it, and check its published checksum.
-
-    pooch writes to a temporary file and moves it into place only if the checksum matches.
-    """
+    """Download one file from the first address that has it, and check its published checksum."""
     from requests.exceptions import RequestException
 
     # Without "identity" a server may send a .gz file uncompressed, which changes the checksum.
-    downloader = pooch.HTTPDownloader(
-        chunk_size=DOWNLOAD_BLOCK_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers={"Accept-Encoding": "identity"}
-    )
+    headers = {"Accept-Encoding": "identity"}
+    downloader = pooch.HTTPDownloader(chunk_size=DOWNLOAD_BLOCK_BYTES, timeout=DOWNLOAD_TIMEOUTS, headers=headers)
     failures = []
     for address in source.addresses:
         host = urlsplit(address).netloc

@@ -19,49 +19,43 @@ Bytes = NDArray[np.uint8]
 
 GZIP_MAGIC = b"\x1f\x8b"
 UNSIGNED_BYTE = 8  # IDX code of the element type that all image datasets use
-REPLACE_FILE = "delete it to download it again, or replace it with an intact copy"
 
 
 class DatasetFileError(ValueError):
     """A file of a dataset is damaged, truncated or a different file; the message names it."""
 
 
-def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Bytes:
-    """Read an IDX file of bytes (gzip-compressed if its name ends in ``.gz``) as an array of the given shape.
+def _unusable(path: Path, problem: str) -> DatasetFileError:
+    return DatasetFileError(f"{path} {problem}; delete it to download it again, or replace it with an intact copy.")
 
-    Raises a DatasetFileError unless header, length and SHA-256 of the uncompressed content are as expected.
-    """
+
+def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Bytes:
+    """Read an IDX file of bytes (gzip-compressed if its name ends in ``.gz``) and check header, length and SHA-256."""
     start, size = 4 + 4 * len(shape), math.prod(shape)
     content = _read(path, limit=start + size)
     announced = _idx_shape(content, path)
     if announced != shape:
-        raise DatasetFileError(
-            f"{path}: the header of {title} should be {_times(shape)} bytes, found {_times(announced)}; {REPLACE_FILE}."
-        )
+        raise _unusable(path, f"is not {title}: its header should be {_times(shape)} bytes, found {_times(announced)}")
     if len(content) != start + size:
         state = f"truncated: found {len(content) - start:,}" if len(content) < start + size else "too long: found more"
-        raise DatasetFileError(f"{path} is {state} bytes, expected {_times(shape)} after its header; {REPLACE_FILE}.")
+        raise _unusable(path, f"is {state} bytes, expected {_times(shape)} after its header")
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise DatasetFileError(f"{path} has the layout of {title} but other content (SHA-256 differs); {REPLACE_FILE}.")
+        raise _unusable(path, f"has the layout of {title} but other content (SHA-256 differs)")
     # A copy, because arrays over bytes are read-only, and PyTorch warns about those.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
 
 def _idx_shape(content: bytes, path: Path) -> tuple[int, ...]:
     if content[:2] == GZIP_MAGIC:
-        raise DatasetFileError(
-            f"{path} is gzip-compressed but its name does not end in .gz; rename it to {path.name}.gz."
-        )
+        raise DatasetFileError(f"{path} is gzip-compressed without .gz in its name; rename it to {path.name}.gz.")
     if len(content) < 4 or content[:2] != b"\0\0":
         begin = content[:4].hex(" ") or "nothing"
-        raise DatasetFileError(f"{path} is not an IDX file: it starts with {begin}, not with 00 00; {REPLACE_FILE}.")
+        raise _unusable(path, f"is not an IDX file: it starts with {begin}, not with 00 00")
     kind, n_dimensions = content[2], content[3]
     if kind != UNSIGNED_BYTE:
-        raise DatasetFileError(
-            f"{path}: expected elements of IDX type 0x08 (unsigned bytes), found 0x{kind:02x}; {REPLACE_FILE}."
-        )
+        raise _unusable(path, f"has the wrong element type: expected 0x08 (unsigned bytes), found 0x{kind:02x}")
     if len(content) < 4 + 4 * n_dimensions:
-        raise DatasetFileError(f"{path} is truncated: it ends within its header; {REPLACE_FILE}.")
+        raise _unusable(path, "is truncated: it ends within its header")
     return tuple(int(size) for size in np.frombuffer(content, ">u4", n_dimensions, 4))
 
 
@@ -71,14 +65,10 @@ def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes
     size, expected = path.stat().st_size, count * width
     if size != expected:
         state = "truncated" if size < expected else "too long"
-        raise DatasetFileError(
-            f"{path} is {state}: expected {expected:,} bytes ({count:,} × {width:,}), found {size:,}; {REPLACE_FILE}."
-        )
+        raise _unusable(path, f"is {state}: expected {expected:,} bytes ({count:,} × {width:,}), found {size:,}")
     records = np.fromfile(path, np.uint8).reshape(count, width)
     if (largest := records[:, 0].max()) >= n_classes:
-        raise DatasetFileError(
-            f"{path} has no CIFAR-10 records: expected labels up to {n_classes - 1}, found {largest}; {REPLACE_FILE}."
-        )
+        raise _unusable(path, f"has no CIFAR-10 records: expected labels up to {n_classes - 1}, found {largest}")
     return records
 
 
@@ -102,32 +92,22 @@ def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: i
 
 
 def digest_of_records(records: Bytes) -> str:
-    """Return the SHA-256 of the sorted SHA-256 digests of the records, which does not depend on their order.
-
-    Examples
-    --------
-    >>> records = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    >>> digest_of_records(records) == digest_of_records(records[::-1])
-    True
-    """
+    """Return the SHA-256 of the sorted SHA-256 digests of the records, which does not depend on their order."""
     digests = sorted(hashlib.sha256(record).digest() for record in np.ascontiguousarray(records))
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _read(path: Path, limit: int) -> bytes:
     """Return the uncompressed content, at most one byte over the limit: a small file must not fill the memory."""
-    if path.suffix != ".gz":
-        with path.open("rb") as file:
-            return file.read(limit + 1)
     try:
-        with gzip.open(path) as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(limit + 1)
     except EOFError:
-        raise DatasetFileError(f"{path} is truncated: its compressed data end early; {REPLACE_FILE}.") from None
+        raise _unusable(path, "is truncated: its compressed data end early") from None
     except gzip.BadGzipFile as error:
-        raise DatasetFileError(f"{path} is not an intact gzip file ({error}); {REPLACE_FILE}.") from None
+        raise _unusable(path, f"is not an intact gzip file ({error})") from None
     except zlib.error as error:
-        raise DatasetFileError(f"{path} is damaged: it cannot be uncompressed ({error}); {REPLACE_FILE}.") from None
+        raise _unusable(path, f"is damaged: it cannot be uncompressed ({error})") from None
 
 
 def _times(shape: Sequence[int]) -> str:

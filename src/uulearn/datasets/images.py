@@ -28,8 +28,7 @@ class ImageDataset:
     train_labels: Bytes = field(repr=False)
     test_images: Bytes = field(repr=False)
     test_labels: Bytes = field(repr=False)
-    classes: tuple[str, ...]
-    """Name of each class; labels are positions in this tuple."""
+    classes: tuple[str, ...]  # name of each class; labels are positions in this tuple
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +48,7 @@ class BinaryTask:
     y_train: NDArray[np.int64] = field(repr=False)
     X_test: Bytes = field(repr=False)
     y_test: NDArray[np.int64] = field(repr=False)
-    positive_classes: tuple[int, ...]
-    """Numbers of the original classes that are positive."""
+    positive_classes: tuple[int, ...]  # numbers of the original classes that are positive
 
     @property
     def prior(self) -> float:
@@ -64,11 +62,8 @@ class BinaryTask:
 
     def flat(self) -> BinaryTask:
         """Return the task with rows of shape (d,), for models that take (n, d); nothing is copied."""
-        return replace(
-            self,
-            X_train=self.X_train.reshape(len(self.X_train), -1),
-            X_test=self.X_test.reshape(len(self.X_test), -1),
-        )
+        train, test = (X.reshape(len(X), -1) for X in (self.X_train, self.X_test))
+        return replace(self, X_train=train, X_test=test)
 
 
 def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> ImageDataset:
@@ -77,7 +72,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
     A data folder contains the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
     (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/``
     (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). Header,
-    length and SHA-256 of every file are checked.
+    length and SHA-256 of every file are checked (DatasetFileError).
 
     Parameters
     ----------
@@ -87,27 +82,16 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
         Data folder to search and to download into. Default: the folder in the environment variable UULEARN_DATA, then
         a per-user cache, into which downloads go.
     download : bool
-        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'``.
-
-    Raises
-    ------
-    DatasetNotFoundError
-        If files are missing and could not be downloaded.
-    DatasetFileError
-        If a file is damaged, truncated or a different file.
+        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'`` (DatasetNotFoundError).
 
     Examples
     --------
     >>> IMAGE_DATASETS
     ('mnist', 'fashion_mnist', 'kmnist', 'cifar10')
-    >>> fashion = load_images("fashion_mnist")  # doctest: +SKIP
-    >>> fashion.train_images.shape, fashion.classes[fashion.train_labels[0]]  # doctest: +SKIP
-    ((60000, 28, 28), 'Ankle boot')
     """
     source = _source(name)
-    paths = find_files(source, data_dir, download)
     load = _load_idx if source.is_idx else _load_records
-    train_images, train_labels, test_images, test_labels = load(source, paths)
+    train_images, train_labels, test_images, test_labels = load(source, find_files(source, data_dir, download))
     return ImageDataset(name, train_images, train_labels, test_images, test_labels, source.classes)
 
 
@@ -128,18 +112,14 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
 
     Examples
     --------
-    >>> task = load_task("mnist")  # doctest: +SKIP
-    >>> task.prior, task.row_shape, task.flat().row_shape  # doctest: +SKIP
-    (0.4926, (28, 28), (784,))
     >>> load_task("imagenet")
     Traceback (most recent call last):
     ValueError: name must be one of 'mnist', 'fashion_mnist', 'kmnist', 'cifar10', got 'imagenet'.
     """
     positive_classes = _source(name).positive_classes
     images = load_images(name, data_dir=data_dir, download=download)
-    y_train, y_test = (
-        np.isin(labels, positive_classes).astype(np.int64) for labels in (images.train_labels, images.test_labels)
-    )
+    labels = images.train_labels, images.test_labels
+    y_train, y_test = (np.isin(part, positive_classes).astype(np.int64) for part in labels)
     return BinaryTask(name, images.train_images, y_train, images.test_images, y_test, positive_classes)
 
 

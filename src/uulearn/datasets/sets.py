@@ -22,19 +22,16 @@ Indices = NDArray[np.int64]
 class UnlabeledSets:
     """Two unlabeled sets and how they were drawn.
 
-    Unpacks as ``X0, X1 = make_sets(…)``. ``realized_priors`` are the fractions of positives that were drawn: pass them
-    to the classifier for exact priors, as in the paper's experiments.
+    Unpacks as ``X0, X1 = make_sets(…)``. ``realized_priors`` are the fractions of positives that were drawn, for exact
+    priors as in the paper's experiments.
     """
 
     X0: Any
     X1: Any
-    indices: tuple[Indices, Indices]
-    """Rows of the labelled data in each set."""
+    indices: tuple[Indices, Indices]  # rows of the labelled data in each set
     realized_priors: tuple[float, float]
-    overlap: int
-    """Number of distinct rows of the labelled data that are in both sets."""
-    repeats: tuple[int, int]
-    """Number of repeated rows in each set."""
+    overlap: int  # number of distinct rows of the labelled data that are in both sets
+    repeats: tuple[int, int]  # number of repeated rows in each set
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -65,7 +62,6 @@ def make_sets(
     Parameters
     ----------
     X : array, DataFrame, sparse matrix or tensor
-        Rows.
     y : array of shape (n,)
         Labels: 1 for positive; 0 or −1 for negative.
     set_priors : (θ, θ′)
@@ -74,9 +70,7 @@ def make_sets(
         Number of rows of each set.
     scheme : str
         ``"without_replacement"``, as in the paper's experiments: exactly round(n·θ) positives, and set 1 is drawn from
-        the remaining rows. If a class has too few rows, rows of set 0 are reused in set 1; if it has fewer rows than
-        one set needs, rows are repeated within a set (Kuzushiji-MNIST has 18,000 positives; 30,000 rows at θ = 0.8
-        need 24,000).
+        the remaining rows. If a class has too few rows, rows of set 0 are reused in set 1, and then within a set.
         ``"independent"``, as in the theory: every row is drawn independently from the mixture, with replacement, so
         that the realized prior varies around θ.
     allow_reuse : bool
@@ -90,8 +84,6 @@ def make_sets(
     >>> drawn = make_sets(np.arange(120)[:, None], y, (0.8, 0.2), (50, 50), random_state=0)
     >>> drawn.realized_priors, drawn.overlap
     ((0.8, 0.2), 0)
-    >>> make_sets(np.arange(120)[:, None], y, (0.8, 0.2), (70, 70), random_state=0).overlap
-    20
     """
     theta, theta_prime = check_set_priors(set_priors)
     positives, negatives = _class_rows(X, y)

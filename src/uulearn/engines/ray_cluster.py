@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-ENGINES = ("local", "ray")
 PORT = 6379
 """Default port of the head node."""
 CONNECT_SECONDS = 10
@@ -30,22 +29,6 @@ ENVIRONMENT = {
 }
 
 
-def check_engine(engine: str, address: str | None, workers: int | None) -> bool:
-    """Whether the engine is Ray; refuses Ray options for another engine.
-
-    Examples
-    --------
-    >>> check_engine("ray", None, 2), check_engine("local", None, None)
-    (True, False)
-    """
-    if engine not in ENGINES:
-        raise ValueError(f"--engine must be {' or '.join(ENGINES)}, got {engine!r}.")
-    for option, value in (("--address", address), ("--workers", workers)):
-        if engine != "ray" and value is not None:
-            raise ValueError(f"{option} {value} needs --engine ray; add it, or remove {option}.")
-    return engine == "ray"
-
-
 def import_ray() -> Any:
     """Import Ray; ImportError with the install command if it is missing."""
     for name, value in ENVIRONMENT.items():
@@ -60,13 +43,8 @@ def import_ray() -> Any:
 def ray_cluster(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
     """Connect to a cluster with the output of Ray suppressed; yields the module.
 
-    Parameters
-    ----------
-    address : str, optional
-        ``"auto"`` for the cluster of this machine, or host (and port) of its head node. By default a cluster on this
-        machine only is started and ended with the block, unless this process is already connected.
-    workers : int, optional
-        Number of processes of a cluster started here; by default one per core.
+    Without an address, a cluster of ``workers`` processes (by default one per core) on this machine is started and
+    ended with the block, unless this process is already connected.
     """
     ray = import_ray()
     # Ray reports dead workers on standard output, which is reserved for results.
@@ -75,17 +53,14 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
         if ray.is_initialized():
             yield ray
             return
-        options = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
         try:
             if address not in (None, "auto"):
-                _check_reachable(full_address(str(address)))
-            ray.init(
-                # "local" starts a new cluster even if RAY_ADDRESS is set
-                address="local" if address is None else full_address(address),
-                log_to_driver=False,
-                configure_logging=False,
-                **options,
-            )
+                host, _, port = full_address(str(address)).rpartition(":")
+                socket.create_connection((host, int(port)), CONNECT_SECONDS).close()  # Ray would retry for minutes
+            # "local" starts a new cluster even if RAY_ADDRESS is set
+            own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            options = own if address is None else {"address": full_address(address)}
+            ray.init(**options, log_to_driver=False, configure_logging=False)
         except (ConnectionError, TimeoutError, socket.gaierror) as error:
             raise ValueError(
                 f"there is no Ray cluster at {address}, or it refuses this machine; start one with ray start --head, "
@@ -105,17 +80,12 @@ def full_address(address: str) -> str:
     >>> full_address("auto"), full_address("10.0.0.7"), full_address("head:6380")
     ('auto', '10.0.0.7:6379', 'head:6380')
     """
-    if "://" in address:
+    if address == "auto":
+        return address
+    host, _, port = address.rpartition(":") if ":" in address else (address, "", str(PORT))
+    if "://" in address or not port.isdecimal():
         raise ValueError(f"--address must be auto or HOST:PORT of the head node, got {address!r}.")
-    return address if address == "auto" or ":" in address else f"{address}:{PORT}"
-
-
-def _check_reachable(address: str) -> None:
-    """Fail quickly; Ray would retry for minutes."""
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal():
-        raise ValueError(f"--address must be auto or HOST:PORT of the head node, got {address!r}.")
-    socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    return f"{host}:{port}"
 
 
 @contextlib.contextmanager
@@ -140,15 +110,15 @@ def finished_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Call a function for each tuple of arguments on the cluster; yields (number of the call, result) as they finish.
 
-    A call whose process or machine dies is repeated up to three times, so it must be idempotent. An exception of a call
-    is raised here. The few calls that are submitted at that moment continue until this process disconnects.
-    ``ray.cancel`` would not help: it aborts the whole process if a call finishes while it is canceled (seen with Ray
-    2.60). ``what`` is the name of the tasks in the lists of Ray.
+    A call whose process dies is repeated up to three times, so it must be idempotent. An exception of a call is raised
+    here; calls that are running then continue until this process disconnects, because ``ray.cancel`` aborts the whole
+    process if a call finishes while it is canceled (seen with Ray 2.60). ``what`` is the name of the tasks in Ray.
     """
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_call).options(name=what)
     waiting, running = deque(enumerate(calls)), dict[Any, int]()
     while waiting or running:
-        limit = at_once or _submission_limit(ray, gpus)
+        processes = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0))  # changes if the cluster grows
+        limit = at_once or TASKS_PER_PROCESS * max(1, processes)
         while waiting and len(running) < limit:
             number, arguments = waiting.popleft()
             running[task.remote(function, *arguments)] = number
@@ -157,11 +127,6 @@ def finished_tasks(
             with convert_errors(ray):
                 result = ray.get(done)
             yield running.pop(done), result
-
-
-def _submission_limit(ray: Any, gpus: int) -> int:
-    """Number of tasks to submit now; it changes if the cluster grows."""
-    return TASKS_PER_PROCESS * max(1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0)))
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:

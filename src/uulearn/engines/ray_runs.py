@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
-
 from uulearn.datasets import BinaryTask
 from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
 from uulearn.reproduction.experiments import Configuration
-from uulearn.reproduction.job_training import JobTrainer
-from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, Record, Reporter, TrainingJob, halves, hashable, plan_jobs
-from uulearn.reproduction.runner import ReproductionOutcome, choose_device
-from uulearn.reproduction.store import RunStore
+from uulearn.reproduction.jobs import MAX_BATCHED_RUNS, ExperimentJob, Reporter, plan_jobs
+from uulearn.reproduction.runner import JobTrainer, ReproductionOutcome, choose_device, train_in_parts
+from uulearn.reproduction.store import Record, RunStore, key
 
 TASK = "uulearn-train"
 
@@ -32,21 +28,13 @@ def reproduce_on_ray(
 ) -> ReproductionOutcome:
     """Train every configuration that the store lacks on a Ray cluster, and store the records.
 
-    The records equal those of `uulearn.reproduction.runner.reproduce`. Data and records are sent over the network, so
-    the machines need no shared files. A job whose process dies is repeated.
-
-    Parameters
-    ----------
-    configurations, store, tasks, reporter
-        As for `reproduce`.
-    device : str
-        ``"cuda"`` gives every job a GPU of the cluster; ``"auto"`` does so if the cluster has GPUs.
-    address, workers
-        As for `ray_cluster`; ``workers`` also limits the number of jobs that run at once.
+    The records equal those of `uulearn.reproduction.runner.reproduce`, which has the same parameters. Data and records
+    are sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run at
+    once.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
-    found = len({hashable(configuration) for configuration in wanted}) - len(missing)
+    found = len(set(map(key, wanted))) - len(missing)
     reporter = reporter or Reporter()
     if not missing:
         reporter.begin([], found)
@@ -74,20 +62,8 @@ def reproduce_on_ray(
     return ReproductionOutcome(done, found, not_finite)
 
 
-def train_job(job: TrainingJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:
+def train_job(job: ExperimentJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:
     """Train a job; returns its records and its duration in seconds."""
     started = time.perf_counter()
-    records = _train(JobTrainer(task, choose_device(device), Reporter()), job)
+    records = train_in_parts(JobTrainer(task, choose_device(device), Reporter()), job)
     return records, time.perf_counter() - started
-
-
-def _train(trainer: JobTrainer, job: TrainingJob) -> list[Record]:
-    """Train the runs of a job at once, or in halves if they do not fit into the memory of a GPU."""
-    try:
-        return trainer.train(job)
-    except torch.cuda.OutOfMemoryError:
-        if len(job.configurations) == 1:
-            raise
-    gc.collect()  # the memory is freed only after the exception is gone
-    torch.cuda.empty_cache()
-    return [record for half in halves(job) for record in _train(trainer, half)]

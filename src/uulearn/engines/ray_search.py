@@ -18,15 +18,9 @@ class RayExecutor:
     """Trains the models of `uulearn.selection.UUClassifierCV` in parallel on a Ray cluster.
 
     Rows travel to the cluster and models back, so its machines share no files, except for checkpoints if these are
-    requested. A job whose process dies is run again.
-
-    Parameters
-    ----------
-    address : str, optional
-        ``"auto"`` for the cluster that this machine is part of, or host and port of its head. By default a cluster of
-        this machine alone is started, and stopped after the search.
-    workers : int, optional
-        Number of jobs that are trained at once, by default one per core (or GPU).
+    requested. A job whose process dies is run again. ``address`` is ``"auto"`` for the cluster that this machine is
+    part of, or host and port of its head; by default a cluster of this machine alone is started. ``workers`` is the
+    number of jobs that are trained at once, by default one per core (or GPU).
     """
 
     address: str | None = None

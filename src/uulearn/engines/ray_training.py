@@ -6,6 +6,8 @@ death during the start as a failure, and it would repeat errors that are certain
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import os
 import queue
@@ -15,13 +17,42 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from uulearn.app.facts import FitFacts
+from uulearn.app.fitting import SHARED_ROWS
+from uulearn.app.model import TableModel
+from uulearn.app.output import FitRun, OutputFolder, join_fit_workers
+from uulearn.app.settings import FitSettings
 from uulearn.engines.ray_cluster import RETRIES, ray_cluster
 from uulearn.storage import write_atomically
+from uulearn.training.progress import ProgressCallback
+from uulearn.training.workers import FirstWorkerError
 
 ERROR_FILE = "error.txt"
 """File in the scratch folder with the message of an error that ends the training."""
 PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)
 """Errors that would occur again on retry; a lost connection to another worker is a RuntimeError."""
+
+
+def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: int, address: str | None) -> FitFacts:
+    """Fit two files with several processes of a cluster, which must see the files and the output folder."""
+    folder = run.folder
+    work = functools.partial(_fit_on_worker, run.settings, folder, command)
+    scratch = folder.place.with_name(f".{folder.place.name}.ray")
+    device = str(run.settings.classifier.get("device", "auto"))
+    progress(f"training by {workers} processes on Ray")
+    with folder.explain_failure(run.resumed):
+        try:
+            train_on_ray(work, scratch, workers=workers, device=device, address=address)
+        finally:
+            shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # of a first worker that was killed
+        folder.clean_up()
+    return TableModel.load(folder.place).facts
+
+
+def _fit_on_worker(settings: FitSettings, folder: OutputFolder, command: str) -> None:
+    """Fit in one process of the cluster; the command that started Ray removes the unfinished fit."""
+    with contextlib.suppress(FirstWorkerError):
+        FitRun(settings, folder, resumed=True, workers=join_fit_workers(settings)).fit(command, clean_up=False)
 
 
 def train_on_ray(
@@ -30,18 +61,9 @@ def train_on_ray(
     """Call ``work()`` in several processes of a cluster that form a process group, until all have finished.
 
     If a process dies, all are ended and started again, up to three times; ``work`` must resume from its own checkpoint.
-    A permanent error of ``work`` is raised here as a ValueError with the same text.
-
-    Parameters
-    ----------
-    work : callable
-        Importable on the cluster. It is called in the current folder of this process.
-    scratch : Path
-        Temporary folder, created and removed here, on storage that all machines share.
-    workers : int
-        Number of processes, with one core each. With ``device="cuda"``, or ``"auto"`` on a cluster with enough GPUs,
-        each has a GPU.
-    device, address : str
+    A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a temporary folder,
+    created and removed here, on storage that all machines share. Each process has a core, and a GPU if ``device`` is
+    ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -57,9 +79,8 @@ def train_on_ray(
                     raise ValueError((scratch / ERROR_FILE).read_text(encoding="utf-8"))
                 if error is None:
                     return
-                if attempt == RETRIES or not isinstance(
-                    error, importlib.import_module("ray.train").TrainingFailedError
-                ):
+                may_retry = isinstance(error, importlib.import_module("ray.train").TrainingFailedError)
+                if attempt == RETRIES or not may_retry:
                     reason = str(error).strip().splitlines() or [type(error).__name__]
                     raise RuntimeError(
                         f"training on Ray failed {attempt + 1} times, most recently with: {reason[-1]} The checkpoint "
@@ -72,14 +93,11 @@ def train_on_ray(
 def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
     """Whether each worker gets a GPU; refuses more workers than the cluster has cores, for which Ray would wait."""
     cores, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
-    if cores < workers:
-        raise ValueError(
-            f"{workers} workers need {workers} cores, but the Ray cluster has {cores}; pass fewer --workers."
-        )
-    if device.startswith("cuda") and gpus < workers:
-        raise ValueError(
-            f"{workers} workers need {workers} GPUs, but the Ray cluster has {gpus}; pass fewer, or --device cpu."
-        )
+    needs_gpus = device.startswith("cuda")
+    if cores < workers or (needs_gpus and gpus < workers):
+        found = f"{cores} cores" + (f" and {gpus} GPUs" if needs_gpus else "")
+        needed = f"{workers} cores" + (f" and {workers} GPUs" if needs_gpus else "")
+        raise ValueError(f"{workers} workers need {needed}, but the Ray cluster has {found}; pass fewer --workers.")
     return device != "cpu" and gpus >= workers
 
 

@@ -1,6 +1,6 @@
 """`UUClassifier`, and the steps of a fit.
 
-A fit goes one way, and each step can be called on its own:
+A fit has four steps, and each of them can be called on its own:
 
 1. `check_parameters` and `uulearn.data.inputs` check the parameters and read the data (`FitData`);
 2. `make_plan` resolves "auto", chooses folds or held-out rows and the `Learner`: a `FitPlan`;
@@ -10,24 +10,13 @@ A fit goes one way, and each step can be called on its own:
 
 from uulearn.data.inputs import FitData
 from uulearn.estimator.classifier import UUClassifier
-from uulearn.estimator.fitting import run_plan
+from uulearn.estimator.fitting import FitResult, run_plan
 from uulearn.estimator.learners import Learner, NetworkLearner, TrainedModel
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.plan import FitPlan, make_plan
 from uulearn.estimator.resolving import ResolvedParameters, resolve_defaults
-from uulearn.estimator.result import FitResult
 
 __all__ = [
-    "FitData",
-    "FitPlan",
-    "FitResult",
-    "Learner",
-    "NetworkLearner",
-    "ResolvedParameters",
-    "TrainedModel",
-    "UUClassifier",
-    "check_parameters",
-    "make_plan",
-    "resolve_defaults",
-    "run_plan",
-]
+    "FitData", "FitPlan", "FitResult", "Learner", "NetworkLearner", "ResolvedParameters", "TrainedModel",
+    "UUClassifier", "check_parameters", "make_plan", "resolve_defaults", "run_plan",
+]  # fmt: skip

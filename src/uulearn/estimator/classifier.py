@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,11 +16,10 @@ from uulearn.data import inputs
 from uulearn.data.inputs import FitData
 from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
-from uulearn.estimator.fitting import run_plan, warn_if_degenerate
+from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner, NetworkModel
-from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters
 from uulearn.estimator.plan import make_plan, read_streams, takes_any_shape
-from uulearn.estimator.result import FitResult
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.models import ModelLike
@@ -31,9 +30,6 @@ from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.scoring import module_device
 from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 
-# Prefix of the training options in get_params and set_params.
-TRAINING_PREFIX = "training__"
-
 
 class UUClassifier(TrainedClassifier):
     """Binary classifier trained from two unlabeled sets.
@@ -42,12 +38,8 @@ class UUClassifier(TrainedClassifier):
     set of each row; `predict` returns classes, 1 for positive. `score` estimates the accuracy from two unlabeled sets,
     so ``cross_val_score`` and ``GridSearchCV`` work on (X, sets).
 
-    Parameters that are ``"auto"`` are derived from the model, the number of rows and each other; `resolved_params_` has
-    their values. ``docs/defaults.md`` describes how the defaults were chosen, without labels.
-
     Which set has the higher prior cannot be seen in unlabeled rows: priors in the wrong order train a classifier that
-    predicts the opposite. `summary` states what was assumed; a few labeled rows passed as ``test_data`` are checked
-    against it before training starts.
+    predicts the opposite. A few labeled rows passed as ``test_data`` are checked against the priors.
 
     Parameters
     ----------
@@ -64,7 +56,7 @@ class UUClassifier(TrainedClassifier):
         λ ≤ 0 of ``"leaky_relu"``.
     loss : str or callable
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or ℓ(z) of the margin. "auto" is
-        logistic for ``"linear"``, which may predict one class only with the sigmoid loss, else sigmoid.
+        logistic for ``"linear"``, else sigmoid.
     model : str, nn.Module, class, factory or Learner
         ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` for images, or any module that returns one score per
         row. A class or factory is called with ``model_params``, and with ``n_features`` (rows of columns) or ``shape``
@@ -75,19 +67,17 @@ class UUClassifier(TrainedClassifier):
     epochs : int
         Maximum number of epochs.
     batch_size : int
-        Number of rows of both sets together; smaller data forms one batch. Large batches suit the corrections, which
-        act on the risk terms of a batch: in small batches noise alone makes them negative.
+        Number of rows of both sets together. Large batches suit the corrections, which act on the risk terms of a
+        batch: in small batches noise alone makes them negative.
     lr : float or "auto"
         Learning rate; "auto" is 0.01 for ``"linear"``, else 0.001.
     l2 : float or "auto"
-        Keras-style regularization, l2·‖W‖² on kernels only, as in the paper's experiments; "auto" is 0.005 for
-        ``"mlp"`` with the sigmoid loss, else 0.
+        L2 regularization, l2·‖W‖² on kernels only; "auto" is 0.005 for ``"mlp"`` with the sigmoid loss, else 0.
     n_estimators : int or "auto"
         Number of models whose scores are averaged. With more than one, the rows are split into as many folds, and each
-        model is trained on the other folds and validated on its own: every row is used for training and, by one model,
-        for validation, so ``validation_fraction`` is not used. "auto" is 5 for ``"linear"``, ``"mlp"`` and learners. It
-        is 1 for other models, which train slowly, if ``validation_fraction`` or ``validation_data`` is given, if a set
-        has fewer than ten rows, and if its rows are copies of a few.
+        model is trained on the other folds and validated on its own. "auto" is 5 for ``"linear"``, ``"mlp"`` and
+        learners. It is 1 for other models, which train slowly, if ``validation_fraction`` or ``validation_data`` is
+        given, if a set has fewer than ten rows, and if its rows are copies of a few.
     validation_fraction : float or "auto"
         Fraction of each set that a single model holds out, at random with all copies of a row on one side, for early
         stopping and calibration without labels; 0 trains on all rows. Ignored if ``validation_data`` is passed to
@@ -101,18 +91,16 @@ class UUClassifier(TrainedClassifier):
         20 epochs are fewer than 400 steps; None without early stopping.
     self_training_rounds : int
         Maximum number of rounds of self-training, which needs several models: out-of-fold predictions relabel the rows
-        into two purer sets, and the models are trained on them again. How many rounds are used, if any, is chosen
-        without labels: each half of the rows is trained on its own and evaluated on the other half, with the original
-        sets. This takes the time of ``self_training_rounds`` + 1 more trainings, and one more per round that is used.
+        into two purer sets, and the models are trained on them again. The number of rounds that are used, which may be
+        0, is chosen without labels. Takes the time of ``self_training_rounds`` + 1 more trainings, and one per round.
     calibrated : bool or "auto"
         Whether held-out rows turn scores into log-odds, without labels, so that probabilities are calibrated for any
         loss and method; see `calibrate`. "auto" calibrates if rows are held out and the priors are known.
     device : str
         ``"auto"`` is the first CUDA device if there is one, else the CPU.
     training : TrainingOptions, optional
-        Optimizer, scheduler, moving average, precision, augmentation, checkpoints and other rarely changed options; see
-        `uulearn.training.TrainingOptions`. ``set_params(training__ema=None)`` replaces a single one, and
-        ``GridSearchCV`` searches ``training__ema``.
+        Optimizer, scheduler, precision, checkpoints and other rarely changed options; see
+        `uulearn.training.TrainingOptions`. ``set_params(training__ema=None)`` replaces a single one.
     progress : bool
         Whether to show a progress bar on a terminal if training takes long.
     random_state : int, RandomState or None
@@ -126,15 +114,13 @@ class UUClassifier(TrainedClassifier):
     model_ : nn.Module
         The trained module, or the model of another learner.
     classes_ : array([0, 1])
-        0 is negative, 1 is positive.
     n_features_in_, feature_names_in_, row_shape_
         Columns of the training rows.
     set_sizes_, held_out_sizes_ : (int, int)
         Number of rows of each set in training, and held out.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
         With several models: accuracy and other metrics, estimated without labels, each row scored by the model that was
-        not trained on it. After a round of self-training: metrics of that round's ensembles of each half of the rows on
-        the other half, which underestimate the model of all rows.
+        not trained on it. After self-training: those of ensembles of each half of the rows on the other half.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
         What each round of self-training trained on and gained, and whether it was better.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
@@ -142,9 +128,8 @@ class UUClassifier(TrainedClassifier):
     precision_ : str
         Type of the products, ``"bfloat16"`` or ``"float32"``.
     resolved_params_ : dict
-        Values of the parameters that were "auto".
+        Values of the parameters that were "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
     seed_ : int
-        The seed that was used.
     trained_, learner_
         The `uulearn.estimator.learners.TrainedModel` that scores rows, and the learner that trained it.
 
@@ -208,35 +193,25 @@ class UUClassifier(TrainedClassifier):
         self.progress = progress
         self.random_state = random_state
 
-    # ----------------------------------------------------------------------------------------------------- parameters
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name; with ``deep`` also the training options, such as ``training__ema``."""
         found: dict[str, Any] = super().get_params(deep)
         if deep and (self.training is None or isinstance(self.training, TrainingOptions)):
             options = self.training or TrainingOptions()
-            found |= {
-                f"{TRAINING_PREFIX}{field.name}": getattr(options, field.name)
-                for field in dataclasses.fields(TrainingOptions)
-            }
+            found |= {name: getattr(options, name.removeprefix(TRAINING_PREFIX)) for name in TRAINING_NAMES}
         return found
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``training__ema=None`` replaces one of the training options."""
-        known = {field.name for field in dataclasses.fields(TrainingOptions)}
-        options = {name.removeprefix(TRAINING_PREFIX) for name in params if name.startswith(TRAINING_PREFIX)}
-        if unknown := sorted(options - known):
-            raise ValueError(
-                f"Invalid parameter {unknown[0]!r} for training; TrainingOptions has {', '.join(sorted(known))}."
-            )
         own = {name: value for name, value in params.items() if not name.startswith(TRAINING_PREFIX)}
+        options = {name.removeprefix(TRAINING_PREFIX): params[name] for name in params.keys() - own.keys()}
+        known = sorted(name.removeprefix(TRAINING_PREFIX) for name in TRAINING_NAMES)
+        if unknown := sorted(options.keys() - set(known)):
+            raise ValueError(f"Invalid parameter {unknown[0]!r} for training; TrainingOptions has {', '.join(known)}.")
         super().set_params(**own)
         if options:
-            changes = {name: params[f"{TRAINING_PREFIX}{name}"] for name in options}
-            self.training = dataclasses.replace(self.training or TrainingOptions(), **changes)
+            self.training = dataclasses.replace(self.training or TrainingOptions(), **options)
         return self
-
-    # ------------------------------------------------------------------------------------------------------- training
 
     def fit(
         self,
@@ -263,12 +238,9 @@ class UUClassifier(TrainedClassifier):
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
-        parameters, any_shape, workers = self._start()
-        with warn_on_rank_zero(workers):
-            given = inputs.read_joint_table(
-                X, sets, any_shape=any_shape, validation_data=validation_data, test_data=test_data
-            )
-            return self._fit(parameters, given, callback, workers)
+        held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
+        any_shape = takes_any_shape(self.model)
+        return self._fit(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
 
     def fit_sets(
         self,
@@ -284,33 +256,26 @@ class UUClassifier(TrainedClassifier):
         Pass sets larger than memory as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`: one
         model is then trained, and rows of each set are held out and kept in memory for validation.
         """
-        parameters, any_shape, workers = self._start()
-        with warn_on_rank_zero(workers):
-            if isinstance(X0, RowStream) or isinstance(X1, RowStream):
-                given = read_streams(X0, X1, parameters, validation_data, test_data, workers=workers)
-            else:
-                given = inputs.read_two_tables(
-                    X0, X1, any_shape=any_shape, validation_data=validation_data, test_data=test_data
-                )
-            return self._fit(parameters, given, callback, workers)
-
-    def _start(self) -> tuple[dict[str, Any], bool, Workers | None]:
-        """The parameters, checked; whether rows may have any shape; and the processes that train together."""
-        parameters = self.get_params(deep=False)
+        held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
+        if isinstance(X0, RowStream) or isinstance(X1, RowStream):
+            return self._fit(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
+        return self._fit(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
+
+    def _fit(self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None) -> Self:
+        """Check the parameters, read the data, plan, train, and set the fitted attributes."""
+        parameters = self.get_params(deep=False)
         check_parameters(parameters)
         options = self.training or TrainingOptions()
-        return parameters, any_shape, join_workers(options.distributed, resolve_device(self.device))
-
-    def _fit(
-        self, parameters: dict[str, Any], given: FitData, callback: Callback | None, workers: Workers | None
-    ) -> Self:
-        plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
-        result = run_plan(plan)
-        self.set_fitted(result)
-        if result.error is not None:
-            raise result.error
-        warn_if_degenerate(plan, result, stacklevel=3)
+        workers = join_workers(options.distributed, resolve_device(self.device))
+        with warn_on_rank_zero(workers):
+            given = read(parameters, workers)
+            plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+            result = run_plan(plan)
+            self.set_fitted(result)
+            if result.error is not None:
+                raise result.error
+            warn_if_degenerate(plan, result, stacklevel=3)
         return self
 
     def set_fitted(self, result: FitResult) -> Self:
@@ -334,8 +299,6 @@ class UUClassifier(TrainedClassifier):
         self.resolved_params_ = result.resolved
         self.seed_ = result.seed
         return self
-
-    # ----------------------------------------------------------------------------------------- summary and persistence
 
     def summary(self) -> str:
         """A few lines about the data, the assumptions and the training."""

@@ -1,6 +1,9 @@
-"""Runs a plan: trains one model, or an ensemble over folds, and evaluates what was trained."""
+"""Runs a plan: trains one model, or an ensemble over folds, calibrates and evaluates it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,23 +11,47 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from uulearn.data import DenseRows, Rows, TwoSets
+from uulearn.data.inputs import Columns
+from uulearn.data.streams import StreamedSets
 from uulearn.estimator import guards
-from uulearn.estimator.learners import Folds, FoldsTask, ModelTask, Priors
-from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
+from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
 from uulearn.estimator.plan import FitPlan
-from uulearn.estimator.resolving import ResolvedParameters
-from uulearn.estimator.result import FitResult
 from uulearn.estimator.self_training import Round, Stage, self_train
 from uulearn.metrics import Evaluation, evaluate
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
 from uulearn.training import History
 
-# Rows per set that are scored to find out whether a model predicts one class only.
-SAMPLED_ROWS = 500
+# Rows per set that a single model scores to find out whether it predicts one class only.
+ONE_SIDED_SAMPLE = 500
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The trained model and what is known about it; `uulearn.UUClassifier` sets its fitted attributes from it."""
+
+    learner: Learner
+    model: TrainedModel
+    history: History
+    columns: Columns
+    set_sizes: tuple[int, int]
+    """Number of training rows of each set."""
+    held_out_sizes: tuple[int, int]
+    """Number of validation rows of each set; with an ensemble, all rows."""
+    seed: int
+    resolved: dict[str, Any]
+    """Values of the parameters that were "auto"."""
+    scaling: PlattScaling | None = None
+    """The line from scores to log-odds; None if the model is not calibrated."""
+    out_of_fold_evaluation: Evaluation | None = None
+    self_training: tuple[Round, ...] | None = None
+    error: BaseException | None = None
+    """Why the fit ended early although there is a model: it is raised after the estimator has been set."""
+    decisions: NDArray[np.float32] | None = None
+    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
-    """Train and evaluate.
+    """Train, calibrate and evaluate.
 
     Parameters
     ----------
@@ -32,55 +59,68 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     first : OutOfFold, optional
         Models of all folds that were trained already, for example by a search; they are not trained again.
     """
-    if plan.folds is None:
-        return _run_single(plan)
-    data = _in_memory(plan)
+    parameters = plan.parameters
+    priors, target_prior = parameters.training_priors, parameters.target_prior
     rounds: tuple[Round, ...] | None = None
-    if plan.parameters.self_training_rounds:
-        fitted, scores, rounds = _run_self_training(plan, data, first)
+    scores: Tensor | None = None
+    error: BaseException | None = None
+    if plan.folds is None:
+        single = plan.learner.train(
+            ModelTask(
+                plan.data, priors, target_prior, plan.seed,
+                validation=plan.validation, test=plan.test, callback=plan.callback,
+            )
+        )  # fmt: skip
+        model, history, error = single.model, single.history, single.error
+        held_out_sizes = (0, 0) if plan.validation is None else plan.validation.sizes
+        if error is None and plan.validation is not None and parameters.calibrated:
+            scores = torch.cat([model.score(plan.validation.rows_of(which)) for which in (0, 1)])
     else:
-        fitted = train_ensemble(plan) if first is None else first
-        scores = torch.cat(fitted.scores)
-    sets = np.repeat([0, 1], data.sizes)
-    scaling, error = _calibrate(plan.parameters, scores, sets)
+        if parameters.self_training_rounds:
+            fitted, scores, rounds = _run_self_training(plan, first)
+        else:
+            fitted = first or _train_folds(plan, plan.data, plan.folds, priors, Stage(0, None))
+            scores = torch.cat(fitted.scores)
+        model = fitted.combine(plan.learner)
+        history = History.mean(fitted.histories)
+        held_out_sizes = plan.data.sizes
+
+    sets = np.repeat([0, 1], held_out_sizes)
+    scaling: PlattScaling | None = None
+    decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
-    if plan.parameters.set_priors is not None and error is None:
+    if parameters.calibrated and scores is not None:
+        try:
+            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
+        except ValueError as failure:  # it is raised later: the trained model is usable without calibration
+            error = failure
+    if plan.folds is not None and scores is not None:
         decisions = decision_values(scores.numpy(), scaling)
-        evaluation = evaluate(decisions, sets, plan.parameters.set_priors, plan.parameters.target_prior)
+        if parameters.set_priors is not None and error is None:
+            evaluation = evaluate(decisions, sets, priors, target_prior)
     return FitResult(
         plan.learner,
-        fitted.combine(plan.learner),
-        History.mean(fitted.histories),
+        model,
+        history,
         plan.columns,
-        data.sizes,
-        data.sizes,
+        plan.data.sizes,
+        held_out_sizes,
         plan.seed,
         plan.resolved,
         scaling,
         evaluation,
         rounds,
         error,
+        decisions,
     )
 
 
-def train_ensemble(plan: FitPlan) -> OutOfFold:
-    """The models of all folds of the plan, before self-training."""
-    assert plan.folds is not None
-    return _train_folds(plan, _in_memory(plan), plan.folds, plan.parameters.training_priors, plan.seed)
-
-
-def calibration_of(parameters: ResolvedParameters, scores: Tensor, sets: NDArray[np.int64]) -> PlattScaling | None:
-    """The line from held-out scores to log-odds, None if the parameters ask for none."""
-    if not parameters.calibrated:
-        return None
-    assert parameters.set_priors is not None
-    return fit_platt_scaling(scores.double().numpy(), sets, parameters.set_priors, parameters.target_prior)
-
-
 def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
-    """Warn if the trained model predicts the same class for all rows of a sample."""
-    sample = torch.cat([plan.data.sample(which, SAMPLED_ROWS) for which in (0, 1)])
-    decisions = decision_values(result.model.score(DenseRows(sample)).numpy(), result.scaling)
+    """Warn if the trained model predicts the same class for all rows: out of fold, or in a sample."""
+    decisions = result.decisions
+    if decisions is None:
+        sample = torch.cat([plan.data.sample(which, ONE_SIDED_SAMPLE) for which in (0, 1)])
+        decisions = decision_values(result.model.score(DenseRows(sample)).numpy(), result.scaling)
     guards.warn_if_one_sided(
         decisions,
         plan.data.sizes,
@@ -91,38 +131,13 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     )
 
 
-def _run_single(plan: FitPlan) -> FitResult:
-    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-    task = ModelTask(plan.data, plan.validation, priors, target_prior, plan.seed, (), plan.test, plan.callback)
-    fitted = plan.learner.train(task)
-    scaling, error = None, fitted.error
-    if error is None and plan.validation is not None and plan.parameters.calibrated:
-        scores = torch.cat([fitted.model.score(plan.validation.rows_of(which)) for which in (0, 1)])
-        scaling, error = _calibrate(plan.parameters, scores, np.repeat([0, 1], plan.validation.sizes))
-    return FitResult(
-        plan.learner,
-        fitted.model,
-        fitted.history,
-        plan.columns,
-        plan.data.sizes,
-        (0, 0) if plan.validation is None else plan.validation.sizes,
-        plan.seed,
-        plan.resolved,
-        scaling,
-        error=error,
-    )
-
-
-def _run_self_training(
-    plan: FitPlan, data: TwoSets, first: OutOfFold | None
-) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """The models of the best round, honest scores of all rows, and what each round gained."""
+def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
+    """The models of the best round, scores of all rows by models that did not see them, and all rounds."""
     assert plan.folds is not None
+    assert isinstance(plan.data, TwoSets)
 
     def train(sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
-        if stage.is_first and first is not None:
-            return first
-        return _train_folds(plan, sets, folds, priors, stage.seed(plan.seed), stage.path)
+        return first if first and stage.is_first else _train_folds(plan, sets, folds, priors, stage)
 
     def score(fitted: OutOfFold, rows: Rows) -> Tensor:
         return fitted.combine(plan.learner).score(rows)
@@ -130,7 +145,7 @@ def _run_self_training(
     done = self_train(
         train,
         score,
-        data,
+        plan.data,
         plan.folds,
         plan.parameters.training_priors,
         plan.parameters.target_prior,
@@ -140,23 +155,9 @@ def _run_self_training(
     return done.best, torch.cat(done.scores), tuple(done.rounds)
 
 
-def _train_folds(
-    plan: FitPlan, sets: TwoSets, folds: Folds, priors: Priors, seed: int, path: tuple[str, ...] = ()
-) -> OutOfFold:
-    task = FoldsTask(sets, folds, priors, plan.parameters.target_prior, seed, path, plan.test, plan.callback)
+def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
+    task = ModelTask(
+        sets, priors, plan.parameters.target_prior, stage.seed(plan.seed), stage.path,
+        folds=folds, test=plan.test, callback=plan.callback,
+    )  # fmt: skip
     return merge_folds(plan.learner.train_folds(task), folds)
-
-
-def _calibrate(
-    parameters: ResolvedParameters, scores: Tensor, sets: NDArray[np.int64]
-) -> tuple[PlattScaling | None, ValueError | None]:
-    """The calibration, or why it failed: the trained model is not thrown away for it."""
-    try:
-        return calibration_of(parameters, scores, sets), None
-    except ValueError as error:
-        return None, error
-
-
-def _in_memory(plan: FitPlan) -> TwoSets:
-    assert isinstance(plan.data, TwoSets)  # streamed sets have no folds
-    return plan.data

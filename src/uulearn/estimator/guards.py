@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -28,8 +29,8 @@ def warn_if_one_sided(
 ) -> None:
     """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
 
-    Decisions hold for the target prior, which may differ from the class prior of the training rows. Log-odds are
-    shifted to the latter; other decisions are checked only if the target prior is moderate.
+    Log-odds are shifted from the target prior to the class prior of the training rows; other decisions are checked only
+    if the target prior is moderate.
     """
     prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
     low, high = MODERATE_PRIOR
@@ -47,22 +48,17 @@ def warn_if_one_sided(
 
 
 def warn_if_suspicious(
-    accuracy: float, set_priors: tuple[float, float], target_prior: float, sizes: tuple[int, int]
+    accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
 ) -> None:
     """Warn if an estimated accuracy is so far below chance, or above 1, that the priors or rows cannot be right."""
     noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
-    if accuracy < 0.5 - noise:
-        warnings.warn(
-            f"the estimated accuracy is {accuracy:.3f}, far below chance: if the second argument holds labels, use "
-            "sklearn.metrics.accuracy_score(y, clf.predict(X)); if it holds sets, their priors may be swapped.",
-            SuspiciousScoreWarning,
-            stacklevel=3,
-        )
-    if accuracy > 1 + noise:
-        warnings.warn(
-            f"the estimated accuracy is {accuracy:.3f}, above 1 beyond noise: the sets differ in more than their class "
-            f"prior (look for a leaking column), set_priors={set_priors} are closer than the true priors, or the rows "
-            "were used for training.",
-            SuspiciousScoreWarning,
-            stacklevel=3,
-        )
+    if 0.5 - noise <= accuracy <= 1 + noise:
+        return
+    explanation = (
+        "far below chance: if the second argument holds labels, use sklearn.metrics.accuracy_score(y, clf.predict(X)); "
+        "if it holds sets, their priors may be swapped."
+        if accuracy < 0.5
+        else "above 1 beyond noise: the sets differ in more than their class prior (look for a leaking column), "
+        f"set_priors={tuple(set_priors)} are closer than the true priors, or the rows were used for training."
+    )
+    warnings.warn(f"the estimated accuracy is {accuracy:.3f}, {explanation}", SuspiciousScoreWarning, stacklevel=3)

@@ -1,14 +1,15 @@
-"""Learners: how one model is trained. The rest of a fit (folds, ensembling, calibration, evaluation) does not know.
+"""Learners: how one model is trained. Folds, ensembling, calibration and evaluation are the same for all of them.
 
 A `Learner` trains a model on two sets and returns something that scores rows. `NetworkLearner` trains a torch module
-with `uulearn.training.Trainer`; early stopping, checkpoints and batched training are its business. Other learners, such
-as boosted trees or a scikit-learn classifier, subclass `Learner` and are passed as ``UUClassifier(model=learner)``.
+with `uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
+boosted trees or a scikit-learn classifier, subclass `Learner` and are passed as ``UUClassifier(model=learner)``.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,6 @@ from uulearn.training.loop import Callback
 from uulearn.training.options import resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
-from uulearn.training.randomness import isolated_rng
 from uulearn.training.scoring import module_device
 
 Folds = tuple[Positions, Positions]
@@ -76,53 +76,40 @@ class TrainedModel(abc.ABC):
 
 @dataclass(frozen=True)
 class ModelTask:
-    """What one model is trained on."""
+    """What one model is trained on or, with ``folds``, the models of an ensemble: each on the rows outside its fold."""
 
     data: TwoSets | StreamedSets
-    validation: TwoSets | None
-    """Held-out rows of both sets: for early stopping, never for fitting. Their out-of-fold scores are used later."""
     set_priors: Priors
     target_prior: float
     seed: int
     path: tuple[str, ...] = ()
     """Folder of this model below the checkpoint folder, in parts."""
+    validation: TwoSets | None = None
+    """Held-out rows of both sets: for early stopping, never for fitting."""
+    folds: Folds | None = None
+    """The fold of every row of set 0 and of set 1."""
     test: tuple[Rows, Tensor] | None = None
-    """Rows with labels, to be recorded per epoch and for nothing else; a learner may ignore them."""
+    """Rows with labels: their accuracy is recorded per epoch; a learner may ignore them."""
     callback: Callback | None = None
     """Called per epoch by learners that have epochs."""
 
-
-@dataclass(frozen=True)
-class FoldsTask:
-    """What the models of an ensemble are trained on: each on the rows outside its fold."""
-
-    data: TwoSets
-    folds: Folds
-    """The fold of every row of set 0 and of set 1."""
-    set_priors: Priors
-    target_prior: float
-    seed: int
-    path: tuple[str, ...] = ()
-    test: tuple[Rows, Tensor] | None = None
-    callback: Callback | None = None
-
-    @property
-    def n_folds(self) -> int:
-        """The number of folds, which is the number of models."""
-        return count_folds(self.folds)
+    def in_folds(self) -> tuple[TwoSets, Folds]:
+        """The rows and their folds; the task must have folds, which streamed sets do not have."""
+        assert isinstance(self.data, TwoSets)
+        assert self.folds is not None
+        return self.data, self.folds
 
     def of_fold(self, fold: int) -> ModelTask:
         """The task of one model, with a seed and a checkpoint folder derived from the fold."""
-        inside, outside = ([np.flatnonzero((part == fold) == side) for part in self.folds] for side in (True, False))
-        return ModelTask(
-            self.data.pick(*outside),
-            self.data.pick(*inside),
-            self.set_priors,
-            self.target_prior,
-            fold_seed(self.seed, fold),
-            (*self.path, f"model-{fold}"),
-            self.test,
-            self.callback,
+        data, folds = self.in_folds()
+        inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
+        return dataclasses.replace(
+            self,
+            data=data.pick(*outside),
+            validation=data.pick(*inside),
+            folds=None,
+            seed=fold_seed(self.seed, fold),
+            path=(*self.path, f"model-{fold}"),
         )
 
 
@@ -133,7 +120,7 @@ class ModelFit:
     model: TrainedModel
     history: History
     error: BaseException | None = None
-    """Why training ended early although the model is usable, such as an interrupt; raised after it was stored."""
+    """Why training ended early although the model is usable, such as an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +133,7 @@ class FoldScores:
 
 
 class Learner(abc.ABC):
-    """Trains models of one kind.
-
-    A subclass implements `train`. To save classifiers with it, `TrainedModel.state` and `restore` are needed as well.
-    """
+    """Trains models of one kind. Subclasses implement `train`, and `restore` if classifiers are to be saved."""
 
     kind: ClassVar[str]
     """Name of the kind in the manifest of a model directory."""
@@ -158,13 +142,13 @@ class Learner(abc.ABC):
     def train(self, task: ModelTask) -> ModelFit:
         """Train one model."""
 
-    def check(self, data: TwoSets | StreamedSets, seed: int) -> None:  # noqa: B027
-        """Raise before any work starts if the learner cannot train on such rows."""
+    def check(self, sample: Tensor, seed: int) -> None:  # noqa: B027
+        """Raise before training starts if the learner cannot train on rows like those of the sample."""
 
-    def train_folds(self, task: FoldsTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
+    def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the models of all folds, or of the chosen ones, and score the rows of their folds."""
         found = []
-        for fold in range(task.n_folds) if chosen is None else chosen:
+        for fold in range(count_folds(task.in_folds()[1])) if chosen is None else chosen:
             own = task.of_fold(fold)
             fitted = self.train(own)
             if fitted.error is not None:
@@ -204,14 +188,36 @@ class MeanModel(TrainedModel):
         return torch.stack([m.score(rows) / s for m, s in zip(self.models, self.scales, strict=True)]).mean(0)
 
 
+@dataclass(frozen=True)
+class OutOfFold:
+    """The models of all folds, and out-of-fold scores of all rows."""
+
+    models: list[TrainedModel]
+    histories: list[History]
+    scales: list[float]
+    """Mean magnitude of the scores of each model on its fold."""
+    scores: tuple[Tensor, Tensor]
+    """Of set 0 and of set 1, divided by the scale of the model."""
+
+    def combine(self, learner: Learner) -> TrainedModel:
+        """The models as one: the mean of their scores, each divided by its scale."""
+        return learner.combine(self.models, self.scales)
+
+
+def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
+    """The models of all folds, passed in the order of the folds, with the scores in the order of the rows."""
+    scores, scales = [torch.empty(len(part)) for part in folds], []
+    for fold, part in enumerate(parts):
+        scale = float(torch.cat(part.scores).abs().mean()) or 1.0
+        scales.append(scale)
+        for which, values in enumerate(part.scores):
+            scores[which][torch.from_numpy(folds[which] == fold)] = values / scale
+    return OutOfFold([part.model for part in parts], [part.history for part in parts], scales, (scores[0], scores[1]))
+
+
 def make_learner(parameters: ResolvedParameters) -> Learner:
-    """The learner that the parameters ask for: ``model`` itself, or a network."""
-    if isinstance(parameters.model, Learner):
-        return parameters.model
-    return NetworkLearner.from_parameters(parameters)
-
-
-# ------------------------------------------------------------------------------------------------------------ networks
+    """The ``model`` if it is a learner, else a `NetworkLearner`."""
+    return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,7 @@ class NetworkModel(TrainedModel):
         device = module_device(self.module)
         fast = self.precision == "bfloat16" and (self.forced or multiplies_bfloat16(device))
         dtype = torch.bfloat16 if fast else torch.float32
-        return score_rows(self.module, rows, device=device, dtype=dtype, scale=self.input_scale)
+        return score_rows(self.module, rows, dtype=dtype, scale=self.input_scale)
 
     @property
     def n_models(self) -> int | None:
@@ -245,10 +251,9 @@ class NetworkModel(TrainedModel):
     def state(self) -> ModelState:
         """The weights, and the number of models of an ensemble."""
         tensors = self.module.state_dict()
-        if odd := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
-            raise ValueError(
-                f"the model's state {odd[0]!r} is not a tensor and cannot be stored without pickle; make it a buffer."
-            )
+        for name, value in tensors.items():
+            if not isinstance(value, Tensor):
+                raise ValueError(f"the state {name!r} is not a tensor; make it a buffer of the model to store it.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             {"n_models": self.n_models, "precision": self.precision},
@@ -274,22 +279,15 @@ class NetworkLearner(Learner):
         device = resolve_device(parameters.device) if device is None else device
         training = parameters.training
         # Networks, losses and optimizers known by name do not synchronize with the host: a CUDA graph can hold a step.
-        named = all(
-            isinstance(value, str)
-            for value in (parameters.model, parameters.loss, parameters.method, training.optimizer)
-        )
+        parts = parameters.model, parameters.loss, parameters.method, training.optimizer
+        named = all(isinstance(part, str) for part in parts)
         plain = training.scheduler is None and not (training.optimizer_params or {}).get("dampening")
+        shared = ("epochs", "batch_size", "lr", "l2", "early_stopping", "patience", "progress")
         options = RunOptions(
-            **{field.name: getattr(training, field.name) for field in dataclasses.fields(training)},
-            epochs=parameters.epochs,
-            batch_size=parameters.batch_size,
-            lr=parameters.lr,
-            l2=parameters.l2,
-            early_stopping=parameters.early_stopping,
-            patience=parameters.patience,
+            **vars(training),
+            **{name: getattr(parameters, name) for name in shared},
             device=device,
             graph=named and plain and torch.device(device).type == "cuda",
-            progress=parameters.progress,
         )
         return cls(
             parameters.model, parameters.model_params, parameters.loss, parameters.method, parameters.slope, options
@@ -297,8 +295,7 @@ class NetworkLearner(Learner):
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
         """An untrained module with the initial weights of this seed."""
-        with isolated_rng(seed):
-            return build_model(self.model, row_shape, self.model_params)
+        return build_model(self.model, row_shape, self.model_params, seed)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
         """The risk that is minimized."""
@@ -309,20 +306,18 @@ class NetworkLearner(Learner):
     def run_options(self, seed: int, path: Sequence[str] = ()) -> RunOptions:
         """The options of the model with this seed and checkpoint folder."""
         folder = self.options.checkpoint_dir
-        return dataclasses.replace(
-            self.options, seed=seed, checkpoint_dir=None if folder is None else Path(folder, *path)
-        )
+        folder = None if folder is None else Path(folder, *path)
+        return dataclasses.replace(self.options, seed=seed, checkpoint_dir=folder)
 
     def can_be_batched(self, data: TwoSets) -> bool:
         """Whether several such models can be trained together on these rows."""
         return isinstance(self.model, str) and can_be_batched(self.model, data, self.options)
 
-    def check(self, data: TwoSets | StreamedSets, seed: int) -> None:
-        """Raise if the augmentation or the module does not work with such rows."""
-        module = self.build(data.row_shape, seed)
-        few = data.sample(0, 2) * self.options.input_scale
-        build_augmentation(self.options.augment, few.to(self.options.device))
-        check_scores(module, few)
+    def check(self, sample: Tensor, seed: int) -> None:
+        """Raise if the module or the augmentation does not work with such rows."""
+        scaled = sample * self.options.input_scale
+        check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
+        build_augmentation(self.options.augment, scaled.to(self.options.device))
 
     def train(self, task: ModelTask) -> ModelFit:
         """Train one module; if training is interrupted or diverges, the weights learned so far are returned."""
@@ -344,42 +339,30 @@ class NetworkLearner(Learner):
             stopped = error
         return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped)
 
-    def train_folds(self, task: FoldsTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
+    def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the modules of the folds; on CUDA together, if a batch can hold them."""
+        data, folds = task.in_folds()
         options = self.run_options(task.seed, task.path)
         risk = self.risk(task.set_priors, task.target_prior)
-        folds = range(count_folds(task.folds)) if chosen is None else chosen
+        chosen = range(count_folds(folds)) if chosen is None else chosen
         on_cuda = torch.device(options.device).type == "cuda"
         # On the CPU batched training gains little; and a callback expects one model at a time.
-        if on_cuda and task.callback is None and self.can_be_batched(task.data):
-            (found,) = self.train_variants(task, [Variant(risk)], folds)
-            return found
-        return [
-            self.fold_scores(
-                fit_fold(
-                    fold,
-                    lambda seed: self.build(task.data.row_shape, seed),
-                    task.data,
-                    task.folds,
-                    risk,
-                    options,
-                    test=task.test,
-                    callback=task.callback,
-                )
-            )
-            for fold in folds
-        ]
+        if on_cuda and task.callback is None and self.can_be_batched(data):
+            return self.train_variants(task, [Variant(risk)], chosen)[0]
+        about = functools.partial(self.build, data.row_shape), data, folds, risk, options
+        fits = [fit_fold(fold, *about, test=task.test, callback=task.callback) for fold in chosen]
+        return self._fold_scores(fits)
 
     def train_variants(
-        self, task: FoldsTask, variants: Sequence[Variant], folds: Sequence[int]
+        self, task: ModelTask, variants: Sequence[Variant], chosen: Sequence[int]
     ) -> list[list[FoldScores]]:
         """Train several variants of a network that `can_be_batched` together: for each, the models of the folds."""
         assert isinstance(self.model, str)
         options = self.run_options(task.seed, task.path)
         found = fit_folds_batched(
-            folds, self.model, self.model_params, task.data, task.folds, variants, options, test=task.test
+            chosen, self.model, self.model_params, *task.in_folds(), variants, options, test=task.test
         )
-        return [[self.fold_scores(part) for part in parts] for parts in found]
+        return [self._fold_scores(parts) for parts in found]
 
     def combine(self, models: Sequence[TrainedModel], scales: Sequence[float]) -> NetworkModel:
         """The modules as one `uulearn.models.Ensemble`, on the device of training."""
@@ -404,8 +387,10 @@ class NetworkLearner(Learner):
             if n_models is not None:
                 copies = (build_model(self.model, row_shape, self.model_params) for _ in range(1, n_models))
                 module = Ensemble([module, *copies], [1.0] * n_models)
-        expected = {name: (tuple(value.shape), value.dtype) for name, value in module.state_dict().items()}
-        found = {name: (tuple(value.shape), value.dtype) for name, value in weights.items()}
+        expected, found = (
+            {name: (tuple(value.shape), value.dtype) for name, value in tensors.items()}
+            for tensors in (module.state_dict(), weights)
+        )
         if expected != found:
             odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
             raise ModelFormatError(
@@ -417,9 +402,8 @@ class NetworkLearner(Learner):
         module.load_state_dict(weights, assign=named)
         return self._trained(module.eval(), getattr(torch, precision))
 
-    def fold_scores(self, fitted: FoldFit) -> FoldScores:
-        """What the training package returns for one fold, as a learner returns it."""
-        return FoldScores(self._trained(fitted.model, fitted.dtype), fitted.history, fitted.scores)
+    def _fold_scores(self, fits: Sequence[FoldFit]) -> list[FoldScores]:
+        return [FoldScores(self._trained(fit.model, fit.dtype), fit.history, fit.scores) for fit in fits]
 
     def _trained(self, module: nn.Module, dtype: torch.dtype) -> NetworkModel:
         forced = self.options.precision == "bfloat16"

@@ -23,10 +23,10 @@ from uulearn.exceptions import ModelFormatError
 from uulearn.storage import sync_folder, write_atomically
 
 MANIFEST = "model.json"
-FORMAT = "uulearn-model"
+MODEL_FORMAT = "uulearn-model"
 # 3: parameters with the names of scikit-learn, training options apart, and a learner kind. Earlier formats are refused.
-FORMAT_VERSION = 3
-FILE_NAME = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
+MODEL_FORMAT_VERSION = 3
+MODEL_FILE = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
 LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
 # Files of the estimator itself; all others were attached by an application.
@@ -40,57 +40,44 @@ Contents = Mapping[str, tuple[str, bytes]]
 """From a stem, such as "weights", to the suffix and the content of a file."""
 
 
-# ------------------------------------------------------------------------------------------------------------- writing
-
-
 def write_directory(
     folder: Path, about: Mapping[str, Any], contents: Contents, documents: Mapping[str, bytes] | None = None
 ) -> None:
-    """Write a manifest and its files, replacing a model that is there; if anything fails, the old model stays.
+    """Write a manifest with the entries ``about``, and its files, replacing a model in the folder if there is one.
 
-    Parameters
-    ----------
-    folder : Path
-    about : dict
-        Entries of the manifest besides those that this module writes.
-    contents : dict
-        The files that the manifest lists.
-    documents : dict, optional
-        Names and contents of files for readers, which are replaced together with the model and never read again.
+    If anything fails, the old model stays. ``documents`` are files for readers, which are never read again.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
-    files = {stem: _entry(stem, suffix, content) for stem, (suffix, content) in contents.items()}
-    manifest = {
-        "format": FORMAT, "format_version": FORMAT_VERSION, "uulearn_version": __version__, **about, "files": files,
-    }  # fmt: skip
+    files: dict[str, dict[str, Any]] = {}
+    for stem, (suffix, content) in contents.items():
+        digest = hashlib.sha256(content).hexdigest()
+        files[stem] = {"name": f"{stem}-{digest[:16]}.{suffix}", "bytes": len(content), "sha256": digest}
+    written_by = {"format": MODEL_FORMAT, "format_version": MODEL_FORMAT_VERSION, "uulearn_version": __version__}
+    manifest = {**written_by, **about, "files": files}
     text = json.dumps(manifest | {"checksum": checksum(manifest)}, indent=1, ensure_ascii=False)
     named = {files[stem]["name"]: content for stem, (_, content) in contents.items()}
-    _place(folder, named, text.encode(), documents or {})
-
-
-def could_be_model(folder: Path) -> bool:
-    """Whether a folder contains a model, the remains of one whose saving was killed, or nothing."""
-    names = [path.name for path in folder.iterdir()]
-    return MANIFEST in names or all(FILE_NAME.fullmatch(name) or LEFTOVER.fullmatch(name) for name in names)
-
-
-def _place(folder: Path, files: Mapping[str, bytes], manifest: bytes, documents: Mapping[str, bytes]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     for killed in folder.parent.glob(f".{glob.escape(folder.name)}.{'?' * 8}.saving"):
         shutil.rmtree(killed, ignore_errors=True)
     if folder.is_dir():
-        _write_into(folder, files, manifest, documents)
+        _write_into(folder, named, text.encode(), documents or {})
         return
     complete = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.saving")
     try:
         complete.mkdir()
-        _write_into(complete, files, manifest, documents)
+        _write_into(complete, named, text.encode(), documents or {})
         complete.rename(folder)
         sync_folder(folder.parent)
     except BaseException:
         shutil.rmtree(complete, ignore_errors=True)
         raise
+
+
+def could_be_model(folder: Path) -> bool:
+    """Whether a folder contains a model, the remains of one whose saving was killed, or nothing."""
+    names = [path.name for path in folder.iterdir()]
+    return MANIFEST in names or all(MODEL_FILE.fullmatch(name) or LEFTOVER.fullmatch(name) for name in names)
 
 
 def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, documents: Mapping[str, bytes]) -> None:
@@ -105,34 +92,26 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
             _write(folder / name, content)
         for name, place in waiting.items():
             _write(place, manifest if name == MANIFEST else documents[name])
-        for name in documents:  # nothing needs space from here on; and no document is better than that of another model
+        for name in documents:  # from here on no space is needed; a missing document is better than an outdated one
             (folder / name).unlink(missing_ok=True)
         waiting[MANIFEST].replace(folder / MANIFEST)
     except BaseException:
-        if not _contains(folder / MANIFEST, manifest):
+        path = folder / MANIFEST
+        if not (path.is_file() and path.read_bytes() == manifest):
             for path in (*fresh, *waiting.values()):
                 path.unlink(missing_ok=True)
         raise
     for name in documents:
         waiting[name].replace(folder / name)
     sync_folder(folder)
-    old = [path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name) and path.name not in files]
+    old = [path for path in folder.iterdir() if MODEL_FILE.fullmatch(path.name) and path.name not in files]
     if held_model and any(path.name.startswith("facts-") for path in old):
-        # Before the facts, so that the next process can still see what the documents belong to if this one is killed.
+        # Before the facts, which tell the next process what the documents describe if this one is killed.
         for name in DOCUMENTS:
             if name not in documents and ((folder / name).is_file() or (folder / name).is_symlink()):
                 (folder / name).unlink()
     for path in old:
         path.unlink()
-
-
-def _contains(path: Path, content: bytes) -> bool:
-    return path.is_file() and path.read_bytes() == content
-
-
-def _entry(stem: str, suffix: str, content: bytes) -> dict[str, Any]:
-    digest = hashlib.sha256(content).hexdigest()
-    return {"name": f"{stem}-{digest[:16]}.{suffix}", "bytes": len(content), "sha256": digest}
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -149,9 +128,6 @@ def checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-# ------------------------------------------------------------------------------------------------------------- reading
-
-
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a model directory, verified."""
     path = folder / MANIFEST
@@ -164,9 +140,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ModelFormatError(f"{path} is truncated or damaged ({error}); save the model again.") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != MODEL_FORMAT:
         raise ModelFormatError(f"{path} does not describe a uulearn model; pass a directory written by save.")
-    _check_version(folder, manifest)
+    version = manifest.get("format_version")
+    if version != MODEL_FORMAT_VERSION or type(version) is not int:
+        older = type(version) is int and 1 <= version < MODEL_FORMAT_VERSION
+        fix = "fit the model again" if older else "install a newer uulearn"
+        raise ModelFormatError(
+            f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}; this "
+            f"version reads format {MODEL_FORMAT_VERSION} only, so {fix}."
+        )
     if manifest.pop("checksum", None) != checksum(manifest):
         raise ModelFormatError(
             f"{path} was altered after it was saved (its checksum does not match); save the model again."
@@ -174,34 +157,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _check_version(folder: Path, manifest: Mapping[str, Any]) -> None:
-    version = manifest.get("format_version")
-    if version == FORMAT_VERSION and type(version) is int:
-        return
-    written = f"{folder} has model format {version!r}, written by uulearn {manifest.get('uulearn_version')}"
-    if type(version) is int and 1 <= version < FORMAT_VERSION:
-        raise ModelFormatError(f"{written}; this version reads format {FORMAT_VERSION} only, so fit the model again.")
-    raise ModelFormatError(f"{written}; this version reads format {FORMAT_VERSION}, so install a newer uulearn.")
-
-
 def read_file(folder: Path, entry: Mapping[str, Any]) -> bytes:
     """The content of a file that the manifest lists, verified."""
     name = entry["name"]
-    if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
+    if not isinstance(name, str) or not MODEL_FILE.fullmatch(name):
         raise ModelFormatError(f"{folder / MANIFEST} lists {name!r}, which save does not write; save the model again.")
     path = folder / name
     if path.is_symlink() or not path.is_file():
         raise ModelFormatError(f"{path} is missing or a link; save the model again.")
-    if path.stat().st_size != entry["bytes"]:
-        raise ModelFormatError(
-            f"{path} has {path.stat().st_size:,} bytes instead of {entry['bytes']}: it is truncated or was replaced; "
-            "save the model again."
-        )
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-        raise ModelFormatError(
-            f"{path} was altered after it was saved (its SHA-256 does not match); save the model again."
-        )
+    size, problem = path.stat().st_size, None
+    content = path.read_bytes() if size == entry["bytes"] else b""
+    if size != entry["bytes"]:
+        problem = f"has {size:,} bytes instead of {entry['bytes']}: it is truncated or was replaced"
+    elif hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        problem = "was altered after it was saved (its SHA-256 does not match)"
+    if problem:
+        raise ModelFormatError(f"{path} {problem}; save the model again.")
     return content
 
 

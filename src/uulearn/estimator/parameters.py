@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
@@ -12,12 +14,17 @@ import numpy as np
 import torch
 
 from uulearn.data.augmentation import AUGMENTATIONS, is_augmentation
-from uulearn.defaults import AUTO
-from uulearn.risk import LOSSES, get_loss
-from uulearn.risk.coefficients import check_set_priors, check_target_prior
-from uulearn.risk.corrections import check_slope, get_method
+from uulearn.defaults import AUTO, LOSS
+from uulearn.exceptions import ClosePriorsWarning
+from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, TrainingOptions
 from uulearn.training.precision import PRECISIONS
+
+# Priors of the training risk for set_priors=None: with them, separating the sets is separating the classes.
+PURE_PRIORS = (1.0, 0.0)
+# Names of the training options in get_params and set_params.
+TRAINING_PREFIX = "training__"
+TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fields(TrainingOptions)]
 
 
 class Rule(NamedTuple):
@@ -29,13 +36,7 @@ class Rule(NamedTuple):
 
 
 def is_auto(value: Any) -> bool:
-    """Whether a parameter is ``"auto"``; arrays and other objects are compared by type first.
-
-    Examples
-    --------
-    >>> is_auto("auto"), is_auto(5)
-    (True, False)
-    """
+    """Whether a parameter is ``"auto"``; arrays and other objects are compared by type first."""
     return isinstance(value, str) and value == AUTO
 
 
@@ -130,27 +131,28 @@ TRAINING_RULES: dict[str, Rule] = {
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
-    for name, rule in RULES.items():
-        _check(name, rule, parameters[name])
-    for name, rule in TRAINING_RULES.items():
-        _check(f"TrainingOptions.{name}", rule, getattr(parameters["training"] or TrainingOptions(), name))
-    if parameters["set_priors"] is not None:
-        check_set_priors(parameters["set_priors"])
-    elif parameters["method"] != "biased":
+    options = parameters["training"] or TrainingOptions()
+    checked = [(name, rule, parameters[name]) for name, rule in RULES.items()]
+    if isinstance(options, TrainingOptions):
+        checked += [(f"TrainingOptions.{name}", rule, getattr(options, name)) for name, rule in TRAINING_RULES.items()]
+    for name, rule, value in checked:
+        if not rule.allows(value):
+            raise ValueError(f"{name} must be {rule.description}, got {value!r}.")
+    priors, method, loss = (parameters[name] for name in ("set_priors", "method", "loss"))
+    if priors is None and method != "biased":
         raise ValueError(
-            f"set_priors=None needs method='biased', got method={parameters['method']!r}; without priors a model can "
-            "only separate the sets, which ranks rows by how positive they look."
+            f"set_priors=None needs method='biased', got method={method!r}; without priors a model can only separate "
+            "the sets, which ranks rows by how positive they look."
         )
-    check_target_prior(parameters["target_prior"])
-    check_slope(parameters["slope"])
-    get_method(parameters["method"], parameters["slope"])
-    if not is_auto(parameters["loss"]) and not get_loss(parameters["loss"]).trainable:
-        trainable = ", ".join(repr(name) for name, loss in LOSSES.items() if loss.trainable)
-        raise ValueError(
-            f"loss={parameters['loss']!r} has no gradient and is for evaluation only; train with one of {trainable}."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
+        risk = UURisk(
+            PURE_PRIORS if priors is None else priors,
+            parameters["target_prior"],
+            LOSS if is_auto(loss) else loss,
+            method,
+            parameters["slope"],
         )
-
-
-def _check(name: str, rule: Rule, value: Any) -> None:
-    if not rule.allows(value):
-        raise ValueError(f"{name} must be {rule.description}, got {value!r}.")
+    if not risk.loss.trainable:
+        trainable = ", ".join(repr(name) for name, known in LOSSES.items() if known.trainable)
+        raise ValueError(f"loss={loss!r} has no gradient and is for evaluation only; train with one of {trainable}.")

@@ -1,8 +1,8 @@
 """A classifier as a model directory: safetensors and JSON, read without executing code.
 
-The manifest has the parameters, what was learned about the columns, and the kind of the learner with the JSON part of
-its `uulearn.estimator.learners.ModelState`; ``weights`` has the tensors. A directory of a kind that is not built in is
-loaded with ``UUClassifier.load(folder, model=learner)``, where ``learner.restore`` makes the model from its state.
+The manifest has the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
+`uulearn.estimator.learners.ModelState`; ``weights`` has the tensors. A model of your own learner is loaded with
+``UUClassifier.load(folder, model=learner)``; ``learner.restore`` makes it from its state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -22,14 +23,14 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from uulearn.data.inputs import Columns
+from uulearn.estimator.fitting import FitResult
 from uulearn.estimator.learners import Learner, ModelState, NetworkLearner
 from uulearn.estimator.model_directory import Contents, read_file, read_manifest, write_directory
-from uulearn.estimator.parameters import check_parameters, is_auto
+from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve
-from uulearn.estimator.result import FitResult
 from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
-from uulearn.metrics import Estimate, Evaluation
+from uulearn.metrics import Evaluation
 from uulearn.metrics.calibration import PlattScaling
 from uulearn.training import History, TrainingOptions
 
@@ -37,12 +38,6 @@ if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
 
 Classifier = TypeVar("Classifier", bound="UUClassifier")
-
-# Prefix of the training options among the stored parameters, as in get_params.
-TRAINING_PREFIX = "training__"
-
-
-# ------------------------------------------------------------------------------------------------------------- writing
 
 
 def save(
@@ -54,46 +49,36 @@ def save(
     """Write a fitted classifier, with files of an application attached and documents for readers next to it."""
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
-    contents = {
-        "weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history), **(attached or {}),
-    }  # fmt: skip
+    contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
+    own = {*inspect.signature(type(classifier)).parameters, *TRAINING_NAMES} - {"training"}
+    named = classifier.get_params(deep=classifier.training is not None)
+    parameters = {name: _encode(value) for name, value in named.items() if name in own}
+    parameters["random_state"] = None if classifier.random_state is None else classifier.seed_
+    if classifier.training is not None:
+        # A folder of the machine that trained: a later fit must not write there by default.
+        parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
+    names = getattr(classifier, "feature_names_in_", None)
     about = {
         "class": "UUClassifier",
-        "parameters": _stored_parameters(classifier),
+        "parameters": parameters,
         "learner": {"kind": classifier.learner_.kind, "config": state.config},
-        "fitted": _stored_attributes(classifier),
+        "fitted": {
+            "row_shape": classifier.row_shape_,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "set_sizes": classifier.set_sizes_,
+            "held_out_sizes": classifier.held_out_sizes_,
+            "out_of_fold_evaluation": _as_dict(classifier.out_of_fold_evaluation_),
+            "self_training": classifier.self_training_ and [_as_dict(done) for done in classifier.self_training_],
+            "scaling": _as_dict(classifier.scaling_),
+            "seed": classifier.seed_,
+            "resolved_params": classifier.resolved_params_,
+        },
     }
-    write_directory(folder, about, contents, documents)
+    write_directory(folder, about, {**contents, **(attached or {})}, documents)
 
 
-def _stored_parameters(classifier: UUClassifier) -> dict[str, Any]:
-    named = classifier.get_params(deep=classifier.training is not None)
-    own = set(inspect.signature(type(classifier)).parameters) - {"training"}
-    stored = {name: _encode(value) for name, value in named.items() if name in own or name.startswith(TRAINING_PREFIX)}
-    stored["random_state"] = None if classifier.random_state is None else classifier.seed_
-    if classifier.training is not None:
-        # A folder of the machine that trained: a later fit must not write there unless it is told to.
-        stored[f"{TRAINING_PREFIX}checkpoint_dir"] = None
-    return stored
-
-
-def _stored_attributes(classifier: UUClassifier) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        return None if value is None else dataclasses.asdict(value)
-
-    names = getattr(classifier, "feature_names_in_", None)
-    rounds = classifier.self_training_
-    return {
-        "row_shape": list(classifier.row_shape_),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "set_sizes": list(classifier.set_sizes_),
-        "held_out_sizes": list(classifier.held_out_sizes_),
-        "out_of_fold_evaluation": plain(classifier.out_of_fold_evaluation_),
-        "self_training": None if rounds is None else [plain(done) for done in rounds],
-        "scaling": plain(classifier.scaling_),
-        "seed": classifier.seed_,
-        "resolved_params": classifier.resolved_params_,
-    }
+def _as_dict(value: Any) -> Any:
+    return None if value is None else dataclasses.asdict(value)
 
 
 def _encode(value: Any) -> Any:
@@ -118,21 +103,20 @@ def _encode(value: Any) -> Any:
     return {"code": name}
 
 
-# ------------------------------------------------------------------------------------------------------------- reading
-
-
 def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Classifier:
     """Read a classifier; parameters in ``replaced`` are used instead of the stored ones."""
     manifest = read_manifest(folder)
-    known = {*inspect.signature(cls).parameters, *_training_names()}
+    known = {*inspect.signature(cls).parameters, *TRAINING_NAMES}
     if unknown := sorted(replaced.keys() - known):
         raise TypeError(f"load got unknown parameters: {', '.join(unknown)}.")
     try:
         parameters = _read_parameters(manifest["parameters"], replaced, known, folder)
         files = manifest["files"]
         tensors = load_tensors(read_file(folder, files["weights"]))
-        history = _read_history(json.loads(read_file(folder, files["history"])))
-        return _restore(cls, parameters, manifest, tensors, history)
+        history = History.from_dict(json.loads(read_file(folder, files["history"])))
+        if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
+            raise ValueError("its history is not a list of epochs")
+        return cls(**parameters).set_fitted(_read_result(parameters, manifest, tensors, history))
     except ModelFormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
@@ -140,24 +124,24 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         raise ModelFormatError(f"{folder} is not a model that can be loaded ({reason}); save it again.") from error
 
 
-def _restore(
-    cls: type[Classifier],
-    parameters: dict[str, Any],
-    manifest: dict[str, Any],
-    tensors: dict[str, torch.Tensor],
-    history: History,
-) -> Classifier:
-    """The classifier with all fitted attributes."""
+def _read_result(
+    parameters: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, torch.Tensor], history: History
+) -> FitResult:
+    """The stored result of the fit."""
     fitted = manifest["fitted"]
-    resolved = _read_resolved(fitted["resolved_params"])
+    resolved = fitted["resolved_params"]
+    if resolved.keys() - set(AUTO_PARAMETERS) or any(map(is_auto, resolved.values())):
+        raise ValueError(f"its resolved parameters are not readable: {resolved}")
     for used in (parameters, parameters | resolved):
         check_parameters(used)
-    set_sizes, held_out_sizes = _pair(fitted["set_sizes"]), _pair(fitted["held_out_sizes"])
-    learner = _learner(parameters | resolved, str(manifest["learner"]["kind"]), set_sizes)
+    set_sizes, held_out_sizes = (_read_as(tuple[int, int], fitted[name]) for name in ("set_sizes", "held_out_sizes"))
+    learner = _read_learner(parameters | resolved, str(manifest["learner"]["kind"]), set_sizes)
     row_shape = tuple(int(size) for size in fitted["row_shape"])
-    names = fitted["feature_names"]
-    rounds = fitted["self_training"]
-    result = FitResult(
+    names, rounds = fitted["feature_names"], fitted["self_training"]
+    scaling = _read_as(PlattScaling | None, fitted["scaling"])
+    if scaling and not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
+        raise ValueError(f"its calibration is not a line: {fitted['scaling']}")
+    return FitResult(
         learner,
         learner.restore(ModelState(tensors, manifest["learner"]["config"]), row_shape),
         history,
@@ -166,14 +150,13 @@ def _restore(
         held_out_sizes,
         int(fitted["seed"]),
         resolved,
-        _read_scaling(fitted["scaling"]),
-        _read_evaluation(fitted["out_of_fold_evaluation"]),
-        None if rounds is None else tuple(_read_round(done) for done in rounds),
+        scaling,
+        _read_as(Evaluation | None, fitted["out_of_fold_evaluation"]),
+        None if rounds is None else tuple(_read_as(Round, done) for done in rounds),
     )
-    return cls(**parameters).set_fitted(result)
 
 
-def _learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -> Learner:
+def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -> Learner:
     """The learner of this kind: the network, or the one that was passed as ``model``."""
     if isinstance(parameters["model"], Learner):
         learner: Learner = parameters["model"]
@@ -187,8 +170,16 @@ def _learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -
     return learner
 
 
-def _training_names() -> list[str]:
-    return [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fields(TrainingOptions)]
+def _read_as(kind: Any, data: Any) -> Any:
+    """JSON data as a value of a type: a number, a dataclass, a tuple, or one of these or None."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return kind(**{name: _read_as(part, data[name]) for name, part in get_type_hints(kind).items()})
+    parts = get_args(kind)
+    if NoneType in parts:
+        return None if data is None else _read_as(parts[0], data)
+    if get_origin(kind) is tuple:
+        return tuple(_read_as(part, value) for part, value in zip(parts, data, strict=True))
+    return kind(data)
 
 
 def _read_parameters(
@@ -207,22 +198,22 @@ def _read_parameters(
                 f"the model in {folder} was trained with {name}={missing[0]}, which is code and therefore not stored; "
                 f"pass it again: UUClassifier.load({str(folder)!r}, {name}=...)."
             )
-    options = {name: parameters.pop(name) for name in _training_names() if name in parameters}
+    options = {
+        name.removeprefix(TRAINING_PREFIX): parameters.pop(name) for name in TRAINING_NAMES if name in parameters
+    }
     if options:
-        base = parameters.get("training") or TrainingOptions()
-        changes = {name.removeprefix(TRAINING_PREFIX): value for name, value in options.items()}
-        parameters["training"] = dataclasses.replace(base, **changes)
+        parameters["training"] = dataclasses.replace(parameters.get("training") or TrainingOptions(), **options)
     return {"training": None} | parameters
 
 
 def _decode(value: Any, missing: list[str]) -> Any:
+    """The parameter that `_encode` stored; names of code, which is not stored, are added to ``missing``."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
-    if kind == "tuple":
-        return tuple(_decode(item, missing) for item in content)
-    if kind == "list":
-        return [_decode(item, missing) for item in content]
+    if kind in ("tuple", "list"):
+        items = [_decode(item, missing) for item in content]
+        return items if kind == "list" else tuple(items)
     if kind == "dict":
         return {key: _decode(item, missing) for key, item in content.items()}
     if kind == "torch.optim":
@@ -232,62 +223,3 @@ def _decode(value: Any, missing: list[str]) -> Any:
         return found
     missing.append(str(content))
     return None
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    first, second = values
-    return int(first), int(second)
-
-
-def _read_estimate(data: Any) -> Estimate:
-    low, high = data["interval"]
-    value, error, confidence = (float(data[name]) for name in ("value", "standard_error", "confidence"))
-    return Estimate(value, error, (float(low), float(high)), confidence)
-
-
-def _read_evaluation(data: Any) -> Evaluation | None:
-    if data is None:
-        return None
-    names = [field.name for field in dataclasses.fields(Evaluation) if field.name not in ("sizes", "labels_used")]
-    return Evaluation(
-        **{name: _read_estimate(data[name]) for name in names},
-        sizes=_pair(data["sizes"]),
-        labels_used=bool(data["labels_used"]),
-    )
-
-
-def _read_round(data: Any) -> Round:
-    evaluation = _read_evaluation(data["evaluation"])
-    if evaluation is None:
-        raise ValueError("a round of self-training has no evaluation")
-    first, second = data["set_priors"]
-    return Round(
-        number=int(data["number"]),
-        set_priors=(float(first), float(second)),
-        set_sizes=_pair(data["set_sizes"]),
-        evaluation=evaluation,
-        gain=None if data["gain"] is None else _read_estimate(data["gain"]),
-        better=bool(data["better"]),
-    )
-
-
-def _read_scaling(data: Any) -> PlattScaling | None:
-    if data is None:
-        return None
-    scaling = PlattScaling(float(data["slope"]), float(data["intercept"]), float(data["prior"]))
-    if not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
-        raise ValueError(f"its calibration is not a line: {data}")
-    return scaling
-
-
-def _read_resolved(data: Any) -> dict[str, Any]:
-    if not isinstance(data, dict) or not data.keys() <= set(AUTO_PARAMETERS) or any(map(is_auto, data.values())):
-        raise ValueError(f"its resolved parameters are not readable: {data}")
-    return data
-
-
-def _read_history(data: Any) -> History:
-    history = History.from_dict(data)
-    if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
-        raise ValueError("its history is not a list of epochs")
-    return history

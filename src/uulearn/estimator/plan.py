@@ -1,11 +1,12 @@
 """The plan of a fit: which rows train, which validate, in which folds, by which learner.
 
-A plan is made after all inputs have been read and before anything is trained. Everything that can be refused or warned
-about is refused or warned about here.
+A plan is made after all inputs have been read and before anything is trained. It checks the data and the model, and
+raises or warns if something is wrong with them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,11 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from uulearn import defaults
-from uulearn.data import Rows, TwoSets, hold_out, inputs, separability
+from uulearn.data import Rows, TwoSets, hold_out, inputs
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import has_few_unique_rows
 from uulearn.data.inputs import Columns, FitData
+from uulearn.data.separability import measure_separability, warn_if_indistinguishable, warn_if_swapped
 from uulearn.data.stream_holdout import hold_out_streams
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator.learners import Folds, Learner, make_learner
@@ -62,12 +64,11 @@ def read_streams(
     X0: Any,
     X1: Any,
     parameters: Mapping[str, Any],
+    workers: Workers | None = None,
     validation_data: Any = None,
     test_data: Any = None,
-    *,
-    workers: Workers | None = None,
 ) -> FitData:
-    """Both sets as streams; unless ``validation_data`` is passed, rows of them are held out and kept in memory."""
+    """Both sets as streams; unless ``validation_data`` is passed, rows are held out and loaded into memory."""
     streams = inputs.check_streams(X0, X1)
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
@@ -100,38 +101,39 @@ def make_plan(
 ) -> FitPlan:
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
-    Parameters
-    ----------
-    parameters : dict
-        Parameters of `uulearn.UUClassifier`, checked by `uulearn.estimator.parameters.check_parameters`.
-    given : FitData
-    callback : callable, optional
-        As for `uulearn.UUClassifier.fit`.
-    workers : Workers, optional
-        The processes that train together: they agree on the seed.
-    stacklevel : int
-        Of the warnings, 1 for the caller.
+    ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
+    and agree on the seed. ``stacklevel`` is that of the warnings, 1 for the caller.
     """
-    resolved = resolve_for(parameters, given)
-    _check_consistency(resolved, given)
+    _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)
-    data, validation, folds = _split(resolved, given, seed)
+    data, validation, folds = given.data, given.validation, None
+    resolved = resolve(
+        parameters,
+        data.sizes,
+        has_validation_data=validation is not None,
+        single_model=functools.cache(lambda: isinstance(data, StreamedSets) or has_few_unique_rows(data)),
+    )
+    if resolved.n_estimators > 1:
+        assert isinstance(data, TwoSets)  # streamed sets train one model
+        if resolved.self_training_rounds:
+            _check_halves(resolved, data.sizes)
+        data = data.joined()
+        folds = assign_folds(data, resolved.n_estimators, seed)
+    elif validation is None and resolved.validation_fraction and isinstance(data, TwoSets):
+        data, validation = hold_out(data, resolved.validation_fraction, seed)
+    sample = data.sample(0, 2)
+    found = measure_separability(data.preview(), seed)
+    warn_if_indistinguishable(found, stacklevel + 1)
+    if given.test is not None:
+        warn_if_swapped(found, resolved.training_priors, *given.test, stacklevel + 1)
+    warn_if_close(resolved.training_priors, resolved.target_prior, data.sizes, stacklevel=stacklevel + 2)
     learner = make_learner(resolved)
-    learner.check(data, seed)
-    warn_about_data(data, resolved.training_priors, resolved.target_prior, given.test, seed, stacklevel + 1)
+    learner.check(sample, seed)
     folder = resolved.training.checkpoint_dir
     if folder is not None and folds is not None and (workers is None or workers.first):
         store_seed(folder, seed)  # the seeds of the models are derived from it
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
     return FitPlan(resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback)
-
-
-def resolve_for(parameters: Mapping[str, Any], given: FitData) -> ResolvedParameters:
-    """The parameters with the values of "auto" for these rows."""
-    validated = given.validation is not None
-    undecided = not validated and any(is_auto(parameters[name]) for name in ("n_estimators", "validation_fraction"))
-    single = isinstance(given.data, StreamedSets) or (undecided and has_few_unique_rows(given.data))
-    return resolve(parameters, given.data.sizes, has_validation_data=validated, single_model=single)
 
 
 def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:
@@ -146,73 +148,43 @@ def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -
     return seed if workers is None else int(workers.broadcast(seed))
 
 
-def warn_about_data(
-    data: TwoSets | StreamedSets,
-    set_priors: tuple[float, float],
-    target_prior: float,
-    test: tuple[Rows, Tensor] | None,
-    seed: int,
-    stacklevel: int = 2,
-) -> None:
-    """Warn if the priors are close, the sets look alike, or labeled rows contradict the order of the priors."""
-    warn_if_close(set_priors, target_prior, data.sizes, stacklevel=stacklevel + 2)
-    found = separability.measure_separability(data.preview(), seed)
-    separability.warn_if_indistinguishable(found, stacklevel + 1)
-    if test is not None:
-        separability.warn_if_swapped(found, set_priors, *test, stacklevel + 1)
-
-
 def _is_seed(random_state: Any) -> bool:
     return isinstance(random_state, int | np.integer)
 
 
-def check_self_training(parameters: ResolvedParameters, sizes: tuple[int, int]) -> None:
-    """Raise if self-training is asked for and there are too few models or rows."""
-    n_estimators, rounds = parameters.n_estimators, parameters.self_training_rounds
+def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bool) -> None:
+    """Raise if parameters contradict each other; those that are "auto" never do."""
+    n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
+    single = n_estimators == 1 or is_auto(n_estimators)
+    calibrated = not is_auto(parameters["calibrated"]) and parameters["calibrated"]
+    if parameters["set_priors"] is None and (calibrated or rounds):
+        raise ValueError(
+            "calibration and self-training need the class priors of the sets, and set_priors is None; set "
+            "calibrated=False and self_training_rounds=0, and call with_priors once the priors are known."
+        )
     if rounds and n_estimators == 1:
         raise ValueError(
             f"self_training_rounds={rounds} needs out-of-fold predictions, so n_estimators must be at least 2; set "
             "n_estimators=5, or self_training_rounds=0."
         )
-    if rounds and n_estimators <= min(sizes) < 2 * n_estimators:
+    if has_validation_data and (rounds or not single):
         raise ValueError(
-            f"self_training_rounds={rounds} with n_estimators={n_estimators} splits both sets into halves of "
-            f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, and one has {min(sizes)}; use fewer "
-            "models, or self_training_rounds=0."
+            f"with n_estimators={defaults.N_ESTIMATORS if single else n_estimators} each model is validated on its own "
+            "fold; leave out validation_data, or set n_estimators=1."
         )
-
-
-def _check_consistency(parameters: ResolvedParameters, given: FitData) -> None:
-    """Raise if parameters contradict each other or the data."""
-    n_estimators = parameters.n_estimators
-    if parameters.set_priors is None and (parameters.calibrated or parameters.self_training_rounds):
-        raise ValueError(
-            "calibration and self-training need the class priors of the sets, and set_priors is None; set "
-            "calibrated=False and self_training_rounds=0, and call with_priors once the priors are known."
-        )
-    check_self_training(parameters, given.data.sizes)
-    if n_estimators > 1 and given.validation is not None:
-        raise ValueError(
-            f"with n_estimators={n_estimators} each model is validated on its own fold; leave out validation_data, or "
-            "set n_estimators=1."
-        )
-    held_out = n_estimators > 1 or given.validation is not None or parameters.validation_fraction
-    if parameters.calibrated and not held_out:
+    if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
             "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 
 
-def _split(
-    parameters: ResolvedParameters, given: FitData, seed: int
-) -> tuple[TwoSets | StreamedSets, TwoSets | None, Folds | None]:
-    """The rows to train on, the held-out rows, and the folds."""
-    data = given.data
-    if parameters.n_estimators > 1:
-        assert isinstance(data, TwoSets)  # streamed sets train one model
-        joined = data.joined()
-        return joined, None, assign_folds(joined, parameters.n_estimators, seed)
-    if given.validation is None and parameters.validation_fraction and isinstance(data, TwoSets):
-        return *hold_out(data, parameters.validation_fraction, seed), None
-    return data, given.validation, None
+def _check_halves(parameters: ResolvedParameters, sizes: tuple[int, int]) -> None:
+    """Raise if self-training, which splits both sets into halves with folds, has too few rows."""
+    n_estimators, rounds = parameters.n_estimators, parameters.self_training_rounds
+    if n_estimators <= min(sizes) < 2 * n_estimators:
+        raise ValueError(
+            f"self_training_rounds={rounds} with n_estimators={n_estimators} splits both sets into halves of "
+            f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, and one has {min(sizes)}; use fewer "
+            "models, or self_training_rounds=0."
+        )

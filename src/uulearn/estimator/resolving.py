@@ -6,6 +6,7 @@ The numbers are in `uulearn.defaults`; ``docs/defaults.md`` describes how each w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,7 +16,7 @@ import numpy as np
 
 from uulearn import defaults
 from uulearn.data.batches import BatchPlan
-from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.parameters import PURE_PRIORS, is_auto
 from uulearn.models import ModelLike
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
@@ -25,8 +26,6 @@ from uulearn.training.options import TrainingOptions
 AUTO_PARAMETERS = (
     "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
 )  # fmt: skip
-# Priors for set_priors=None: with them, separating the sets is separating the classes.
-PURE_PRIORS = (1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -61,20 +60,13 @@ class ResolvedParameters:
         return PURE_PRIORS if self.set_priors is None else self.set_priors
 
 
-def resolve(
-    parameters: Mapping[str, Any],
-    sizes: tuple[int, int],
-    *,
-    has_validation_data: bool = False,
-    single_model: bool = False,
-) -> ResolvedParameters:
+def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any) -> ResolvedParameters:
     """All parameters with the values that "auto" stands for; the arguments are those of `resolve_defaults`."""
-    found = resolve_defaults(parameters, sizes, has_validation_data=has_validation_data, single_model=single_model)
-    known = {**parameters, **found}
-    priors = known["set_priors"]
-    known["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
-    known["training"] = known["training"] or TrainingOptions()
-    return ResolvedParameters(**known)
+    resolved = {**parameters, **resolve_defaults(parameters, sizes, **known)}
+    priors = resolved["set_priors"]
+    resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
+    resolved["training"] = resolved["training"] or TrainingOptions()
+    return ResolvedParameters(**resolved)
 
 
 def resolve_defaults(
@@ -82,7 +74,7 @@ def resolve_defaults(
     sizes: tuple[int, int],
     *,
     has_validation_data: bool = False,
-    single_model: bool = False,
+    single_model: bool | Callable[[], bool] = False,
 ) -> dict[str, Any]:
     """Values of the parameters that are ``"auto"`` for sets of these sizes.
 
@@ -94,8 +86,9 @@ def resolve_defaults(
         Number of rows of set 0 and of set 1.
     has_validation_data : bool
         Whether held-out rows of both sets are passed to `fit` as ``validation_data``.
-    single_model : bool
-        Whether the rows cannot be split into folds or held out: they are streamed, or `has_few_unique_rows`.
+    single_model : bool or callable
+        Whether the rows cannot be split into folds or held out: they are streamed, or `has_few_unique_rows`. A callable
+        is called only if a parameter depends on the answer.
 
     Examples
     --------
@@ -110,29 +103,41 @@ def resolve_defaults(
      'early_stopping': True,
      'patience': 400,
      'calibrated': True}
-    >>> pp(resolve_defaults(UUClassifier((0.8, 0.2), model="resnet32").get_params(), (30_000, 30_000)), width=60)
-    {'loss': 'sigmoid',
-     'lr': 0.001,
-     'l2': 0.0,
-     'n_estimators': 1,
-     'validation_fraction': 0.1,
-     'early_stopping': True,
-     'patience': 20,
-     'calibrated': True}
     """
     known = dict(parameters)
-    linear = _is_named(known, "model", "linear")
+    linear, mlp = (_is_named(known["model"], name) for name in ("linear", "mlp"))
+    n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
+    trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
+    fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
+    needs_held_out_rows = isinstance(known["patience"], Integral) or any(
+        known[name] for name in ("early_stopping", "calibrated") if not is_auto(known[name])
+    )
+    can_hold_out = min(sizes) * fraction >= defaults.MIN_VALIDATION_ROWS
+    single: Callable[[], bool] = single_model if callable(single_model) else lambda: bool(single_model)
     rules: dict[str, Callable[[], Any]] = {
         "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
         "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else defaults.LEARNING_RATE,
-        "l2": lambda: (
-            defaults.MLP_L2 if _is_named(known, "loss", "sigmoid") and _is_named(known, "model", "mlp") else 0.0
+        "l2": lambda: defaults.MLP_L2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
+        "n_estimators": lambda: (
+            n_estimators if known["self_training_rounds"] or (trains_fast and fills_folds and not single()) else 1
         ),
-        "n_estimators": lambda: _n_estimators(known, sizes, has_validation_data, single_model),
-        "validation_fraction": lambda: _validation_fraction(known, sizes, has_validation_data, single_model),
-        "early_stopping": lambda: _has_held_out_rows(known, has_validation_data),
-        "patience": lambda: _patience(known, sizes) if known["early_stopping"] else None,
-        "calibrated": lambda: known["set_priors"] is not None and _has_held_out_rows(known, has_validation_data),
+        "validation_fraction": lambda: (
+            fraction
+            if known["n_estimators"] == 1
+            and not has_validation_data
+            and (needs_held_out_rows or (can_hold_out and not single()))
+            else 0.0
+        ),
+        "early_stopping": lambda: bool(
+            has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"]
+        ),
+        "patience": lambda: (
+            max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, known["batch_size"]).n_batches))
+            if known["early_stopping"]
+            else None
+        ),
+        # Both need held-out rows.
+        "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }
     resolved: dict[str, Any] = {}
     for name in AUTO_PARAMETERS:
@@ -141,35 +146,6 @@ def resolve_defaults(
     return resolved
 
 
-def _is_named(known: Mapping[str, Any], name: str, *values: str) -> bool:
+def _is_named(value: Any, *names: str) -> bool:
     """Whether a parameter, which may also be an object, is one of these names."""
-    return isinstance(known[name], str) and known[name] in values
-
-
-def _n_estimators(known: Mapping[str, Any], sizes: tuple[int, int], has_validation_data: bool, single: bool) -> int:
-    if known["self_training_rounds"]:
-        return defaults.N_ESTIMATORS
-    holds_out = has_validation_data or not is_auto(known["validation_fraction"])
-    quick = _is_named(known, "model", *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
-    enough = min(sizes) >= 2 * defaults.N_ESTIMATORS and not single
-    return defaults.N_ESTIMATORS if quick and enough and not holds_out else 1
-
-
-def _validation_fraction(
-    known: Mapping[str, Any], sizes: tuple[int, int], has_validation_data: bool, single: bool
-) -> float:
-    if known["n_estimators"] > 1 or has_validation_data:
-        return 0.0
-    asked_for = [known[name] for name in ("early_stopping", "calibrated") if not is_auto(known[name])]
-    needed = any(asked_for) or isinstance(known["patience"], Integral)
-    enough = min(sizes) * defaults.VALIDATION_FRACTION >= defaults.MIN_VALIDATION_ROWS and not single
-    return defaults.VALIDATION_FRACTION if needed or enough else 0.0
-
-
-def _has_held_out_rows(known: Mapping[str, Any], has_validation_data: bool) -> bool:
-    return bool(has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"])
-
-
-def _patience(known: Mapping[str, Any], sizes: tuple[int, int]) -> int:
-    steps_per_epoch = BatchPlan(sizes, known["batch_size"]).n_batches
-    return max(defaults.PATIENCE, -(-defaults.PATIENCE_STEPS // steps_per_epoch))
+    return isinstance(value, str) and value in names

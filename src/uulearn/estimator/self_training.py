@@ -5,11 +5,10 @@ predicted positive give the true- and false-positive rates without labels, and w
 predicted positive and of those predicted negative. These pseudo-labeled rows form two new sets whose priors are much
 further apart than the original ones. Training on them is a round.
 
-Pseudo-labels are not random, so a round may gain or lose accuracy, and out-of-fold scores cannot tell: a model has not
-seen the rows of its fold, but the rows it learned from were labeled by models that have. So the number of rounds is
-chosen on halves of the rows. Each half runs the rounds on its own, and the ensemble of every round scores the other
-half, which neither its models nor those that labeled their rows have seen. The rounds are compared on these scores,
-with the original sets and priors; the best number of rounds may be 0. The chosen number is then run on all rows.
+A round may gain or lose accuracy, and out-of-fold scores cannot tell, since the rows of a model were labeled by models
+that have seen its fold. So the number of rounds, which may be 0, is chosen on halves of the rows: each half runs the
+rounds on its own, and the ensemble of every round is evaluated on the other half, with the original sets and priors.
+The chosen number is then run on all rows.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from torch import Tensor
 from uulearn.data import Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import Positions
-from uulearn.estimator.learners import Folds, Priors
-from uulearn.estimator.out_of_fold import OutOfFold
-from uulearn.estimator.resolving import PURE_PRIORS
+from uulearn.estimator.learners import Folds, OutOfFold, Priors
+from uulearn.estimator.parameters import PURE_PRIORS
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 
 # Difference of the true- and false-positive rates below which pseudo-labels are hardly better than chance.
@@ -90,8 +88,7 @@ class SelfTraining:
     best: OutOfFold
     """Models of the best round, trained on all rows."""
     scores: tuple[Tensor, Tensor]
-    """Scores of the original sets by models that were not influenced by them: out-of-fold scores if no round was used,
-    else those of the best round's ensembles of the other half."""
+    """Of the original sets: out-of-fold scores if no round is used, else by the ensembles of the other half."""
     stop_reason: str
 
 
@@ -108,7 +105,7 @@ def self_train(
     pure: bool = True,
     min_gain: float = 1.0,
 ) -> SelfTraining:
-    """Choose the number of rounds on halves of the rows, then run that many on all rows.
+    """Choose the number of rounds, up to ``rounds``, on halves of the rows, then run that many on all rows.
 
     Parameters
     ----------
@@ -118,23 +115,17 @@ def self_train(
         Scores rows, shape (n,), with the ensemble of the models.
     data, folds
         The original sets as rows of one table (`TwoSets.joined`), and the fold of each row.
-    set_priors, target_prior
-        (θ, θ′) of the original sets, and π.
-    rounds : int
-        Maximum number of rounds.
-    seed : int
-        Seed of the split into halves and of the folds of the halves.
     pure : bool
         Whether pseudo-labeled sets are trained on as if the labels were right, instead of with their estimated priors.
     min_gain : float
         A round replaces the best one before it if its estimated gain exceeds this number of standard errors.
     """
     pool = _Pool(data, folds, set_priors, target_prior, None)
-    trials: list[_Trial] = []
+    compared: list[Round] = []
+    scores: list[Tensor] = []
     stop_reason = "no rounds requested"
     if rounds:
-        trials, stop_reason = _try_on_halves(train, score, pool, rounds, seed, pure)
-    compared = _compare(trials, pool, min_gain)
+        compared, scores, stop_reason = _try_on_halves(train, score, pool, rounds, seed, pure, min_gain)
     runs = [_run(train, pool, pool.original(), 0, pure)]
     while len(runs) <= _best_round(compared):
         labeled = _relabel(pool, runs[-1].scores)
@@ -143,22 +134,18 @@ def self_train(
             break
         runs.append(_run(train, pool, labeled, len(runs), pure))
     best = _best_round(compared[: len(runs)])
-    first, second = torch.split(trials[best].scores if best else runs[0].scores, list(data.sizes))
-    return SelfTraining(_report(compared, runs, best), best, runs[best].fitted, (first, second), stop_reason)
+    first, second = torch.split(scores[best] if best else runs[0].scores, list(data.sizes))
+    # Rounds that were run on all rows report their sets; only rounds up to the best one are better.
+    for done, run in zip(compared, runs, strict=False):
+        labeled = run.labeled
+        compared[done.number] = dataclasses.replace(done, set_priors=labeled.priors, set_sizes=labeled.sets.sizes)
+    report = [dataclasses.replace(done, better=done.better and done.number <= best) for done in compared]
+    return SelfTraining(report, best, runs[best].fitted, (first, second), stop_reason)
 
 
 def max_trainings(rounds: int) -> int:
-    """How often an ensemble is trained at most: on each half and on all rows, at first and in every round.
-
-    Examples
-    --------
-    >>> max_trainings(0), max_trainings(2)
-    (1, 9)
-    """
+    """How often an ensemble is trained at most: on each half and on all rows, at first and in every round."""
     return 3 * (rounds + 1) if rounds else 1
-
-
-# --------------------------------------------------------------------------------------------------- one pool of rows
 
 
 class _Relabeled(NamedTuple):
@@ -188,7 +175,7 @@ class _Pool:
         return _Relabeled(self.data, self.folds, self.set_priors, np.arange(sum(self.data.sizes)))
 
 
-class _Run(NamedTuple):
+class _PoolRound(NamedTuple):
     """One round of a pool, with the out-of-fold scores of its rows."""
 
     labeled: _Relabeled
@@ -196,12 +183,12 @@ class _Run(NamedTuple):
     scores: Tensor
 
 
-def _run(train: Train, pool: _Pool, labeled: _Relabeled, number: int, pure: bool) -> _Run:
+def _run(train: Train, pool: _Pool, labeled: _Relabeled, number: int, pure: bool) -> _PoolRound:
     priors = PURE_PRIORS if pure and number else labeled.priors
     fitted = train(labeled.sets, labeled.folds, priors, Stage(number, pool.half))
     scores = torch.empty(len(labeled.places))
     scores[torch.from_numpy(labeled.places)] = torch.cat(fitted.scores)
-    return _Run(labeled, fitted, scores)
+    return _PoolRound(labeled, fitted, scores)
 
 
 def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
@@ -213,90 +200,52 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
     positive = scores.numpy() > 0
     fold = np.concatenate(pool.folds)
     places = [np.flatnonzero(positive), np.flatnonzero(~positive)]
-    for place in places:
-        if len(np.unique(fold[place])) <= fold.max():
-            return "too few rows are predicted to be of one class to fill all folds"
+    if any(len(np.unique(fold[place])) <= fold.max() for place in places):
+        return "too few rows are predicted to be of one class to fill all folds"
     prior = float(np.average(pool.set_priors, weights=pool.data.sizes))
-    priors = (
-        prior * t / (prior * t + (1 - prior) * f),
-        prior * (1 - t) / (prior * (1 - t) + (1 - prior) * (1 - f)),
-    )
+    priors = (prior * t / (prior * t + (1 - prior) * f), prior * (1 - t) / (prior * (1 - t) + (1 - prior) * (1 - f)))
     index = torch.cat([part for part in pool.data.index if part is not None])
     new = TwoSets(pool.data.rows, (index[torch.from_numpy(places[0])], index[torch.from_numpy(places[1])]))
     return _Relabeled(new, (fold[places[0]], fold[places[1]]), priors, np.concatenate(places))
 
 
-# --------------------------------------------------------------------------------------------------------- two halves
-
-
-class _Trial(NamedTuple):
-    """A round on both halves: the score of every row is by the ensemble of the other half."""
-
-    scores: Tensor
-    priors: Priors
-    sizes: tuple[int, int]
-
-
 def _try_on_halves(
-    train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool
-) -> tuple[list[_Trial], str]:
-    """The rounds until a half cannot be relabeled, and why there are no more."""
+    train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool, min_gain: float
+) -> tuple[list[Round], list[Tensor], str]:
+    """The rounds until a half cannot be relabeled, scores by the ensembles of the other half, and why it stopped."""
     cut = int(np.random.SeedSequence([seed, 0, 4]).generate_state(1)[0])
     half_of = assign_folds(pool.data, 2, cut)
-    halves = [_half(pool, half_of, half, cut) for half in (0, 1)]
     places = [torch.from_numpy(np.flatnonzero(np.concatenate(half_of) == half)) for half in (0, 1)]
-
-    def trial(runs: list[_Run]) -> _Trial:
-        scores = torch.empty(sum(pool.data.sizes))
-        for run, other, place in zip(runs, reversed(halves), reversed(places), strict=True):
-            scores[place] = torch.cat([score(run.fitted, other.data.rows_of(which)) for which in (0, 1)])
-        first, second = np.mean([run.labeled.priors for run in runs], axis=0).tolist()
-        n, n_prime = np.sum([run.labeled.sets.sizes for run in runs], axis=0).tolist()
-        return _Trial(scores, (first, second), (n, n_prime))
-
-    runs = [_run(train, half, half.original(), 0, pure) for half in halves]
-    trials = [trial(runs)]
-    for number in range(1, rounds + 1):
-        relabeled = []
-        for half, run in zip(halves, runs, strict=True):
-            labeled = _relabel(half, run.scores)
-            if isinstance(labeled, str):
-                return trials, labeled
-            relabeled.append(labeled)
-        runs = [_run(train, half, labeled, number, pure) for half, labeled in zip(halves, relabeled, strict=True)]
-        trials.append(trial(runs))
-    return trials, f"all {rounds} rounds done"
-
-
-def _half(pool: _Pool, half_of: Folds, half: int, seed: int) -> _Pool:
-    n_folds = 1 + max(int(part.max()) for part in pool.folds)
-    data = pool.data.pick(*(np.flatnonzero(part == half) for part in half_of))
-    return _Pool(data, assign_folds(data, n_folds, seed), pool.set_priors, pool.target_prior, half)
-
-
-def _compare(trials: list[_Trial], pool: _Pool, min_gain: float) -> list[Round]:
-    """Each round compared with the best before it."""
+    halves = []
+    for which in (0, 1):
+        data = pool.data.pick(*(np.flatnonzero(part == which) for part in half_of))
+        folds = assign_folds(data, 1 + max(int(part.max()) for part in pool.folds), cut)
+        halves.append(_Pool(data, folds, pool.set_priors, pool.target_prior, which))
     known = pool.sets, pool.set_priors, pool.target_prior
     compared: list[Round] = []
-    for number, trial in enumerate(trials):
-        best = trials[_best_round(compared)]
-        gain = uu_accuracy_difference(trial.scores.numpy(), best.scores.numpy(), *known) if number else None
+    scores: list[Tensor] = []
+    relabeled: list[_Relabeled | str] = [half.original() for half in halves]
+    for number in range(rounds + 1):
+        runs = []
+        for half, labeled in zip(halves, relabeled, strict=True):
+            assert not isinstance(labeled, str)
+            runs.append(_run(train, half, labeled, number, pure))
+        own = torch.empty(sum(pool.data.sizes))
+        for run, other, place in zip(runs, reversed(halves), reversed(places), strict=True):
+            own[place] = torch.cat([score(run.fitted, other.data.rows_of(set_number)) for set_number in (0, 1)])
+        scores.append(own)
+        best = scores[_best_round(compared)]
+        gain = uu_accuracy_difference(own.numpy(), best.numpy(), *known) if number else None
         better = gain is None or gain.value > min_gain * gain.standard_error
-        evaluated = evaluate(trial.scores.numpy(), *known)
-        compared.append(Round(number, trial.priors, trial.sizes, evaluated, gain, better))
-    return compared
+        first, second = np.mean([run.labeled.priors for run in runs], axis=0).tolist()
+        n, n_prime = np.sum([run.labeled.sets.sizes for run in runs], axis=0).tolist()
+        compared.append(Round(number, (first, second), (n, n_prime), evaluate(own.numpy(), *known), gain, better))
+        if number < rounds:
+            relabeled = [_relabel(half, run.scores) for half, run in zip(halves, runs, strict=True)]
+            if reasons := [reason for reason in relabeled if isinstance(reason, str)]:
+                return compared, scores, reasons[0]
+    return compared, scores, f"all {rounds} rounds done"
 
 
 def _best_round(rounds: list[Round]) -> int:
     return max((done.number for done in rounds if done.better), default=0)
-
-
-def _report(compared: list[Round], runs: list[_Run], best: int) -> list[Round]:
-    """The rounds with the sets of all rows if they were run on all rows; better only up to the best round."""
-    ran = [
-        dataclasses.replace(done, set_priors=run.labeled.priors, set_sizes=run.labeled.sets.sizes)
-        for done, run in zip(compared, runs, strict=False)
-    ]
-    return [
-        dataclasses.replace(done, better=done.better and done.number <= best) for done in ran + compared[len(ran) :]
-    ]

@@ -9,7 +9,6 @@ from uulearn.risk.corrections import get_method
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
-    from uulearn.estimator.self_training import Round
     from uulearn.training import History
 
 
@@ -28,23 +27,26 @@ def summarize(classifier: UUClassifier) -> str:
 def _validation(classifier: UUClassifier) -> list[str]:
     """How the model was validated, and with what accuracy."""
     if classifier.out_of_fold_evaluation_ is None:
-        if not any(classifier.held_out_sizes_):
-            return []
-        held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_)
-        return [f"held out of training for validation without labels: {held_out} rows"]
+        held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_ if size)
+        return [f"held out of training for validation without labels: {held_out} rows"] if held_out else []
     rounds = classifier.self_training_ or []
     best = max((done.number for done in rounds if done.better), default=0)
-    how = (
-        "then self-trained; accuracy of such models of half of the rows, on the other half,"
-        if best
-        else "evaluated on it; accuracy"
-    )
-    models = classifier.fitted_params()["n_estimators"]
-    accuracy = classifier.out_of_fold_evaluation_.accuracy
-    return [
-        f"{models} models, each trained without one fold and {how} estimated without labels: {accuracy}",
-        *(_describe_round(done, best) for done in rounds[1:]),
+    self_trained = "then self-trained; accuracy of such models of half of the rows, on the other half,"
+    models, accuracy = classifier.fitted_params()["n_estimators"], classifier.out_of_fold_evaluation_.accuracy
+    lines = [
+        f"{models} models, each trained without one fold and {self_trained if best else 'evaluated on it; accuracy'} "
+        f"estimated without labels: {accuracy}"
     ]
+    for done in rounds[1:]:
+        assert done.gain is not None
+        low, high = (100 * end for end in done.gain.interval)
+        verdict = "used" if done.number == best else "better" if done.better else "no better"
+        lines.append(
+            f"self-training round {done.number}: sets with class priors {done.set_priors[0]:.1%} and "
+            f"{done.set_priors[1]:.1%}; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) over "
+            f"the best round before it, {verdict}"
+        )
+    return lines
 
 
 def _training(history: History) -> list[str]:
@@ -60,23 +62,8 @@ def _training(history: History) -> list[str]:
         error = history[history.best_epoch - 1]["validation_zero_one"]
         lines.append(f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows")
     negative = history.first_negative_epoch
-    lines.append(
-        "the empirical risk never went negative"
-        if negative is None
-        else f"the empirical risk first went negative in epoch {negative}"
-    )
-    return lines
-
-
-def _describe_round(done: Round, best: int) -> str:
-    assert done.gain is not None
-    low, high = (100 * end for end in done.gain.interval)
-    verdict = "used" if done.number == best else "better" if done.better else "no better"
-    return (
-        f"self-training round {done.number}: sets with class priors {done.set_priors[0]:.1%} and "
-        f"{done.set_priors[1]:.1%}; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) over the "
-        f"best round before it, {verdict}"
-    )
+    when = "never went negative" if negative is None else f"first went negative in epoch {negative}"
+    return [*lines, f"the empirical risk {when}"]
 
 
 def _assumptions(classifier: UUClassifier) -> list[str]:
@@ -86,20 +73,16 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
     loss = get_loss(classifier.fitted_params()["loss"])
     how = f"method {method.name}{slope}, loss {loss.name}, products in {classifier.precision_}"
-    if classifier.set_priors is None:
-        return [
-            f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown",
-            "assumed: set 0 has the higher class prior; the rows alone cannot tell, so check that it is so",
-            how,
+    higher, check = 0, "the rows alone cannot tell, so check that it is so"
+    sets, target = f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown", []
+    if classifier.set_priors is not None:
+        theta, theta_prime = classifier.set_priors
+        higher = int(theta < theta_prime)
+        sets = f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive"
+        a, b, c, d = uu_coefficients(classifier.set_priors, classifier.target_prior)
+        cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
+        target = [
+            f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
+            f"d = {d:.4g}; for estimating the error the rows are worth {round(cost.effective_rows):,} labeled ones"
         ]
-    theta, theta_prime = classifier.set_priors
-    a, b, c, d = uu_coefficients(classifier.set_priors, classifier.target_prior)
-    cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
-    return [
-        f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive",
-        f"assumed: set {int(theta < theta_prime)} has the higher class prior; the rows alone cannot tell, so check "
-        "that it is so",
-        f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
-        f"d = {d:.4g}; for estimating the error the rows are worth {round(cost.effective_rows):,} labeled ones",
-        how,
-    ]
+    return [sets, f"assumed: set {higher} has the higher class prior; {check}", *target, how]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns
@@ -70,7 +69,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Scores of shape (n,), above zero for positive: log-odds if calibrated, else the model's g(x)."""
         check_is_fitted(self, "trained_")
-        return decision_values(self._scores(X).numpy(), self.scaling_)
+        return decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
@@ -88,10 +87,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.stack([1 - positive, positive], axis=1)
 
     def probabilities_from_scores(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Probability of the positive class, shape (n,), from the scores that `decision_function` returned.
-
-        Use it if you need both, to run the model only once. `predict_proba` describes what the numbers mean.
-        """
+        """Like `predict_proba`, of the positive class only, from the scores that `decision_function` returned."""
         check_is_fitted(self, "trained_")
         self._known_priors()
         values = np.asarray(scores, dtype=np.float64)
@@ -111,8 +107,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alone.trained_ = self.trained_.submodel(number)
         return alone
 
-    # ---------------------------------------------------------------------------------- calibration and other priors
-
     def calibrate(self, X: Any, sets: Any) -> Self:
         """Turn scores into log-odds with rows of both sets that were not used for training; no label is needed.
 
@@ -131,8 +125,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
         """A copy of this classifier for other class priors of the sets, without training again.
 
-        It is calibrated for these priors with rows of both sets that were not used for training. A classifier trained
-        without priors (``set_priors=None``) needs this before it can predict.
+        It is calibrated with rows of both sets that were not used for training. A classifier trained with
+        ``set_priors=None`` needs this before it can predict.
         """
         check_is_fitted(self, "trained_")
         known = copy.copy(self)
@@ -144,8 +138,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.set_priors is None:
             raise ValueError(
                 "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which rows "
-                "are positive depends on the class priors of the sets; call with_priors(set_priors, target_prior, X, sets) "
-                "once they are known."
+                "are positive depends on the class priors of the sets; once they are known, call "
+                "with_priors(set_priors, target_prior, X, sets)."
             )
         return self.set_priors
 
@@ -159,11 +153,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._known_priors()
         scaling = self.scaling_
         if scaling is None:
-            loss = get_loss(self.fitted_params()["loss"]).name
-            if loss != "logistic" or get_method(self.method, self.slope).name == "biased":
+            loss, method = get_loss(self.fitted_params()["loss"]).name, get_method(self.method, self.slope).name
+            if loss != "logistic" or method == "biased":
                 raise ValueError(
-                    f"the scores of loss {loss!r} and method "
-                    f"{get_method(self.method, self.slope).name!r} are not log-odds, so they cannot be shifted to "
+                    f"the scores of loss {loss!r} and method {method!r} are not log-odds, so they cannot be shifted to "
                     "another prior; call calibrate(X, sets) first, with rows that were not used for training."
                 )
             scaling = PlattScaling(1.0, 0.0, self.target_prior)
@@ -174,39 +167,20 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.out_of_fold_evaluation_ = None  # it was for the other target prior
         return moved
 
-    # ------------------------------------------------------------------------------------------------------ evaluation
-
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
         """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not used for training.
 
         Pass either ``sets``, the set that each row came from (everything is then estimated without labels, at class
-        prior π), or ``labels``, 1 for positive and 0 for negative (plain metrics; the result says that labels were
-        used).
-
-        Examples
-        --------
-        >>> from uulearn import UUClassifier
-        >>> rng = np.random.default_rng(0)
-        >>> sets = np.repeat([0, 1], 1000)
-        >>> y = rng.random(2000) < np.where(sets == 0, 0.8, 0.2)
-        >>> X = rng.normal(size=(2000, 2)) + 2 * y[:, None] - 1
-        >>> clf = UUClassifier((0.8, 0.2), model="linear", lr=0.05, epochs=50, random_state=0).fit(X[::2], sets[::2])
-        >>> print(clf.evaluate(X[1::2], sets=sets[1::2]).accuracy)
-        0.890 (95% interval 0.843 to 0.933)
-        >>> print(clf.evaluate(X[1::2], labels=y[1::2]).accuracy)
-        0.908 (95% interval 0.888 to 0.924)
+        prior π), or ``labels``, 1 for positive and 0 for negative (the result says that labels were used).
         """
         if (sets is None) == (labels is None):
-            raise ValueError(
-                "evaluate needs either sets (no label is used) or labels (plain metrics); pass one of them."
-            )
+            raise ValueError("evaluate needs either sets (no label is used) or labels; pass one of them.")
         scores = self.decision_function(X)
         if labels is not None:
             return evaluate_labelled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
-        pair = (float(priors[0]), float(priors[1]))
-        guards.warn_if_suspicious(evaluated.accuracy.value, pair, self.target_prior, evaluated.sizes)
+        guards.warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:
@@ -221,25 +195,13 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         membership = inputs.read_sets(sets, len(scores))
         inputs.check_both_sets(membership)
         risk = uu_risk(
-            torch.from_numpy(scores),
-            membership,
-            priors,
-            self.target_prior,
-            loss="zero_one",
-            method="unbiased",
+            torch.from_numpy(scores), membership, priors, self.target_prior, loss="zero_one", method="unbiased"
         )
-        accuracy = 1 - risk.unbiased.item()
-        n1 = int(membership.sum())
-        guards.warn_if_suspicious(
-            accuracy, (float(priors[0]), float(priors[1])), self.target_prior, (len(membership) - n1, n1)
-        )
+        accuracy, n1 = 1 - risk.unbiased.item(), int(membership.sum())
+        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
         return accuracy
 
     def _read(self, X: Any) -> Rows:
         columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None))
-        return inputs.read_same_columns(
-            X, columns, any_shape=takes_any_shape(self.model), estimator=type(self).__name__
-        )
-
-    def _scores(self, X: Any) -> Tensor:
-        return self.trained_.score(self._read(X))
+        name = type(self).__name__
+        return inputs.read_same_columns(X, columns, any_shape=takes_any_shape(self.model), estimator=name)

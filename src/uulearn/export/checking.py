@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -20,8 +21,7 @@ from uulearn.export.tabular import TEXT_INPUT, CategoryColumn
 
 TOLERANCE = 1e-5
 """Largest difference between file and classifier, relative to the largest score or to 1."""
-LARGE = 1e6
-MANY, MANY_IMAGES = 1000, 100
+RANDOM_ROWS, RANDOM_IMAGES = 1000, 100
 """Number of random rows; images take longer."""
 Outputs = dict[str, NDArray[Any]]
 
@@ -46,62 +46,51 @@ class PythonScores:
 
     def __call__(self, X: NDArray[Any]) -> Outputs:
         """Score, probability and class of rows; ValueError if the pipeline or the classifier refuses them."""
+        rows: Any = X
+        if self.names is not None:  # a `ColumnTransformer` may select its columns by name
+            rows = pd.DataFrame(X, columns=list(self.names))
+            rows = rows.assign(**{c.name: c.decode(X[:, c.position])[1] for c in self.categories})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about column names
-            rows = self._as_frame(X)
             if self.pipeline is not None:
                 rows = self.pipeline.transform(rows)
             scores = self.classifier.decision_function(rows)
-            outputs: Outputs = {"score": scores}
-            if self.classifier.set_priors is not None:
-                outputs["probability"] = self.classifier.probabilities_from_scores(scores)
-                outputs["class"] = (scores > 0).astype(np.int64)
-        return outputs
+        if self.classifier.set_priors is None:
+            return {"score": scores}
+        probabilities = self.classifier.probabilities_from_scores(scores)
+        return {"score": scores, "probability": probabilities, "class": (scores > 0).astype(np.int64)}
 
     def one_by_one(self, X: NDArray[Any]) -> Outputs:
         """The same row by row, with the outputs of the graph for rows that are refused."""
-        names = ["score"] if self.classifier.set_priors is None else ["score", "probability", "class"]
-        outputs: dict[str, list[Any]] = {name: [] for name in names}
+        outputs = []
         for row in X:
             try:
-                found = self(row[None])
+                outputs.append(self(row[None]))
             except ValueError:
-                found = {name: np.array([REFUSED if name == "class" else np.nan]) for name in names}
-            for name in names:
-                outputs[name].append(found[name][0])
-        return {name: np.array(values) for name, values in outputs.items()}
-
-    def _as_frame(self, X: NDArray[Any]) -> Any:
-        """A DataFrame if there are column names, by which a `ColumnTransformer` may select its columns."""
-        if self.names is None:
-            return X
-        try:
-            import pandas as pd
-        except ImportError:
-            return X
-        frame = pd.DataFrame(X, columns=list(self.names))
-        return frame.assign(**{column.name: column.decode(X[:, column.position])[1] for column in self.categories})
+                nan = np.array([np.nan])
+                outputs.append({"score": nan, "probability": nan, "class": np.array([REFUSED])})
+        names = ["score"] if self.classifier.set_priors is None else ["score", "probability", "class"]
+        return {name: np.concatenate([found[name] for found in outputs]) for name in names}
 
 
 def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str, NDArray[Any]]]:
     """Several kinds of rows, each with its name."""
     rng = np.random.default_rng(0)
-    many = MANY if len(shape) == 1 else MANY_IMAGES
+    many = RANDOM_ROWS if len(shape) == 1 else RANDOM_IMAGES
     if input_type == "uint8":
         yield "random", rng.integers(0, 256, (many, *shape), dtype=np.uint8)
         yield "single", rng.integers(0, 256, (1, *shape), dtype=np.uint8)
         yield "lowest and highest", np.stack([np.zeros(shape, np.uint8), np.full(shape, 255, np.uint8)])
         return
-
-    def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Numbers that the input type can hold, since rounding is not an error of the graph."""
-        return values.astype(input_type).astype(np.float64)
-
-    yield "random", rounded(rng.normal(size=(many, *shape)))
-    yield "uniform", rounded(rng.random((20, *shape)))
-    yield "single", rounded(rng.normal(size=(1, *shape)))
-    yield "zero", np.zeros((2, *shape))
-    yield "large", rounded(LARGE * rng.normal(size=(20, *shape)))
+    kinds = {
+        "random": rng.normal(size=(many, *shape)),
+        "uniform": rng.random((20, *shape)),
+        "single": rng.normal(size=(1, *shape)),
+        "zero": np.zeros((2, *shape)),
+        "large": 1e6 * rng.normal(size=(20, *shape)),
+    }
+    for kind, rows in kinds.items():  # rounded to the input type, since rounding is not an error of the graph
+        yield kind, rows.astype(input_type).astype(np.float64)
 
 
 def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]:
@@ -119,8 +108,7 @@ def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDAr
     rng = np.random.default_rng(2)
     for column in categories:
         own = X[:, column.position]
-        n_codes = len(column.values) + column.other + column.missing
-        X[:, column.position] = np.where(np.isnan(own), np.nan, rng.integers(-1, n_codes, len(X)))
+        X[:, column.position] = np.where(np.isnan(own), np.nan, rng.integers(-1, column.n_codes, len(X)))
     return X
 
 
@@ -166,15 +154,10 @@ class _Session:
 
     def __call__(self, X: NDArray[Any]) -> Outputs:
         names = [output.name for output in self.session.get_outputs()]
-        inputs: dict[str, Any] = {"X": X}
+        inputs = {"X": np.delete(X, [column.position for column in self.categories], axis=1) if self.categories else X}
+        inputs = {name: values.astype(self.dtype) for name, values in inputs.items() if values.size}
         if self.categories:
-            positions = [column.position for column in self.categories]
-            inputs["X"] = np.delete(X, positions, axis=1)
             inputs[TEXT_INPUT] = np.stack([c.decode(X[:, c.position])[0] for c in self.categories], axis=1)
-        if not inputs["X"].size:
-            del inputs["X"]
-        else:
-            inputs["X"] = inputs["X"].astype(self.dtype)
         with _report_runtime_errors():
             return dict(zip(names, self.session.run(names, inputs), strict=True))
 
@@ -196,8 +179,7 @@ def _own_rows(rows: Any, python: PythonScores, shape: tuple[int, ...]) -> NDArra
             codes = [column.codes.get("" if absent else value, column.unseen_code) for value, absent in cells]
             rows = rows.assign(**{column.name: codes})
     X = np.asarray(rows)
-    if X.dtype.kind not in "fiub":
-        X = X.astype(np.float64)
+    X = X if X.dtype.kind in "fiub" else X.astype(np.float64)
     if X.shape[1:] != shape or not len(X):
         raise ValueError(f"rows must have the shape (n, {', '.join(map(str, shape))}), got {X.shape}.")
     return X
@@ -224,10 +206,9 @@ def _compare(expected: Outputs, found: Outputs, kind: str) -> float:
             f"the exported graph differs from the classifier by {worst:.2g} on {kind} rows, relative to their largest "
             f"score; {TOLERANCE:g} is allowed; nothing was written{hint if kind == 'given' else ''}."
         )
-    if "class" in expected:
-        clear = ~(np.abs(expected["score"]) <= TOLERANCE * scale)
-        if not np.array_equal(found["class"][clear], expected["class"][clear]):
-            raise ArithmeticError(
-                f"the exported graph and the classifier predict different classes for {kind} rows; nothing was written."
-            )
+    clear = ~(np.abs(expected["score"]) <= TOLERANCE * scale)
+    if "class" in expected and not np.array_equal(found["class"][clear], expected["class"][clear]):
+        raise ArithmeticError(
+            f"the exported graph and the classifier predict different classes for {kind} rows; nothing was written."
+        )
     return worst

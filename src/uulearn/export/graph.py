@@ -34,12 +34,10 @@ def network_of(classifier: UUClassifier) -> NetworkModel:
 class _EnsembleMean(nn.Module):
     """`Ensemble` for any number of rows; the exporter would treat its len(x) as a constant."""
 
-    scales: Tensor
-
     def __init__(self, ensemble: Ensemble) -> None:
         super().__init__()
         self.models = ensemble.models
-        self.register_buffer("scales", ensemble.scales)
+        self.scales = nn.Buffer(ensemble.scales)
 
     def forward(self, x: Tensor) -> Tensor:
         scores = [model(x).reshape(-1).float() for model in self.models]
@@ -50,13 +48,6 @@ class ClassifierGraph(nn.Module):
     """From rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
 
     A row that is not finite after the pipeline gets the score NaN, the probability NaN and the class −1.
-
-    Parameters
-    ----------
-    classifier : UUClassifier
-        Fitted.
-    pipeline : callable, optional
-        From float64 rows to the columns on which the classifier was fitted.
     """
 
     line: Tensor | None

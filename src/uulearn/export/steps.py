@@ -6,6 +6,7 @@ float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,13 +37,7 @@ def identity(x: Tensor) -> Tensor:
 
 def chain(steps: Sequence[Step]) -> Step:
     """Apply the steps one after another."""
-
-    def apply(x: Tensor) -> Tensor:
-        for step in steps:
-            x = step(x)
-        return x
-
-    return apply
+    return lambda x: functools.reduce(lambda rows, step: step(rows), steps, x)
 
 
 def concatenate(branches: Sequence[Step]) -> Step:
@@ -103,20 +98,7 @@ def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
 def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
     """The quantile level of each value, or its normal quantile, as in `sklearn.preprocessing.QuantileTransformer`.
 
-    Parameters
-    ----------
-    quantiles : array of shape (q, d)
-        Increasing in every column.
-    levels : array of shape (q,)
-        Their quantile levels.
-    normal : bool
-        Whether to apply the quantile function of the normal distribution.
-
-    Examples
-    --------
-    >>> step = quantile_levels([[0.0], [10.0], [20.0]], [0.0, 0.5, 1.0], normal=False)
-    >>> step(torch.tensor([[-3.0], [5.0], [99.0]], dtype=torch.float64)).flatten().tolist()
-    [0.0, 0.25, 1.0]
+    ``quantiles`` of shape (q, d) increase in every column; ``levels`` of shape (q,) are their quantile levels.
     """
     knots, edges = constant(quantiles), constant([EDGE, 1 - EDGE])
     heights = constant(levels)[:, None].expand_as(knots).clone()
@@ -126,12 +108,9 @@ def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
         first, last = knots[0], knots[-1]
         # The level of a repeated quantile is the mean of the highest and the lowest level of its copies.
         level = (interpolate(x, knots, heights) + interpolate(x, knots, heights, last_copy=False)) / 2
-        if to_normal is None:
-            level = torch.where(x >= last, 1.0, level)
-            level = torch.where(x <= first, 0.0, level)
-        else:
-            level = torch.where(x + edges[0] > last, 1.0, level)
-            level = torch.where(x - edges[0] < first, 0.0, level)
+        above, below = (x >= last, x <= first) if not normal else (x + edges[0] > last, x - edges[0] < first)
+        level = torch.where(below, 0.0, torch.where(above, 1.0, level))
+        if to_normal is not None:
             level = to_normal(torch.minimum(torch.maximum(level, edges[0]), edges[1]))
         return torch.where(torch.isnan(x), torch.nan, level)
 
@@ -139,15 +118,9 @@ def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
 
 
 def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = True) -> Tensor:
-    """`numpy.interp` for every column: linear between the knots, constant beyond them.
+    """`numpy.interp` for every column of x (n, d): linear between the knots (q, d), constant beyond them.
 
-    Parameters
-    ----------
-    x : tensor of shape (n, d)
-    knots, heights : tensors of shape (q, d)
-        Knots increase in every column, and may repeat.
-    last_copy : bool
-        Whether a repeated knot has the height of its last copy, as in NumPy, or of its first.
+    Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first.
 
     Examples
     --------
@@ -173,11 +146,6 @@ def normal_quantile() -> Step:
 
     ONNX has no inverse error function. In the variable r = √(−log p) the function is smooth, so that a Chebyshev
     polynomial, computed here from SciPy, approximates it.
-
-    Examples
-    --------
-    >>> normal_quantile()(torch.tensor([[0.025, 0.5]], dtype=torch.float64)).tolist()
-    [[-1.95996398..., 0.0]]
     """
     domain = (math.sqrt(math.log(2)), math.sqrt(-math.log(EDGE)))
     polynomial = np.polynomial.Chebyshev.interpolate(lambda r: -ndtri(np.exp(-(r**2))), DEGREE, domain)

@@ -41,24 +41,24 @@ class CategoryColumn:
     missing: bool
 
     @property
+    def n_codes(self) -> int:
+        """Number of codes, which is the width of the one-hot block."""
+        return len(self.values) + self.other + self.missing
+
+    @property
     def unseen_code(self) -> int:
         """Code of values that are not listed."""
         return len(self.values) if self.other else -1
 
     @property
-    def missing_code(self) -> int:
-        """Code of empty text."""
-        return len(self.values) + self.other if self.missing else -1
-
-    @property
     def codes(self) -> dict[str, int]:
-        """Text to code; all other text has the `unseen_code`."""
-        return {**{value: code for code, value in enumerate(self.values)}, "": self.missing_code}
+        """Text to code; empty text is a missing value, and all other text has the `unseen_code`."""
+        return {**{value: code for code, value in enumerate(self.values)}, "": self.n_codes - 1 if self.missing else -1}
 
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
         """Text for the graph, and cells for the pipeline in Python, that have these codes; NaN is a missing cell."""
         known = dict(enumerate(self.values))
-        absent = [code != code or (self.missing and code == self.missing_code) for code in codes]
+        absent = np.isnan(codes) | (self.missing & (codes == self.n_codes - 1))
         texts = ["" if gone else known.get(code, UNSEEN) for code, gone in zip(codes, absent, strict=True)]
         cells = [None if gone else known.get(code, OTHER) for code, gone in zip(codes, absent, strict=True)]
         return np.array(texts, dtype=object), np.array(cells, dtype=object)
@@ -120,32 +120,29 @@ def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) 
 @register_transformer(TableEncoder, checks_rows=False)
 def _encoder(encoder: Any, name: str) -> Step:
     names, arrays = list(encoder.schema.names), encoder.arrays_
-    kinds = {kind: encoder.of_kind(kind) for kind in ("number", "boolean", "category", "date", "text")}
-    if others := [column.name for column in (*kinds["date"], *kinds["text"])]:
+    if others := [column.name for kind in ("date", "text") for column in encoder.of_kind(kind)]:
         raise refusal(encoder, name or "encoder", f"encodes the columns {join_names(others)}, which are dates or text")
     branches = []
-    if kinds["number"]:
-        branches.append(("number", _numbers(arrays, kinds["number"])))
-    if kinds["boolean"]:
-        branches.append(("boolean", _impute(arrays["boolean.fills"], kinds["boolean"])))
-    if kinds["category"]:
-        branches.append(("category", _one_hot(kinds["category"])))
-    return steps.concatenate(
-        [
-            steps.chain([steps.select_columns([names.index(column.name) for column in kinds[kind]]), step])
-            for kind, step in branches
-        ]
-    )
+    for kind in ("number", "boolean", "category"):
+        if columns := encoder.of_kind(kind):
+            step = _one_hot(columns) if kind == "category" else _numbers(arrays, kind, columns)
+            own = steps.select_columns([names.index(column.name) for column in columns])
+            branches.append(steps.chain([own, step]))
+    return steps.concatenate(branches)
 
 
-def _numbers(arrays: dict[str, Any], columns: list[TableColumn]) -> Step:
+def _numbers(arrays: dict[str, Any], kind: str, columns: list[TableColumn]) -> Step:
+    """Scores of numbers, or booleans as they are, with missing values filled and indicated."""
+    indicated = [position for position, column in enumerate(columns) if column.missing]
+    fill = steps.impute(arrays[f"{kind}.fills"], float("nan"), list(range(len(columns))), indicated)
+    if kind == "boolean":
+        return fill
     knots, heights = steps.constant(arrays["number.knots"].T), steps.constant(arrays["number.heights"].T)
-    indicate = _impute(arrays["number.fills"], columns)  # scores are missing where the numbers are
 
     def apply(x: Tensor) -> Tensor:
         missing = torch.isnan(x)
         scores = steps.interpolate(torch.where(missing, 0.0, x), knots, heights)
-        return indicate(torch.where(missing, torch.nan, scores))
+        return fill(torch.where(missing, torch.nan, scores))
 
     return apply
 
@@ -155,8 +152,3 @@ def _one_hot(columns: list[TableColumn]) -> Step:
     column = torch.tensor(np.repeat(np.arange(len(widths)), widths))
     code = steps.constant(np.concatenate([np.arange(width) for width in widths]))
     return lambda x: (x[:, column] == code).double()
-
-
-def _impute(fills: Any, columns: list[TableColumn]) -> Step:
-    indicated = [position for position, column in enumerate(columns) if column.missing]
-    return steps.impute(fills, float("nan"), list(range(len(columns))), indicated)

@@ -43,16 +43,9 @@ def register_transformer(kind: type, *, checks_rows: bool = True) -> Callable[[C
     """Register a function that converts a fitted transformer for ONNX.
 
     The decorated function gets the transformer and its name (for errors). It returns a function or a `torch.nn.Module`
-    that maps float64 rows (n, d) to float64 rows (n, d′) with operations that ONNX has. A later registration replaces
-    an earlier one.
-
-    Parameters
-    ----------
-    kind : type
-        Exact type of the transformer.
-    checks_rows : bool
-        Whether the transformer refuses rows with infinite values, and rows with missing values unless its scikit-learn
-        tags say ``allow_nan``. False for transformers that pass rows on to others.
+    that maps float64 rows (n, d) to float64 rows (n, d′) with operations that ONNX has. ``kind`` is the exact type of
+    the transformer. ``checks_rows`` says whether it refuses rows with infinite values, and rows with missing values
+    unless its scikit-learn tags say ``allow_nan``.
 
     Examples
     --------
@@ -97,19 +90,13 @@ def refusal(transformer: Any, name: str, reason: str) -> ValueError:
     )
 
 
-# ------------------------------------------------------------------------------------------------ single transformers
-
-
 @register_transformer(StandardScaler)
-def _standard(scaler: Any, name: str) -> Step:
-    shift = scaler.mean_ if scaler.with_mean else 0.0
-    return steps.affine(shift=shift, factor=1 / scaler.scale_ if scaler.with_std else 1.0)
-
-
 @register_transformer(RobustScaler)
-def _robust(scaler: Any, name: str) -> Step:
-    shift = scaler.center_ if scaler.with_centering else 0.0
-    return steps.affine(shift=shift, factor=1 / scaler.scale_ if scaler.with_scaling else 1.0)
+def _centered(scaler: Any, name: str) -> Step:
+    robust = isinstance(scaler, RobustScaler)
+    centers, scales = (scaler.with_centering, scaler.with_scaling) if robust else (scaler.with_mean, scaler.with_std)
+    shift = (scaler.center_ if robust else scaler.mean_) if centers else 0.0
+    return steps.affine(shift=shift, factor=1 / scaler.scale_ if scales else 1.0)
 
 
 @register_transformer(MinMaxScaler)
@@ -117,11 +104,6 @@ def _min_max(scaler: Any, name: str) -> Step:
     low, high = scaler.feature_range
     limits = (float(low), float(high)) if scaler.clip else None
     return steps.affine(factor=scaler.scale_, offset=scaler.min_, limits=limits)
-
-
-@register_transformer(MaxAbsScaler)
-def _max_abs(scaler: Any, name: str) -> Step:
-    return steps.affine(factor=1 / scaler.scale_, limits=(-1.0, 1.0) if getattr(scaler, "clip", False) else None)
 
 
 @register_transformer(SimpleImputer)
@@ -145,23 +127,10 @@ def _pca(pca: Any, name: str) -> Step:
     return steps.project(components, components @ np.asarray(pca.mean_, dtype=np.float64), divisor)
 
 
-@register_transformer(TruncatedSVD)
-def _svd(svd: Any, name: str) -> Step:
-    return steps.project(svd.components_)
-
-
 @register_transformer(QuantileTransformer)
 def _quantiles(transformer: Any, name: str) -> Step:
     normal = transformer.output_distribution == "normal"
     return steps.quantile_levels(transformer.quantiles_, transformer.references_, normal)
-
-
-@register_transformer(VarianceThreshold, checks_rows=False)
-def _variance(selector: Any, name: str) -> Step:
-    return steps.select_columns(selector.get_support(indices=True))
-
-
-# --------------------------------------------------------------------------------------------------------- containers
 
 
 @register_transformer(FunctionTransformer, checks_rows=False)
@@ -173,33 +142,38 @@ def _function(transformer: Any, name: str) -> Step:
 
 @register_transformer(Pipeline, checks_rows=False)
 def _pipeline(pipeline: Any, name: str) -> Step:
-    return steps.chain([convert_transformer(step, _inside(name, own)) for own, step in pipeline.steps])
+    return steps.chain([convert_transformer(step, f"{name}/{own}".strip("/")) for own, step in pipeline.steps])
 
 
 @register_transformer(ColumnTransformer, checks_rows=False)
 def _columns(transformer: Any, name: str) -> Step:
-    branches = []
-    for own, step, _ in transformer.transformers_:
-        index = transformer._transformer_to_input_indices[own]
-        if len(index) and not (isinstance(step, str) and step == "drop"):
-            weight = (transformer.transformer_weights or {}).get(own)
-            branches.append(_branch(step, _inside(name, own), weight, steps.select_columns(index)))
-    return steps.concatenate(branches)
+    index = transformer._transformer_to_input_indices
+    branches = [
+        (own, step, steps.select_columns(index[own])) for own, step, _ in transformer.transformers_ if len(index[own])
+    ]
+    return _concatenate(transformer, branches, name)
 
 
 @register_transformer(FeatureUnion, checks_rows=False)
 def _union(union: Any, name: str) -> Step:
-    weights = union.transformer_weights or {}
-    parts = [(own, step) for own, step in union.transformer_list if not (isinstance(step, str) and step == "drop")]
-    return steps.concatenate(
-        [_branch(step, _inside(name, own), weights.get(own), steps.identity) for own, step in parts]
-    )
+    return _concatenate(union, [(own, step, steps.identity) for own, step in union.transformer_list], name)
 
 
-def _branch(step: Any, name: str, weight: float | None, columns: Step) -> Step:
-    scale = [] if weight is None else [steps.affine(factor=weight)]
-    return steps.chain([columns, convert_transformer(step, name), *scale])
+def _concatenate(container: Any, branches: list[tuple[str, Any, Step]], name: str) -> Step:
+    """The columns of all branches, each multiplied by its weight."""
+    weights, converted = container.transformer_weights or {}, []
+    for own, step, columns in branches:
+        if not (isinstance(step, str) and step == "drop"):
+            scale = [steps.affine(factor=weights[own])] if own in weights else []
+            converted.append(steps.chain([columns, convert_transformer(step, f"{name}/{own}".strip("/")), *scale]))
+    return steps.concatenate(converted)
 
 
-def _inside(outer: str, own: str) -> str:
-    return f"{outer}/{own}" if outer else own
+_CONVERTERS |= {
+    MaxAbsScaler: lambda scaler, name: steps.affine(
+        factor=1 / scaler.scale_, limits=(-1.0, 1.0) if getattr(scaler, "clip", False) else None
+    ),
+    TruncatedSVD: lambda svd, name: steps.project(svd.components_),
+    VarianceThreshold: lambda selector, name: steps.select_columns(selector.get_support(indices=True)),
+}
+_UNCHECKED.add(VarianceThreshold)

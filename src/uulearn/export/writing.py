@@ -18,10 +18,10 @@ import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
 from uulearn.export.checking import Agreement, PythonScores, check
 from uulearn.export.graph import ClassifierGraph, network_of
-from uulearn.export.metadata import describe, properties
 from uulearn.export.steps import Step
 from uulearn.export.tabular import TEXT_INPUT, add_text_input, category_columns
 from uulearn.export.transformers import convert_transformer
@@ -42,6 +42,9 @@ class Port(NamedTuple):
     type: str
     shape: tuple[int | str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.type} ({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
+
 
 @dataclass(frozen=True)
 class Exported:
@@ -57,11 +60,7 @@ class Exported:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        ports = [
-            f"{port.name} {port.type} ({', '.join(map(str, port.shape))}{',' if len(port.shape) == 1 else ''})"
-            for port in (*self.inputs, *self.outputs)
-        ]
-        inputs, outputs = (", ".join(part) for part in (ports[: len(self.inputs)], ports[len(self.inputs) :]))
+        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
         text = f"{self.path}: from {inputs} to {outputs}; opset {self.opset}"
         if self.largest_difference is not None:
             difference = f"differ by at most {self.largest_difference:.1e}"
@@ -70,12 +69,7 @@ class Exported:
 
 
 def export_onnx(
-    classifier: Any,
-    path: str | Path,
-    *,
-    pipeline: Any = None,
-    input_type: str = "float32",
-    rows: Any = None,
+    classifier: Any, path: str | Path, *, pipeline: Any = None, input_type: str = "float32", rows: Any = None
 ) -> Exported:
     """Write a fitted classifier, with the pipeline in front of it, to an ONNX file.
 
@@ -85,16 +79,13 @@ def export_onnx(
     infinite value, get the score NaN, the probability NaN and the class −1. If the pipeline of `uulearn fit` has
     categories, they are a second input ``categories`` of text; empty text is a missing value.
 
-    The network computes in float32, the pipeline in float64. Before the file replaces an existing one, onnxruntime runs
-    it on random rows and edge cases. If it differs from the classifier by more than 1e-5, relative to the largest score
-    or to 1, nothing is written.
+    Before the file replaces an existing one, onnxruntime runs it on random rows and edge cases. If it differs from the
+    classifier by more than 1e-5, relative to the largest score or to 1, nothing is written.
 
     Parameters
     ----------
-    classifier : UUClassifier, or Pipeline that ends in one
-        Fitted.
+    classifier : fitted UUClassifier, or Pipeline that ends in one
     path : str or Path
-        File to write; an existing file is replaced atomically.
     pipeline : fitted transformer or Pipeline, optional
         Preprocessing before the classifier. Use `register_transformer` for your own transformers.
     input_type : str
@@ -102,11 +93,6 @@ def export_onnx(
         or ``"uint8"`` for images.
     rows : array of shape (n, …), optional
         Rows of yours for the check. The made-up rows say little about columns with values far from zero.
-
-    Returns
-    -------
-    `Exported`
-        Description of the file. Without onnxruntime it says that the file was not checked.
 
     Examples
     --------
@@ -137,31 +123,27 @@ def export_onnx(
     categories = category_columns(pipeline)
     graph = ClassifierGraph(classifier, step).eval()
     proto = _translate(graph, shape, input_type, classifier)
+    texts = [column.name for column in categories]
     names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
-    text_names = [column.name for column in categories]
+    names = None if names is None else [str(name) for name in names if name not in texts]
+    describe(
+        proto, graph.output_names, classifier, {"feature_names": names} | ({"category_names": texts} if texts else {})
+    )
     inputs = [Port("X", input_type, ("n", *shape))]
-    facts = properties(classifier, names if names is None else [name for name in names if name not in text_names])
-    if categories:
-        numeric = shape[0] - len(categories)
-        inputs = [
-            *([Port("X", input_type, ("n", numeric))] if numeric else []),
-            Port(TEXT_INPUT, "string", ("n", len(categories))),
-        ]
-        facts |= {"category_names": json.dumps(text_names, ensure_ascii=False)}
-    describe(proto, graph.output_names, facts)
     if categories:
         add_text_input(proto, categories, shape[0])
+        inputs = [Port("X", input_type, ("n", shape[0] - len(texts))), Port(TEXT_INPUT, "string", ("n", len(texts)))]
+        inputs = inputs[shape[0] == len(texts) :]
     importlib.import_module("onnx").checker.check_model(proto)
-    agreement: list[Agreement] = []
+    found: Agreement | None = None
 
     def write(temporary: Path) -> None:
+        nonlocal found
         temporary.write_bytes(proto.SerializeToString(deterministic=True))
         if _installed("onnxruntime"):
-            python = PythonScores(classifier, pipeline, categories)
-            agreement.append(check(temporary, python, shape, input_type, rows))
+            found = check(temporary, PythonScores(classifier, pipeline, categories), shape, input_type, rows)
 
     write_atomically(path, write)
-    found = agreement[0] if agreement else None
     return Exported(
         path=path,
         opset=OPSET,
@@ -171,9 +153,6 @@ def export_onnx(
         checked_rows=0 if found is None else found.rows,
         notes=tuple(_notes(classifier, checked=found is not None)),
     )
-
-
-# ------------------------------------------------------------------------------------------------------------ checks
 
 
 def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
@@ -215,9 +194,6 @@ def _check_columns(step: Step, columns: int, classifier: UUClassifier) -> None:
             f"the pipeline gives rows of shape {given}, but the classifier was fitted on rows of shape "
             f"{classifier.row_shape_}; pass the pipeline with which it was fitted."
         )
-
-
-# ------------------------------------------------------------------------------------------------------- translation
 
 
 def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, classifier: UUClassifier) -> Any:
@@ -275,3 +251,41 @@ def _notes(classifier: UUClassifier, *, checked: bool) -> Iterator[str]:
             "trained in bfloat16; the graph computes in float32 and can differ from Python in the third digit: train "
             "with precision='float32' if that matters"
         )
+
+
+def describe(proto: Any, outputs: list[str], classifier: UUClassifier, columns: dict[str, list[str] | None]) -> None:
+    """Replace the metadata of the exporter, which contains source lines and local paths, by our own."""
+    for graph in (proto.graph, *proto.functions):
+        _strip(graph)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    for value in proto.graph.output:
+        del value.type.tensor_type.shape.dim[:]
+        value.type.tensor_type.shape.dim.add().dim_param = "n"
+    proto.graph.name = "uulearn"
+    proto.producer_name, proto.producer_version = "uulearn", __version__
+    proto.doc_string = f"A binary classifier trained from two unlabeled sets. Outputs: {', '.join(outputs)}."
+    priors = classifier.set_priors
+    values = {
+        "set_priors": None if priors is None else [float(prior) for prior in priors],
+        "target_prior": None if priors is None else float(classifier.target_prior),
+        "calibrated": classifier.scaling_ is not None,
+        **columns,
+    }  # ONNX stores strings only, so numbers and lists are JSON
+    labels = "passed for evaluation; training did not use them" if classifier.history_.labels_used else None
+    stored = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    properties = {"uulearn_version": __version__, "labels": labels or "no label was used"} | stored
+    importlib.import_module("onnx").helper.set_model_props(proto, properties)
+
+
+def _strip(graph: Any) -> None:
+    del graph.metadata_props[:]
+    for kind in ("input", "output", "value_info", "initializer"):
+        for value in getattr(graph, kind, ()):
+            if not isinstance(value, str):  # inputs and outputs of a function are strings
+                del value.metadata_props[:]
+    for node in graph.node:
+        del node.metadata_props[:]
+        node.ClearField("doc_string")
+        for attribute in node.attribute:
+            for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                _strip(inner)

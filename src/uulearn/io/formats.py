@@ -24,7 +24,6 @@ SUFFIXES = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
-DELTA_LOG = "_delta_log"
 STANDARD = "-"  # as a path: standard input or standard output
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
@@ -34,21 +33,12 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 def format_of(path: str | Path) -> tuple[str, str | None]:
     """Return the format and the compression of a file by its name; ``"-"`` is CSV.
 
-    Returns
-    -------
-    format : {"csv", "tsv", "parquet", "feather", "jsonl", "xlsx", "npy", "npz"}
-    compression : {"gzip", "zstd"} or None
-
-    Examples
-    --------
-    >>> format_of("clinic_a.csv.gz")
-    ('csv', 'gzip')
-    >>> format_of("clinic_a.parquet")
-    ('parquet', None)
+    >>> format_of("clinic_a.csv.gz"), format_of("clinic_a.parquet")
+    (('csv', 'gzip'), ('parquet', None))
     """
     if str(path) == STANDARD:
         return "csv", None
-    compression = compression_of(path)
+    compression = COMPRESSIONS.get(Path(path).suffix.lower())
     inner = Path(Path(path).stem if compression else path)
     known = SUFFIXES.get(inner.suffix.lower())
     if known is None:
@@ -59,11 +49,6 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     return known, compression
 
 
-def compression_of(path: str | Path) -> str | None:
-    """Return the compression that the last suffix of a name stands for, or None."""
-    return COMPRESSIONS.get(Path(path).suffix.lower())
-
-
 def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | None]:
     """Return the format and the compression of a file; ``format`` overrules the suffix."""
     if format is None:
@@ -71,7 +56,7 @@ def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | Non
     if format not in SUFFIXES.values():
         known = ", ".join(dict.fromkeys(SUFFIXES.values()))
         raise ValueError(f"format must be one of {known}, got {format!r}.")
-    return format, compression_of(path)
+    return format, COMPRESSIONS.get(Path(path).suffix.lower())
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -81,7 +66,7 @@ def parquet_files(folder: Path) -> list[Path]:
     """
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
-        if DELTA_LOG in folders:
+        if "_delta_log" in folders:
             raise TableError(
                 f"{place} is a Delta table, and its folder also contains files of earlier versions; write the rows of "
                 "its current version to a new folder."
@@ -95,8 +80,6 @@ def parquet_files(folder: Path) -> list[Path]:
 def check_not_read_again(out: Path, rows: str, named: str) -> None:
     """Raise ValueError if ``out``, shown as ``named``, would be read as rows together with the folder ``rows``.
 
-    Examples
-    --------
     >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
     Traceback (most recent call last):
     ValueError: rows/scored.parquet is in rows, and would be read as rows the next time; write to another folder.
@@ -119,10 +102,8 @@ def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
 
     A column without a name is named by its position, as in pandas. A repeated name raises `TableError`.
 
-    Examples
-    --------
     >>> clean_names(["", " age", "city "], "rows.csv")
-    (['Unnamed: 0', 'age', 'city'], ["rows.csv has a column without a name; it is named 'Unnamed: 0'."])
+    (['Unnamed: 0', 'age', 'city'], ["rows.csv has columns without a name; they are named 'Unnamed: 0'."])
     """
     stripped = [each.strip() for each in names]
     cleaned = [each or f"Unnamed: {position}" for position, each in enumerate(stripped)]
@@ -131,8 +112,7 @@ def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     unnamed = [new for new, old in zip(cleaned, stripped, strict=True) if not old]
     if not unnamed:
         return cleaned, []
-    which, verb = ("a column", "it is") if len(unnamed) == 1 else (f"{len(unnamed):,} columns", "they are")
-    return cleaned, [f"{name} has {which} without a name; {verb} named {quote_some(unnamed)}."]
+    return cleaned, [f"{name} has columns without a name; they are named {quote_some(unnamed)}."]
 
 
 def repeated_names(names: Sequence[str]) -> list[str]:

@@ -19,35 +19,27 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, in_one_line
 
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # first bytes of compressed files
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 COPY_BYTES = 1 << 22  # bytes copied at once
 READ_AHEAD_BYTES = 1 << 18  # bytes read ahead
+OPEN_ERRORS: dict[type[Exception], str] = {
+    FileNotFoundError: "does not exist; check the path",
+    IsADirectoryError: "is a folder; pass a file of rows",
+    PermissionError: "may not be read; ask for permission to read it",
+}
 
 
 def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
     """Open a file, or standard input, for reading in any order; a pipe is copied into a temporary file first."""
-    if str(source) == STANDARD:
-        file: BinaryIO = sys.stdin.buffer
-    else:
-        file = _open_path(Path(source), name, stack)
+    try:
+        file = sys.stdin.buffer if str(source) == STANDARD else stack.enter_context(open(source, "rb"))  # noqa: SIM115
+    except (OSError, ValueError) as error:  # ValueError: a nul character in the path
+        why = OPEN_ERRORS.get(type(error), f"cannot be opened ({_reason(error)}); check the path")
+        raise TableError(f"{name} {why}.") from error
     try:
         seekable = file.seekable() and stat.S_ISREG(os.fstat(file.fileno()).st_mode)
     except (OSError, ValueError):
         seekable = False
-    return file if seekable else _unpack(file, name, "cannot be read", stack)
-
-
-def _open_path(path: Path, name: str, stack: ExitStack) -> BinaryIO:
-    try:
-        return stack.enter_context(path.open("rb"))
-    except FileNotFoundError as error:
-        raise TableError(f"{name} does not exist; check the path.") from error
-    except IsADirectoryError as error:
-        raise TableError(f"{name} is a folder; pass a file of rows.") from error
-    except PermissionError as error:
-        raise TableError(f"{name} may not be read; ask for permission to read it.") from error
-    except (OSError, ValueError) as error:  # ValueError: a nul character in the path
-        raise TableError(f"{name} cannot be opened ({_reason(error)}); check the path.") from error
+    return file if seekable else _unpack(_Unclosed(file, name), name, stack)
 
 
 def open_unpacked(source: str | Path, name: str, compression: str | None, stack: ExitStack) -> BinaryIO:
@@ -55,13 +47,12 @@ def open_unpacked(source: str | Path, name: str, compression: str | None, stack:
     file = open_file(source, name, stack)
     if compression is None:
         return file
-    _check_compression(file, name, compression)
-    return _unpack(_decompressed(file, name, compression), name, f"is damaged {compression} data", stack)
+    return _unpack(_decompressed(file, name, _check_compression(file, name, compression)), name, stack)
 
 
-def _unpack(stream: Any, name: str, failure: str, stack: ExitStack) -> BinaryIO:
+def _unpack(stream: _Unclosed, name: str, stack: ExitStack) -> BinaryIO:
     with temporary_file(name, stack) as unpacked:
-        while block := _read(stream, COPY_BYTES, name, failure):
+        while block := stream.read(COPY_BYTES):
             unpacked.write(block)
     return unpacked
 
@@ -83,79 +74,84 @@ def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
 class TextSource:
     """A text file, perhaps compressed, in UTF-8 or in UTF-16 with a byte-order mark.
 
-    Parameters
-    ----------
-    source : path, or "-" for standard input
-    name : str
-        The name used in messages.
-    compression : {"gzip", "zstd"}, optional
-        What the file name says; compressed content is recognized without it.
+    ``compression`` is what the file name says; compressed content is recognized without it.
     """
 
     def __init__(self, source: str | Path, name: str, compression: str | None, stack: ExitStack) -> None:
         self.name = name
         self._file = open_file(source, name, stack)
-        found = _check_compression(self._file, name, compression)
-        self._compression = found
-        start = self._open().read(3)
-        self._utf16 = start[:2] in UTF16
+        self._compression = _check_compression(self._file, name, compression)
+        start = self._bytes().read(3)
+        self._utf16 = start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         self._skipped = 3 if start == codecs.BOM_UTF8 else 0
 
     def open(self) -> io.BufferedReader:
         """Return the content from its start, as UTF-8 without byte-order mark."""
-        stream: Any = self._open()
-        if self._utf16:
-            stream = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
-        else:
-            stream.read(self._skipped)
-        return io.BufferedReader(_TextStream(stream, self.name, self._skipped), READ_AHEAD_BYTES)
+        return io.BufferedReader(_TextStream(self), READ_AHEAD_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
         """Return the content from its start as text, with its line ends."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
-    def _open(self) -> _Explained:
-        self._file.seek(0)
-        stream = self._file if self._compression is None else _decompressed(self._file, self.name, self._compression)
-        failure = "cannot be read" if self._compression is None else f"is damaged {self._compression} data"
-        return _Explained(stream, self.name, failure)
+    def raw(self) -> Any:
+        """Return the content from its start: unchecked bytes without byte-order mark, or characters of UTF-16."""
+        stream = self._bytes()
+        if self._utf16:
+            return io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
+        stream.read(self._skipped)
+        return stream
 
-    def not_utf8(self) -> TableError:
-        """Return the error that names the first byte that is not UTF-8."""
+    def _bytes(self) -> _Unclosed:
+        return _decompressed(self._file, self.name, self._compression)
+
+    def not_text(self) -> TableError:
+        """Return the error that names the first byte that is nul or not UTF-8."""
+        stream = self.raw()
+        if not self._utf16:
+            stream = io.TextIOWrapper(io.BufferedReader(stream), "utf-8", errors="surrogateescape", newline="")
         position, line = self._skipped, 1
-        for content in self.open():
+        while text := stream.readline(READ_AHEAD_BYTES):
+            content = text.encode("utf-8", "surrogateescape")
             try:
-                content.decode()
+                place = content.find(b"\0")
+                content[: None if place < 0 else place].decode()
             except UnicodeDecodeError as error:
-                value, start = content[error.start], error.start
-                line += count_lines(content[:start])
-                place = f"at position {position + start:,} (line {line:,})"
-                return TableError(f"{self.name} is not UTF-8: byte 0x{value:02x} {place}; save it as UTF-8.")
+                place = error.start
+            if place >= 0:
+                what = f"is not UTF-8: byte 0x{content[place]:02x}" if content[place] else "contains a nul byte"
+                return TableError(
+                    f"{self.name} {what} at position {position + place:,} (line {line:,}); save it as UTF-8."
+                )
             position += len(content)
-            line += count_lines(content)
+            line += content.endswith((b"\n", b"\r"))
         return TableError(f"{self.name} is not UTF-8; save it as UTF-8.")
 
 
-class _Explained(io.RawIOBase):
+class _Unclosed(io.RawIOBase):
     """A stream whose errors are `TableError`, and which is not closed with its readers."""
 
-    def __init__(self, stream: Any, name: str, failure: str) -> None:
+    def __init__(self, stream: Any, name: str, failure: str = "cannot be read") -> None:
         self._stream, self._name, self._failure = stream, name, failure
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = _read(self._stream, len(buffer), self._name, self._failure)
+        try:
+            data = self._stream.read(len(buffer))
+        except (OSError, EOFError) as error:
+            raise TableError(
+                f"{self._name} {self._failure} ({_reason(error)}); replace it with an intact copy."
+            ) from error
         buffer[: len(data)] = data
         return len(data)
 
 
 class _TextStream(io.RawIOBase):
-    """UTF-8 that contains no nul byte, from a stream of bytes or of characters."""
+    """The content of a source as UTF-8; a nul byte is an error."""
 
-    def __init__(self, stream: Any, name: str, position: int) -> None:
-        self._stream, self._name, self._position, self._lines = stream, name, position, 1
+    def __init__(self, source: TextSource) -> None:
+        self._source, self._stream = source, source.raw()
 
     def readable(self) -> bool:
         return True
@@ -164,41 +160,21 @@ class _TextStream(io.RawIOBase):
         try:
             data = self._stream.read(max(1, len(buffer) // 4))  # a character has up to four bytes
         except UnicodeError as error:
+            name = self._source.name
             raise TableError(
-                f"{self._name} is not the UTF-16 that its byte-order mark announces ({error}); save it as UTF-8."
+                f"{name} is not the UTF-16 that its byte-order mark announces ({error}); save it as UTF-8."
             ) from error
         data = data.encode() if isinstance(data, str) else data
-        place = data.find(b"\0")
-        if place >= 0:
-            line = self._lines + count_lines(data[:place])
-            raise TableError(
-                f"{self._name} contains a nul byte at position {self._position + place:,} (line {line:,}), so it is "
-                "not a text file in UTF-8; save it as UTF-8."
-            )
+        if b"\0" in data:
+            raise self._source.not_text()
         buffer[: len(data)] = data
-        self._position += len(data)
-        self._lines += count_lines(data)
         return len(data)
-
-
-def count_lines(data: bytes) -> int:
-    """Return the number of line ends: LF, CRLF or CR.
-
-    Examples
-    --------
-    >>> count_lines(b"LF\\nCRLF\\r\\nCR\\r")
-    3
-    """
-    if b"\r" not in data:
-        return data.count(b"\n")
-    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
 def _check_compression(file: BinaryIO, name: str, expected: str | None) -> str | None:
     """Return the compression that the first bytes show; it must be the expected one, if there is one."""
     file.seek(0)
-    start = _read(file, 4, name, "cannot be read")
-    file.seek(0)
+    start = _Unclosed(file, name).read(4) or b""
     found = next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
     if expected is not None and start and found != expected:
         raise TableError(
@@ -208,16 +184,14 @@ def _check_compression(file: BinaryIO, name: str, expected: str | None) -> str |
     return found
 
 
-def _decompressed(file: BinaryIO, name: str, compression: str) -> Any:
+def _decompressed(file: BinaryIO, name: str, compression: str | None) -> _Unclosed:
+    """Return the bytes of a file from its start."""
     file.seek(0)
-    return pa.CompressedInputStream(pa.PythonFile(_Explained(file, name, "cannot be read"), "r"), compression)
-
-
-def _read(stream: Any, size: int, name: str, failure: str) -> bytes:
-    try:
-        return bytes(stream.read(size))
-    except (OSError, EOFError) as error:
-        raise TableError(f"{name} {failure} ({_reason(error)}); replace it with an intact copy.") from error
+    stream = _Unclosed(file, name)
+    if compression is None:
+        return stream
+    unpacked = pa.CompressedInputStream(pa.PythonFile(stream, "r"), compression)
+    return _Unclosed(unpacked, name, f"is damaged {compression} data")
 
 
 def _reason(error: Exception) -> str:

@@ -6,39 +6,49 @@ to disk and moved into place at the end, and removed after an error.
 
 from __future__ import annotations
 
+import csv
+import datetime
 import errno
 import glob
+import json
+import math
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from uulearn.exceptions import TableError
-from uulearn.io.arrow_writer import ArrowEncoder
 from uulearn.io.formats import SEPARATORS, STANDARD, in_one_line, quote_some, repeated_names, resolve_format
-from uulearn.io.text_writer import csv_lines, json_lines
 from uulearn.storage import remove_temporary_files, write_atomically
 
 ROWS_PER_WRITE = 50_000  # rows that are converted to text at once
+NO_SPACE, NOT_ALLOWED = "free some space, or write elsewhere", "write to a folder that you own"
 REMEDIES = {
-    errno.ENOSPC: "free some space, or write elsewhere",
-    errno.EDQUOT: "free some space, or write elsewhere",
+    errno.ENOSPC: NO_SPACE,
+    errno.EDQUOT: NO_SPACE,
     errno.EFBIG: "allow larger files (ulimit -f), or write elsewhere",
-    errno.EACCES: "write to a folder that you own",
-    errno.EPERM: "write to a folder that you own",
-    errno.EROFS: "write to a folder that you own",
+    errno.EACCES: NOT_ALLOWED,
+    errno.EPERM: NOT_ALLOWED,
+    errno.EROFS: NOT_ALLOWED,
 }
 
 
 class TableWriter:
     """Write frames to one file, or to standard output, as a context manager.
+
+    The first frame fixes the columns, and for Parquet and Feather their types. If the reader of a pipe stops, as
+    ``head`` does, the ``with`` block ends without an error.
 
     Parameters
     ----------
@@ -48,11 +58,6 @@ class TableWriter:
         By default the format of the suffix, and CSV for standard output.
     float_format : str, optional
         Format of floats in CSV and TSV, such as ``"%.6g"``; by default all digits needed to read the number back.
-
-    Notes
-    -----
-    The first frame fixes the columns, and for Parquet and Feather their types. If the reader of standard output stops,
-    as ``head`` does, the ``with`` block ends without an error.
 
     Examples
     --------
@@ -76,7 +81,11 @@ class TableWriter:
             raise TableError(
                 f"{self.name} cannot be written: .{self._format} is for input only; write .csv or .parquet."
             )
-        _check_float_format(float_format)
+        if float_format is not None:
+            try:
+                float(str.__mod__(float_format, 0.5))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"float_format must format a number, as '%.6g' does, got {float_format!r}.") from error
         self._float_format = float_format
         self._out = None if str(out) == STANDARD else Path(out)
         if "\0" in self.name:
@@ -90,12 +99,12 @@ class TableWriter:
         self._columns: list[str] | None = None
 
     def __enter__(self) -> Self:
-        with self._explained():
-            try:
+        try:
+            with explained(self.name):
                 self._open()
-            except BaseException:
-                self._abandon()
-                raise
+        except BaseException:
+            self._abandon()
+            raise
         return self
 
     def write(self, frame: pd.DataFrame) -> None:
@@ -112,31 +121,31 @@ class TableWriter:
                 f"a frame for {self.name} has the columns {quote_some(columns)}, but the first had "
                 f"{quote_some(self._columns or [])}; write the same columns in the same order."
             )
-        with self._explained():
+        with explained(self.name):
             self._write(frame.set_axis(columns, axis=1))
         self._columns = columns
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None:
-            try:
-                self._finish()
-            except BrokenPipeError:
-                pass
-            except BaseException:
-                self._abandon()
-                raise
+        try:
+            if error is None:
+                with suppress(BrokenPipeError), explained(self.name):
+                    self._finish()
+        finally:
+            self._abandon()
         broken = self._sink is not None and self._sink.broken and (error is None or isinstance(error, BrokenPipeError))
-        self._abandon()
-        if broken:
-            _silence_standard_output()
+        if broken and self._out is None:  # Python flushes standard output again at its end
+            with suppress(OSError, ValueError):  # a test or a notebook may replace standard output
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
         return broken
 
     def _open(self) -> None:
         if self._out is None:
             sys.stdout.flush()
-            file: Any = getattr(sys.stdout, "buffer", None) or _Encoded(sys.stdout)
+            file: Any = getattr(sys.stdout, "buffer", sys.stdout)
         elif self._out.exists() and not self._out.is_file():  # a device or a named pipe
             file = self._stack.enter_context(self._out.open("wb"))
         else:
@@ -146,50 +155,43 @@ class TableWriter:
             handle, temporary = tempfile.mkstemp(prefix=f".{self._out.name}.", suffix=".tmp", dir=self._out.parent)
             self._temporary = Path(temporary)
             file = self._stack.enter_context(os.fdopen(handle, "wb"))
-        self._sink = _Sink(file, standard=self._out is None)
-        self._write = self._encoder(self._compressed(self._sink))
-
-    def _compressed(self, sink: _Sink) -> Any:
-        if self._compression is None:
-            return sink
-        return self._stack.enter_context(pa.CompressedOutputStream(pa.PythonFile(sink, "w"), self._compression))
-
-    def _encoder(self, stream: Any) -> Callable[[pd.DataFrame], None]:
-        """Return a function that encodes frames into the stream; the stack closes what needs closing."""
+        self._sink = stream = _Sink(file)
+        if self._compression is not None:
+            stream = self._stack.enter_context(pa.CompressedOutputStream(pa.PythonFile(stream, "w"), self._compression))
         if self._format in {"parquet", "feather"}:
-            return self._stack.enter_context(ArrowEncoder(stream, self._format, self.name)).write
+            encoder = _ArrowEncoder(stream, self._format, self.name)
+            self._stack.callback(encoder.close)
+            self._write = encoder.write
+        else:
+            self._write = lambda frame: self._write_text(frame, stream)
 
-        def write_text(frame: pd.DataFrame) -> None:
-            for start in range(0, max(1, len(frame)), ROWS_PER_WRITE):
-                part = frame.iloc[start : start + ROWS_PER_WRITE]
-                if self._format == "jsonl":
-                    stream.write(json_lines(part, self.name))
-                else:
-                    header = self._columns is None and start == 0
-                    separator = SEPARATORS[self._format]
-                    stream.write(csv_lines(part, separator, self._float_format, self.name, header=header))
-
-        return write_text
+    def _write_text(self, frame: pd.DataFrame, stream: Any) -> None:
+        for start in range(0, max(1, len(frame)), ROWS_PER_WRITE):
+            part = frame.iloc[start : start + ROWS_PER_WRITE]
+            if self._format == "jsonl":
+                text = json_lines(part, self.name)
+            else:
+                header = self._columns is None and start == 0
+                text = csv_lines(part, SEPARATORS[self._format], self._float_format, self.name, header=header)
+            try:
+                stream.write(text.encode())
+            except UnicodeEncodeError as error:
+                raise TableError(
+                    f"a text for {self.name} contains half of a surrogate pair, which is not a character; correct it."
+                ) from error
 
     def _finish(self) -> None:
         """Close all layers, the innermost first, and move the file into place."""
         if self._columns is None:
             raise TableError(f"nothing was written to {self.name}; write at least one frame, which may be empty.")
-        with self._explained():
-            self._stack.close()
-            assert self._sink is not None
-            self._sink.flush()
-            if self._temporary is not None and self._out is not None:
-                temporary, self._temporary = self._temporary, None
-                try:
-                    write_atomically(self._out, temporary.replace)
-                except BaseException:
-                    temporary.unlink(missing_ok=True)
-                    raise
-        self._write = None
+        self._stack.close()
+        assert self._sink is not None
+        self._sink.flush()
+        if self._temporary is not None and self._out is not None:
+            write_atomically(self._out, self._temporary.replace)
 
     def _abandon(self) -> None:
-        """Remove the temporary file."""
+        """Close everything and remove the temporary file, if it was not moved."""
         self._write = None
         if self._sink is not None:
             self._sink.discards = True  # closing Parquet writes a footer, which may fail again
@@ -197,17 +199,6 @@ class TableWriter:
             self._stack.close()
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
-            self._temporary = None
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn errors of the operating system into one sentence."""
-        try:
-            yield
-        except OSError as error:
-            if self._sink is not None and self._sink.broken:
-                raise
-            raise TableError(f"{cannot_be_written(self.name, error)}.") from error
 
 
 def cannot_be_written(name: str | Path, error: OSError) -> str:
@@ -236,29 +227,25 @@ class _Sink:
 
     closed = False
 
-    def __init__(self, file: Any, *, standard: bool) -> None:
+    def __init__(self, file: Any) -> None:
         self._file = file
-        self._standard = standard
-        self.broken = False
-        self.discards = False
+        self.broken = self.discards = False
 
     def write(self, data: Any) -> int:
         if not self.discards:
-            with self._detect_broken_pipe():
-                self._file.write(data)
+            text = self._file is sys.stdout  # in a notebook, it accepts only text
+            self._call(self._file.write, bytes(data).decode() if text else data)
         return len(data)
 
     def flush(self) -> None:
         if not self.discards and not self._file.closed:
-            with self._detect_broken_pipe():
-                self._file.flush()
+            self._call(self._file.flush)
 
-    @contextmanager
-    def _detect_broken_pipe(self) -> Iterator[None]:
+    def _call(self, method: Callable[..., object], *arguments: Any) -> None:
         try:
-            yield
+            method(*arguments)
         except BrokenPipeError:
-            self.broken = self._standard
+            self.broken = True
             raise
 
     def writable(self) -> bool:
@@ -268,33 +255,116 @@ class _Sink:
         pass
 
 
-class _Encoded:
-    """A standard output that accepts only text, as in a notebook."""
+class _ArrowEncoder:
+    """Encode frames as Parquet or Feather, one row group or batch per frame; the first frame fixes the types.
 
-    closed = False
+    Categories are written as their values, and a column in which all values are missing as text.
+    """
 
-    def __init__(self, file: Any) -> None:
-        self._file = file
+    def __init__(self, stream: Any, format: str, name: str) -> None:
+        self._stream, self._format, self._name = stream, format, name
+        self._schema: Any = None
+        self._writer: Any = None
 
-    def write(self, data: Any) -> None:
-        self._file.write(bytes(data).decode())
+    def write(self, frame: pd.DataFrame) -> None:
+        columns = [self._convert(frame.iloc[:, i], i, str(column)) for i, column in enumerate(frame.columns)]
+        if self._schema is None:
+            types = [values.type for values in columns]
+            self._schema = pa.schema(list(zip(map(str, frame.columns), types, strict=True)))
+            if self._format == "parquet":
+                self._writer = pq.ParquetWriter(self._stream, self._schema, write_page_checksum=True)
+            else:
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                self._writer = pa.ipc.new_file(self._stream, self._schema, options=options)
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
 
-    def flush(self) -> None:
-        self._file.flush()
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _convert(self, column: pd.Series, position: int, name: str) -> Any:
+        expected = None if self._schema is None else self._schema.field(position).type
+        try:
+            values = pa.array(column, from_pandas=True)
+            if pa.types.is_dictionary(values.type):
+                values = values.cast(values.type.value_type)
+            if pa.types.is_null(values.type):
+                values = values.cast(pa.large_string())
+            return values if expected is None else values.cast(expected)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            kind = "" if expected is None else f" as {expected}, like the first frame"
+            raise TableError(
+                f"column {name!r} cannot be written to {self._name}{kind} ({in_one_line(error)}); use one type for all "
+                "of its values."
+            ) from error
 
 
-def _silence_standard_output() -> None:
-    """Redirect standard output, which Python flushes again at its end, to nowhere instead of failing."""
-    with suppress(OSError, ValueError):  # a test or a notebook may replace standard output
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+def csv_lines(frame: pd.DataFrame, separator: str, float_format: str | None, name: str, *, header: bool) -> str:
+    """Return the rows of a frame as lines of CSV, with quotes where needed; missing values are empty.
+
+    >>> frame = pd.DataFrame({"city": ["Basel", 'Genf, "GE", CH', None], "score": [0.1, 2.0, None]})
+    >>> print(csv_lines(frame, ",", None, "scored.csv", header=True), end="")
+    city,score
+    Basel,0.1
+    "Genf, ""GE"", CH",2.0
+    ,
+    """
+    columns = {}
+    for column, values in frame.reset_index(drop=True).items():
+        plain = isinstance(values.dtype, np.dtype | pd.StringDtype) or pd.api.types.is_numeric_dtype(values.dtype)
+        if values.dtype == object or not (plain or pd.api.types.is_datetime64_any_dtype(values.dtype)):
+            cells = _plain_values(values, f"column {column!r} of {name}", str)
+            if float_format:
+                cells = [float_format % cell if isinstance(cell, float) else cell for cell in cells]
+            values = pd.Series([cell if cell is None else str(cell) for cell in cells], dtype=object)
+        columns[column] = values
+    options: dict[str, Any] = {"sep": separator, "header": header, "float_format": float_format}
+    text: str = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n", **options)
+    if "\r" in text:  # before Python 3.13 the csv module does not quote a CR that is not part of the line end
+        text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **options)
+    if "\0" in text:
+        raise TableError(f"a text for {name} contains a nul character, which CSV cannot hold; write Parquet instead.")
+    return text
 
 
-def _check_float_format(float_format: str | None) -> None:
-    if float_format is None:
-        return
+def json_lines(frame: pd.DataFrame, name: str) -> str:
+    """Return the rows of a frame as one JSON object per line; missing values are null, dates are in ISO 8601.
+
+    >>> print(json_lines(pd.DataFrame({"age": [41, None], "city": ["Zürich", None]}), "rows.jsonl"), end="")
+    {"age": 41.0, "city": "Zürich"}
+    {"age": null, "city": null}
+    """
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+    columns = [_plain_values(frame[column], f"column {column!r} of {name}", _json_date) for column in frame]
     try:
-        float(str.__mod__(float_format, 0.5))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"float_format must format a number, as '%.6g' does, got {float_format!r}.") from error
+        rows = [encode(dict(zip(frame.columns, row, strict=True))) for row in zip(*columns, strict=True)]
+    except ValueError as error:
+        raise TableError(f"a frame for {name} contains an infinite number, which JSON cannot hold; drop it.") from error
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _json_date(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, datetime.timedelta) else value.isoformat()
+
+
+def _plain_values(column: pd.Series, place: str, date: Callable[[Any], Any]) -> list[Any]:
+    """Return values as str, int, float, bool or None; ``date`` converts dates, times and durations."""
+
+    def plain(value: Any) -> Any:
+        if value is None or value is pd.NA or value is pd.NaT:
+            return None
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, bool | np.bool_):
+            return bool(value)
+        if isinstance(value, Integral):
+            return int(value)
+        if isinstance(value, Decimal) and date is str:
+            return str(value)
+        if isinstance(value, Real | Decimal):
+            return None if math.isnan(value) else float(value)
+        if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
+            return date(value)
+        raise TableError(f"{place} contains {type(value).__name__}, which text cannot hold; drop the column.")
+
+    return [plain(value) for value in column.astype(object).tolist()]

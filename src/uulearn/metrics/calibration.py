@@ -1,9 +1,4 @@
-"""Probabilities from scores without labels, prior shift, and decision thresholds.
-
-`fit_platt_scaling` finds the line a·g + b that turns scores into log-odds, from held-out rows of two unlabeled sets.
-`shift_log_odds` moves log-odds to another class prior, `bayes_threshold` gives the threshold for unequal costs, and
-`calibration_error` compares probabilities with labels.
-"""
+"""Probabilities from scores without labels, prior shift, and decision thresholds."""
 
 from __future__ import annotations
 
@@ -54,18 +49,9 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     The likelihood is that of the observed sets. Let t be the probability of the positive class at the class prior of
     all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
     ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
-    its parameters for small samples. Unlike a minimum of the unbiased risk, whose rows may have negative weights, it
-    exists for any priors.
+    its parameters for small samples.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Scores of held-out rows of both sets.
-    sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′)
-    target_prior : float
-        π, the class prior of the log-odds.
+    The log-odds are those at class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
     Examples
     --------
@@ -88,9 +74,8 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     fractions = sizes / sizes.sum()
     pooled = float(fractions @ priors)
     # P(set | negative) and P(set | positive) for the set of every row.
-    at_negative, at_positive = (
-        np.repeat(ends, sizes) for ends in (fractions * (1 - priors) / (1 - pooled), fractions * priors / pooled)
-    )
+    at_negative = np.repeat(fractions * (1 - priors) / (1 - pooled), sizes)
+    at_positive = np.repeat(fractions * priors / pooled, sizes)
     means, deviations = np.transpose([LOG_SLOPE_PRIOR, INTERCEPT_PRIOR])
 
     def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -114,14 +99,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
 def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Floats) -> tuple[Floats, Floats]:
     """Return ln P(set) of every row and its derivative, for log-odds of the positive class at the pooled class prior.
 
-    ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row;
-    the probability of the set is linear in the probability of the class.
-
-    Examples
-    --------
-    >>> value, slope = set_log_likelihood(np.array([0.0]), np.array([0.2]), np.array([0.8]))
-    >>> round(float(np.exp(value[0])), 3), round(float(slope[0]), 3)
-    (0.5, 0.3)
+    ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row.
     """
     positive, negative = expit(log_odds), expit(-log_odds)
     likelihood = np.maximum(negative * at_negative + positive * at_positive, 1e-300)
@@ -133,9 +111,7 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
     low, median, high = np.quantile(values, [0.16, 0.5, 0.84])
     scale = float(high - low) / 2 or float(values.std())
     if not scale > 0:
-        raise ValueError(
-            f"all scores are {values[0]:g}, which contains no information about the class; train the model."
-        )
+        raise ValueError(f"all scores are {values[0]:g}, without information about the class; train the model.")
     return float(median), scale
 
 
@@ -169,8 +145,7 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     """Expected calibration error, computed from labels.
 
-    Rows are sorted by probability into bins of equal size. The error is the mean over the bins of the distance between
-    the mean probability and the fraction of positives.
+    It is the mean, over bins of equal size, of the distance between mean probability and fraction of positives.
 
     Examples
     --------

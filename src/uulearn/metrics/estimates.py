@@ -54,14 +54,7 @@ def two_sided_quantile(confidence: float) -> float:
 
 
 def wilson_interval(proportion: float, n: int, z: float) -> tuple[float, float]:
-    """Wilson's score interval of a proportion observed in n rows.
-
-    Examples
-    --------
-    >>> low, high = wilson_interval(0.5, 100, 1.96)
-    >>> round(low, 4), round(high, 4)
-    (0.4038, 0.5962)
-    """
+    """Wilson's score interval of a proportion observed in n rows."""
     scale = 1 + z**2 / n
     center = (proportion + z**2 / (2 * n)) / scale
     half = z / scale * math.sqrt(proportion * (1 - proportion) / n + z**2 / (4 * n**2))
@@ -78,9 +71,8 @@ def combine_proportions(
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
-    The interval combines Wilson's intervals of the proportions (MOVER, the method of variance estimates recovery; Zou
-    and Donner, 2008). Unlike ± 1.96 standard errors, it keeps its coverage for few rows and for proportions near 0 or
-    1. It is clipped to the bounds.
+    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008), which keeps the coverage
+    for few rows and for proportions near 0 or 1. It is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0
@@ -102,8 +94,7 @@ def clip_interval(interval: tuple[float, float], bounds: tuple[float, float]) ->
 
 def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
     """Return the scores of set 0 and of set 1, after checking both arrays."""
-    values, membership = read_column(scores, "scores"), read_column(sets, "sets")
-    _check_same_length(values, membership, "sets")
+    values, membership = _read_pair(scores, sets, "sets")
     unknown = membership[(membership != 0) & (membership != 1)]
     if len(unknown):
         raise ValueError(f"sets must be 0 or 1, the set that each row came from, got {unknown[0]:g}.")
@@ -116,8 +107,7 @@ def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
 
 def split_labelled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
     """Return the scores of positives and of negatives; labels are 1 and 0, or 1 and −1."""
-    values, given = read_column(scores, "scores"), read_column(labels, "labels")
-    _check_same_length(values, given, "labels")
+    values, given = _read_pair(scores, labels, "labels")
     found = set(np.unique(given).tolist())
     if not (found <= {0, 1} or found <= {-1, 1}):
         raise ValueError(f"labels must be 1 and 0, or 1 and -1, with 1 for positive, got {sorted(found)[:5]}.")
@@ -130,17 +120,15 @@ def read_column(values: Any, name: str) -> Floats:
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.ndim != 1 or column.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name} must be numbers of shape (n,), one per row, got {column.dtype} of shape {column.shape}."
-        )
+        raise ValueError(f"{name} must be numbers of shape (n,), got {column.dtype} of shape {column.shape}.")
     missing = np.isnan(column)
     if missing.any():
-        raise ValueError(
-            f"{name} must be numbers, got nan in row {int(missing.argmax())}; check the model's output for that row."
-        )
+        raise ValueError(f"{name} must be numbers, got nan in row {int(missing.argmax())}; check the model's output.")
     return column.astype(np.float64)
 
 
-def _check_same_length(scores: Floats, others: Floats, name: str) -> None:
-    if len(scores) != len(others):
-        raise ValueError(f"scores and {name} must have one value per row, got {len(scores)} and {len(others)}.")
+def _read_pair(scores: Any, others: Any, name: str) -> tuple[Floats, Floats]:
+    pair = read_column(scores, "scores"), read_column(others, name)
+    if len(pair[0]) != len(pair[1]):
+        raise ValueError(f"scores and {name} must have one value per row, got {len(pair[0])} and {len(pair[1])}.")
+    return pair

@@ -7,39 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from uulearn.metrics.estimates import CONFIDENCE, Estimate, check_confidence, combine_proportions, split_labelled
-from uulearn.metrics.ranking import two_sample_auc, uu_auc
-from uulearn.metrics.rates import predicted_fractions
+from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval.
-
-    ``labels_used`` says whether the metrics were computed from labels. ``sizes`` are the numbers of rows of set 0 and
-    set 1 or, with labels, of positives and negatives.
-    """
+    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval."""
 
     accuracy: Estimate
     balanced_accuracy: Estimate
     auc: Estimate
     true_positive_rate: Estimate
     false_positive_rate: Estimate
-    sizes: tuple[int, int]
-    labels_used: bool
+    sizes: tuple[int, int]  # numbers of rows of set 0 and set 1 or, with labels, of positives and negatives
+    labels_used: bool  # whether the metrics were computed from labels
 
     def __str__(self) -> str:
-        rows = [
-            ("accuracy", self.accuracy),
-            ("balanced accuracy", self.balanced_accuracy),
-            ("AUC", self.auc),
-            ("true-positive rate", self.true_positive_rate),
-            ("false-positive rate", self.false_positive_rate),
-        ]
+        names = ("accuracy", "balanced accuracy", "AUC", "true-positive rate", "false-positive rate")
+        values = (self.accuracy, self.balanced_accuracy, self.auc, self.true_positive_rate, self.false_positive_rate)
         n, n_prime = self.sizes
         from_labels = f"labels were used: {n:,} positive and {n_prime:,} negative rows"
         from_sets = f"no label was used: estimated from {n:,} + {n_prime:,} rows of the two sets"
-        lines = [f"{name:<20}{estimate}" for name, estimate in rows]
+        lines = [f"{name:<20}{estimate}" for name, estimate in zip(names, values, strict=True)]
         return "\n".join([*lines, from_labels if self.labels_used else from_sets])
 
 
@@ -70,15 +60,8 @@ def evaluate(
     """
     pi = check_target_prior(target_prior)
     predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence)
-    return Evaluation(
-        accuracy=predicted.combine(pi, pi - 1, 1 - pi),
-        balanced_accuracy=predicted.combine(0.5, -0.5, 0.5),
-        auc=uu_auc(scores, sets, set_priors, confidence=confidence),
-        true_positive_rate=predicted.combine(1, 0, 0),
-        false_positive_rate=predicted.combine(0, 1, 0),
-        sizes=predicted.sizes,
-        labels_used=False,
-    )
+    auc = uu_auc(scores, sets, set_priors, confidence=confidence)
+    return _evaluation(predicted, predicted.combine(pi, pi - 1, 1 - pi), auc, labels_used=False)
 
 
 def evaluate_labelled(
@@ -106,22 +89,24 @@ def evaluate_labelled(
     sizes = len(positive), len(negative)
     rates = float((positive > threshold).mean()), float((negative > threshold).mean())
 
-    def combine(true_positive: float, false_positive: float, constant: float) -> Estimate:
-        return combine_proportions(rates, sizes, (true_positive, false_positive), constant, confidence)
-
+    predicted = PredictedFractions(rates, sizes, (1.0, 0.0), confidence)
     if target_prior is None:
         total = sum(sizes)
         correct = (rates[0] * sizes[0] + (1 - rates[1]) * sizes[1]) / total
         accuracy = combine_proportions((correct,), (total,), (1.0,), 0.0, confidence)
     else:
         pi = check_target_prior(target_prior)
-        accuracy = combine(pi, pi - 1, 1 - pi)
+        accuracy = predicted.combine(pi, pi - 1, 1 - pi)
+    return _evaluation(predicted, accuracy, two_sample_auc(positive, negative, confidence), labels_used=True)
+
+
+def _evaluation(predicted: PredictedFractions, accuracy: Estimate, auc: Estimate, labels_used: bool) -> Evaluation:
     return Evaluation(
         accuracy=accuracy,
-        balanced_accuracy=combine(0.5, -0.5, 0.5),
-        auc=two_sample_auc(positive, negative, confidence),
-        true_positive_rate=combine(1, 0, 0),
-        false_positive_rate=combine(0, 1, 0),
-        sizes=sizes,
-        labels_used=True,
+        balanced_accuracy=predicted.combine(0.5, -0.5, 0.5),
+        auc=auc,
+        true_positive_rate=predicted.combine(1, 0, 0),
+        false_positive_rate=predicted.combine(0, 1, 0),
+        sizes=predicted.sizes,
+        labels_used=labels_used,
     )

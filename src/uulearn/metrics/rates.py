@@ -1,8 +1,11 @@
-"""True- and false-positive rates, accuracies and costs, estimated from two unlabeled sets.
+"""True- and false-positive rates, accuracies, costs and the AUC, estimated from two unlabeled sets.
 
 Let q and q′ be the fractions of the two sets that are predicted positive. With true-positive rate t and false-positive
 rate f, their expectations are θt + (1 − θ)f and θ′t + (1 − θ′)f: two equations with two unknowns. All estimates are
 linear in q and q′ and therefore unbiased, with a standard error in closed form.
+
+A row of set 0 has a higher score than a row of set 1 with probability ½ + (θ − θ′)(A − ½), where A is the AUC, the
+probability that a positive has a higher score than a negative (Menon et al., 2015).
 """
 
 from __future__ import annotations
@@ -12,9 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy.stats import rankdata
+
 from uulearn.metrics.estimates import (
     CONFIDENCE,
     Estimate,
+    Floats,
     check_confidence,
     clip_interval,
     combine_proportions,
@@ -97,7 +104,7 @@ def uu_accuracy(
 ) -> Estimate:
     """Accuracy at class prior π estimated from two unlabeled sets: one minus the unbiased zero-one risk (Eq. 4).
 
-    Its standard error grows as 1/|θ − θ′|; see `uu_rates` for the parameters.
+    See `uu_rates` for the parameters.
 
     Examples
     --------
@@ -116,7 +123,6 @@ def uu_balanced_accuracy(
     """Mean of the accuracies on positives and on negatives, estimated from two unlabeled sets.
 
     It equals ½ + (q − q′)/(2(θ − θ′)), so that ranking models by it does not depend on the priors (Menon et al., 2015).
-    See `uu_rates` for the parameters.
 
     Examples
     --------
@@ -139,8 +145,8 @@ def uu_cost(
 ) -> Estimate:
     """Expected cost per row at class prior π, estimated from two unlabeled sets.
 
-    If both costs are 1, it equals one minus the accuracy. See `uu_rates` for the other parameters, and
-    `uulearn.metrics.calibration.bayes_threshold` for the threshold with the lowest cost.
+    See `uu_rates` for the other parameters, and `uulearn.metrics.calibration.bayes_threshold` for the threshold with
+    the lowest cost.
 
     Examples
     --------
@@ -169,17 +175,8 @@ def uu_accuracy_difference(
 ) -> Estimate:
     """Accuracy of one classifier minus the accuracy of another at class prior π, from the same unlabeled rows.
 
-    Only rows with different predictions contribute, so that the difference is much more precise than either accuracy:
-    for two classifiers that agree on 90% of the rows, the standard error is about a third.
-
-    Parameters
-    ----------
-    scores, baseline : arrays of shape (n,)
-        Scores of the two classifiers for the same held-out rows; a row above the threshold is predicted positive.
-    sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
-    set_priors, target_prior
-        (θ, θ′) and π.
+    Only rows with different predictions contribute, so that the difference is much more precise than either accuracy.
+    ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
 
     Examples
     --------
@@ -198,3 +195,45 @@ def uu_accuracy_difference(
     error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
     half = two_sided_quantile(confidence) * error
     return Estimate(value, error, clip_interval((value - half, value + half), (-1.0, 1.0)), confidence)
+
+
+def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
+    """Area under the ROC curve estimated from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
+
+    Examples
+    --------
+    >>> uu_auc([1, 1, 1, 1, -1, 1, -1, -1, -1, -1], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1], (0.8, 0.2)).value
+    1.0
+    """
+    theta, theta_prime = check_set_priors(set_priors)
+    confidence = check_confidence(confidence)
+    between_sets = two_sample_auc(*split_scores(scores, sets), confidence)
+    gap = theta - theta_prime
+
+    def between_classes(value: float) -> float:
+        return 0.5 + (value - 0.5) / gap
+
+    low, high = sorted(map(between_classes, between_sets.interval))
+    interval = clip_interval((low, high), (0.0, 1.0))
+    return Estimate(between_classes(between_sets.value), between_sets.standard_error / abs(gap), interval, confidence)
+
+
+def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
+    """Probability that a score of the first sample exceeds a score of the second; ties count as one half.
+
+    The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
+    samples do not overlap, DeLong's variance is zero; that of an AUC half a pair away from 0 or 1 is used instead.
+    """
+    m, n = len(higher), len(lower)
+    ranks = rankdata(np.concatenate([higher, lower]))
+    wins = (ranks[:m] - rankdata(higher)) / n  # per row: the fraction of the other sample below it
+    losses = 1 - (ranks[m:] - rankdata(lower)) / m
+    value = float(wins.mean())
+    variance = sum(float(part.var(ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (wins, losses))
+    inside = min(max(value, 0.5 / (m * n)), 1 - 0.5 / (m * n))
+    if inside != value:
+        variance = inside * (1 - inside) / min(m, n)
+    log_odds, error = math.log(inside / (1 - inside)), math.sqrt(variance) / (inside * (1 - inside))
+    ends = (log_odds + sign * two_sided_quantile(confidence) * error for sign in (-1, 1))
+    low, high = (1 / (1 + math.exp(-min(max(end, -500.0), 500.0))) for end in ends)
+    return Estimate(value, math.sqrt(variance), (low, high), confidence)

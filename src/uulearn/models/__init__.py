@@ -1,8 +1,4 @@
-"""Networks with a name (``"linear"``, ``"mlp"``, ``"allconvnet"``, ``"resnet32"``) and construction of custom ones.
-
-`build_model` turns a name, an ``nn.Module``, its class or a factory into a module. `synchronized` computes the
-statistics of batch normalization over the rows of all processes that train together.
-"""
+"""Networks with a name, construction of custom ones, ensembles, and batch normalization over several processes."""
 
 from uulearn.models.build import IMAGE_MODELS, MODELS, ModelLike, build_model, check_scores
 from uulearn.models.convolutional import AllConvNet, ResNet32

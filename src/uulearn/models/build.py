@@ -20,19 +20,24 @@ MODELS: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP, "allconvnet"
 IMAGE_MODELS = ("allconvnet", "resnet32")
 
 
-def build_model(model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None) -> nn.Module:
+def build_model(
+    model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None, seed: int | None = None
+) -> nn.Module:
     """A new module for rows of the given shape.
 
     A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
     (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
+    With a ``seed``, the initial weights depend on nothing else, and torch's generator is left unchanged.
 
     Examples
     --------
-    >>> build_model("mlp", (4,), {"hidden": (8,)})(torch.zeros(2, 4)).shape
-    torch.Size([2])
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
     """
+    if seed is not None:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            return build_model(model, row_shape, params)
     params = dict(params or {})
     if isinstance(model, nn.Module):
         if params:
@@ -79,15 +84,7 @@ def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
 
 
 def check_scores(model: nn.Module, x: Tensor) -> None:
-    """Check, on a few rows, that the model accepts the rows and returns one score per row.
-
-    Examples
-    --------
-    >>> check_scores(nn.Linear(3, 2), torch.zeros(2, 3))
-    Traceback (most recent call last):
-        ...
-    ValueError: the model must return one score per row, of shape (n,) or (n, 1), but returned (2, 2) for 2 rows; ...
-    """
+    """Raise an error if the model does not accept these rows or does not return one score per row."""
     scores = _forward(model.cpu(), x)
     n = len(x)
     if not isinstance(scores, Tensor) or scores.shape not in ((n,), (n, 1)):

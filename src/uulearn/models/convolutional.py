@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from uulearn.models.dense import HiddenLayers
-from uulearn.models.initializers import he_normal_
+from uulearn.models.dense import HiddenLayers, he_normal_, output_layer
 
 FULL_TILE = 64
 """Number of channels that fills a tile of a GPU's matrix units."""
@@ -19,10 +18,9 @@ FULL_TILE = 64
 class PackedConv2d(nn.Conv2d):
     """A 3×3 convolution that packs neighboring pixels together to use tensor cores better; same result.
 
-    Tensor cores multiply tiles of 64 channels, so a convolution with 16 channels leaves most of each tile empty. In
-    the channels-last layout, four neighboring pixels of 16 channels are stored like one pixel of 64 channels. A
-    convolution of this packed image fills the tiles; its kernel holds the same weights and zeros elsewhere. Used on
-    CUDA if the packing factor divides the image width.
+    In the channels-last layout, four neighboring pixels of 16 channels are stored like one pixel of 64 channels, the
+    width of a tile of the tensor cores. A convolution of this packed image fills the tiles; its kernel holds the same
+    weights and zeros elsewhere. Used on CUDA if the packing factor divides the image width.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -43,9 +41,8 @@ class PackedConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Same as `torch.nn.Conv2d`."""
-        if not x.is_cuda or self.packing == 1 or x.shape[3] % self.packing:
-            return super().forward(x)
-        return self._convolve_packed(x)
+        packs = x.is_cuda and self.packing > 1 and x.shape[3] % self.packing == 0
+        return self._convolve_packed(x) if packs else super().forward(x)
 
     def _convolve_packed(self, x: Tensor) -> Tensor:
         k = self.packing
@@ -65,26 +62,12 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Co
     return layer
 
 
-def _output(inputs: int) -> nn.Linear:
-    layer = nn.Linear(inputs, 1)
-    he_normal_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
 class AllConvNet(HiddenLayers):
     """The all convolutional net of the paper's Figure 1, twelve layers.
 
     [C(3×3, 96)]×2 – C(3×3, 96, stride 2) – [C(3×3, 192)]×2 – C(3×3, 192, stride 2) – C(3×3, 192) – C(1×1, 192) –
-    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU.
-
-    Parameters
-    ----------
-    shape : (channels, height, width)
-        Shape of one image.
-    momentum, eps : float
-        Momentum and epsilon of the batch normalization as PyTorch defines them; the defaults are the paper's (Keras's
-        momentum 0.99).
+    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is that of an
+    image, and ``momentum`` that of PyTorch's batch normalization (Keras's 0.99 is 0.01 here).
 
     Examples
     --------
@@ -112,7 +95,7 @@ class AllConvNet(HiddenLayers):
             layers += [linear, nn.BatchNorm1d(outputs, eps, momentum), nn.ReLU()]
             columns = outputs
         self.hidden = nn.Sequential(*layers)
-        self.output = _output(columns)
+        self.output = output_layer(columns, he_normal_)
 
 
 class ResidualBlock(nn.Module):
@@ -129,23 +112,15 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Maps shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
         active = F.relu(self.norm1(x))
-        residual = x if self.shortcut is None else self.shortcut(active)
-        out: Tensor = residual + self.conv2(F.relu(self.norm2(self.conv1(active))))
-        return out
+        out: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
+        return (x if self.shortcut is None else self.shortcut(active)) + out
 
 
 class ResNet32(HiddenLayers):
-    """The paper's 32-layer pre-activation residual network with He-normal initialization.
+    """The paper's 32-layer pre-activation residual network; the parameters are those of `AllConvNet`.
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and third group halves height and width.
-
-    The parameters are those of `AllConvNet`.
-
-    Examples
-    --------
-    >>> ResNet32()(torch.zeros(2, 3, 32, 32)).shape
-    torch.Size([2])
     """
 
     prefers_channels_last = True
@@ -162,7 +137,7 @@ class ResNet32(HiddenLayers):
                 channels = outputs
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.BatchNorm2d(channels, eps, momentum)
-        self.output = _output(channels)
+        self.output = output_layer(channels, he_normal_)
 
     def features(self, x: Tensor) -> Tensor:
         """The 64 channels, averaged over the image."""

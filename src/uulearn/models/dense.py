@@ -1,38 +1,58 @@
-"""The linear model and the MLP of the paper's experiments (Appendix C)."""
+"""The linear model and the MLP of the paper's experiments (Appendix C), initialized as in Keras."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_linear_bn_weights
 
-from uulearn.models.initializers import get_initializer, lecun_normal_
+TRUNCATED_STD = 0.87962566103423978
+"""Standard deviation of a standard normal truncated at ±2."""
+
+
+def lecun_normal_(weight: Tensor, scale: float = 1.0) -> None:
+    """Fill with a truncated normal of variance scale/fan_in (Keras's LeCun normal)."""
+    std = math.sqrt(scale / weight[0].numel()) / TRUNCATED_STD
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+def he_normal_(weight: Tensor) -> None:
+    """Fill with a truncated normal of variance 2/fan_in (Keras's He normal)."""
+    lecun_normal_(weight, scale=2.0)
+
+
+INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
+    "lecun_normal": lecun_normal_,
+    "he_normal": he_normal_,
+    "glorot_uniform": nn.init.xavier_uniform_,  # Keras's default, variance 2/(fan_in + fan_out)
+}
 
 
 class Linear(nn.Module):
-    """The linear-in-input model g(x) = ωᵀx + b.
-
-    Examples
-    --------
-    >>> Linear(784)(torch.zeros(5, 784)).shape
-    torch.Size([5])
-    """
+    """The linear-in-input model g(x) = ωᵀx + b."""
 
     accepts_bfloat16_rows = True
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
-        self.output = nn.Linear(n_features, 1)
-        lecun_normal_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.output = output_layer(n_features, lecun_normal_)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of shape (n,) for rows of shape (n, n_features)."""
         scores: Tensor = self.output(x)
         return scores.squeeze(1)
+
+
+def output_layer(inputs: int, initialize_: Callable[[Tensor], object]) -> nn.Linear:
+    """The layer that computes the score, with initialized weights and zero bias."""
+    layer = nn.Linear(inputs, 1)
+    initialize_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 class HiddenLayers(nn.Module):
@@ -65,24 +85,17 @@ class HiddenLayers(nn.Module):
 class MLP(HiddenLayers):
     """MLP with batch normalization and ReLU; by default the paper's d-300-300-300-300-1.
 
-    Each hidden layer is a linear layer, batch normalization (the linear layer then has no bias), ReLU and optional
-    dropout.
-
     Parameters
     ----------
-    n_features : int
-        Number of input columns.
-    hidden : sequence of int
-        Width of each hidden layer.
-    batch_norm : bool
-        Whether to normalize before each activation.
-    momentum, eps : float
-        Momentum and epsilon of the batch normalization as PyTorch defines them (Keras's momentum 0.99 is 0.01 here).
+    n_features, hidden
+        Number of input columns, and the width of each hidden layer.
+    batch_norm, momentum, eps
+        Whether to normalize before each activation (the linear layer then has no bias), with momentum and epsilon as
+        PyTorch defines them (Keras's momentum 0.99 is 0.01 here).
     dropout : float
         Fraction of hidden units dropped during training.
     initializer : str
-        Initializer of all weight matrices, as Keras defines it: ``"lecun_normal"``, ``"he_normal"`` or
-        ``"glorot_uniform"``.
+        Of all weight matrices, as in Keras: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``.
 
     Examples
     --------
@@ -103,7 +116,10 @@ class MLP(HiddenLayers):
         initializer: str = "lecun_normal",
     ) -> None:
         super().__init__()
-        initialize_ = get_initializer(initializer)
+        if initializer not in INITIALIZERS:
+            names = ", ".join(map(repr, INITIALIZERS))
+            raise ValueError(f"initializer must be one of {names}, got {initializer!r}.")
+        initialize_ = INITIALIZERS[initializer]
         layers: list[nn.Module] = []
         width = n_features
         for size in hidden:
@@ -119,9 +135,7 @@ class MLP(HiddenLayers):
                 layers.append(nn.Dropout(dropout))
             width = size
         self.hidden = nn.Sequential(*layers)
-        self.output = nn.Linear(width, 1)
-        initialize_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.output = output_layer(width, initialize_)
 
     @torch.no_grad()
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -136,11 +150,7 @@ class MLP(HiddenLayers):
 
 
 class _FoldedMLP(nn.Module):
-    """Linear layers with ReLU between them, as `MLP.for_inference` makes them.
-
-    Plain tensors instead of a deep copy of the model: training calls this every epoch, and on a few hundred rows the
-    copy would take longer than the scores.
-    """
+    """Linear layers with ReLU between them; shares tensors with the model, because a copy takes longer than scoring."""
 
     def __init__(self, hidden: list[tuple[Tensor, Tensor | None]], output: nn.Linear) -> None:
         super().__init__()

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean of the scores of several models, each divided by its scale.
-
-    Parameters
-    ----------
-    models : sequence of nn.Module
-        Each maps rows to scores of shape (n,) or (n, 1).
-    scales : sequence of float
-        Divisor of each model's scores, so that all models have the same weight.
-
-    Examples
-    --------
-    >>> models = [nn.Linear(2, 1), nn.Linear(2, 1)]
-    >>> Ensemble(models, [1.0, 2.0])(torch.zeros(5, 2)).shape
-    torch.Size([5])
-    """
+    """The mean of the scores of several models, each divided by its scale, so that all have the same weight."""
 
     scales: Tensor
 
@@ -42,16 +29,9 @@ class Ensemble(nn.Module):
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
         """A module for scoring that uses the models' own ``for_inference`` if they have one."""
-        return (
-            Ensemble([_for_inference(m, dtype) for m in self.models], self.scales.tolist())
-            .to(self.scales.device)
-            .eval()
-        )
-
-
-def _for_inference(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    fold: Callable[[torch.dtype], nn.Module] | None = getattr(model, "for_inference", None)
-    return _Cast(model, dtype) if fold is None else fold(dtype)
+        each: list[Any] = list(self.models)
+        models = [m.for_inference(dtype) if hasattr(m, "for_inference") else _Cast(m, dtype) for m in each]
+        return Ensemble(models, self.scales.tolist()).to(self.scales.device).eval()
 
 
 class _Cast(nn.Module):

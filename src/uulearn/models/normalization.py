@@ -22,8 +22,7 @@ class _Normalize(torch.autograd.Function):
     """Normalize with the mean and variance over the rows of all workers: one exchange forward, one backward.
 
     Each worker sends the number of its values (possibly zero) and their mean and variance per channel; the combined
-    variance is exact even if the mean is far from zero. The backward pass sums the gradients of mean and variance.
-    Half-precision inputs are computed in float32, as torch does; float64 stays float64.
+    variance is exact even if the mean is far from zero. Half-precision inputs are computed in float32, as torch does.
     """
 
     @staticmethod
@@ -143,19 +142,9 @@ _SYNCHRONIZED: dict[type[nn.Module], type[nn.Module]] = {
 def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     """Context in which the model's batch normalization uses the statistics of all workers while training.
 
-    W workers that each hold a part of a batch then normalize like one worker with the whole batch: forward pass,
-    running statistics and gradients are the same, even if a worker has no rows. Works on any device and with any
-    floating-point type, while torch's ``SyncBatchNorm`` supports GPUs only. Without a process group nothing changes.
-
-    All workers must call the model equally often while it trains. A copy made by ``copy.deepcopy`` or ``torch.save``
-    has plain batch normalization and can be used by a single process.
-
-    Parameters
-    ----------
-    model : nn.Module
-        Changed in place and restored at the end; its weights and state dict are not affected.
-    group : optional
-        Process group. Default: the default group.
+    W workers that each hold a part of a batch then normalize like one worker with the whole batch, even if one has no
+    rows. All workers must call the model equally often. Works on any device, unlike torch's ``SyncBatchNorm``. A copy
+    of the model made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
     Examples
     --------
@@ -163,8 +152,6 @@ def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     >>> with synchronized(model):
     ...     type(model[1]).__name__
     'SynchronizedBatchNorm1d'
-    >>> type(model[1]).__name__
-    'BatchNorm1d'
     """
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm | nn.LazyBatchNorm1d)]
     unsupported = [m for m in norms if type(m) not in _SYNCHRONIZED and not isinstance(m, nn.SyncBatchNorm)]

@@ -17,12 +17,10 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 class MergedBags:
     """The assignment of bags to two sets."""
 
-    assignment: NDArray[np.int64]
-    """Set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,)."""
+    assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]
     sizes: tuple[int, int]
-    standard_error: float
-    """Largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`."""
+    standard_error: float  # largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
         """Return the set of each row from the bag of each row, shape (n,); drop rows with −1."""
@@ -33,25 +31,15 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
     Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it
-    would increase the standard error. All pairs of cuts in the order of the proportions are compared with the bound of
-    `uulearn.risk.estimation_cost`.
+    would increase the standard error.
 
-    Parameters
-    ----------
-    proportions : array of shape (bags,)
-        Fraction of positives in each bag.
-    sizes : array of shape (bags,)
-        Number of rows of each bag.
-    target_prior : float
-        π, the class prior of the population that the classifier will be used on.
+    ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
     Examples
     --------
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
     (array([ 1,  0, -1,  0]), (150, 100))
-    >>> print("{:.3f} {:.3f}".format(*merged.set_priors))
-    0.833 0.200
     """
     fractions, rows = _check_bags(proportions, sizes)
     pi = check_target_prior(target_prior)
@@ -87,18 +75,12 @@ def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, p
 def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Floats, NDArray[np.int64]]:
     fractions, rows = np.asarray(proportions, dtype=float), np.asarray(sizes)
     if fractions.ndim != 1 or fractions.shape != rows.shape or len(fractions) < 2:
-        raise ValueError(
-            "expected one proportion and one size for each of at least two bags, got arrays of shape "
-            f"{fractions.shape} and {rows.shape}."
-        )
+        raise ValueError(f"expected data of at least two bags, got arrays of shape {fractions.shape} and {rows.shape}.")
     outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
         raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")
     if not (np.issubdtype(rows.dtype, np.integer) and (rows >= 1).all()):
         raise ValueError(f"sizes must be whole numbers of rows, at least 1 each, got {np.asarray(sizes).tolist()}.")
     if fractions.max() - fractions.min() < EQUAL_PRIORS:
-        raise ValueError(
-            f"all bags have the same class prior ({fractions[0]:g}), which contains no information about the classes; "
-            "add a bag with another class prior."
-        )
+        raise ValueError(f"all bags have the same class prior ({fractions[0]:g}); add a bag with another class prior.")
     return fractions, rows.astype(np.int64)

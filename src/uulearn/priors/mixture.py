@@ -1,29 +1,28 @@
 """Mixture proportions of two sets, estimated from the tails of their scores.
 
 Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior and P₁ = θ′·P + (1 − θ′)·N that of the
-other set, θ > θ′. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution).
-It equals the infimum of the density ratio p₀/p₁. If P and N are mutually irreducible (neither contains a part of the
-other), the infimum is attained among purely negative rows, and
+other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution). If the
+classes P and N are mutually irreducible (neither contains a part of the other),
 
-    κ(P₁ | P₀) = (1 − θ)/(1 − θ′),   κ(P₀ | P₁) = θ′/θ,
+    κ(P₁ | P₀) = (1 − θ)/(1 − θ′)   and   κ(P₀ | P₁) = θ′/θ   (Scott, Blanchard and Handy, COLT 2013).
 
-so that θ = (1 − κ₁₀)/(1 − κ₁₀·κ₀₁) and θ′ = κ₀₁·θ (Scott, Blanchard and Handy, COLT 2013; Scott, AISTATS 2015).
-
-For a threshold on the scores, consider the fraction of the mixture above it divided by the fraction of the component
-above it. In the population this ratio is at least κ, and it equals κ if the tail is pure. Smaller tails are purer but
-noisier: the best bin minimizes the ratio plus a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and
-Lipton, NeurIPS 2021).
+For a threshold on the scores, the fraction of the mixture above it divided by the fraction of the component above it is
+at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin minimizes the ratio plus
+a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and Lipton, NeurIPS 2021).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uulearn.metrics.estimates import Floats
+
+Counts = NDArray[np.int64]
 
 MIN_TAIL_ROWS = 30  # rows of the component in the smallest tail
 N_TAILS = 60  # tails on the ratio curve, in a geometric sequence of sizes
@@ -36,8 +35,7 @@ class RatioCurve(NamedTuple):
     """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
 
     thresholds: Floats
-    rows: NDArray[np.int64]
-    """Rows of the component in the tail."""
+    rows: Counts  # rows of the component in the tail
     ratio: Floats
 
 
@@ -45,12 +43,10 @@ class BestBin(NamedTuple):
     """Three nested tails, and the ratio on the tail that gives the estimate."""
 
     threshold: float
-    half_threshold: float
-    """Threshold of the upper half of the tail, which shows whether the ratio is still decreasing."""
+    half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
     cautious_threshold: float
     """Threshold of the wider tail selected by the distribution-free rule of Garg et al., used for bounds."""
-    rows: int
-    """Rows of the component in the tail."""
+    rows: int  # rows of the component in the tail
     half_rows: int
     ratio: float
 
@@ -58,10 +54,7 @@ class BestBin(NamedTuple):
 def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
     """Return the ratios of the tails of two samples of scores, from `MIN_TAIL_ROWS` rows of the component to all rows.
 
-    Parameters
-    ----------
-    component, mixture : arrays of shape (n,) and (m,)
-        Scores, higher for rows that look like the component.
+    Scores are higher for rows that look like the component.
 
     Examples
     --------
@@ -82,11 +75,9 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 def best_bin(component: Any, mixture: Any) -> BestBin:
     """Return the tail on which the ratio estimates κ(component | mixture).
 
-    The first pass is the rule of Garg et al.: with q the fraction of the component in the tail, minimize the ratio
-    plus (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. This correction holds for all thresholds simultaneously. It is
-    several times the standard error and therefore selects wide tails, on which the ratio is still above κ. Given the
-    ratio r on that tail, the standard error on a tail is approximately √(r/q·(1/m + r/n)); the second pass minimizes
-    the ratio plus `NOISE_FACTOR` times that.
+    The first pass is the rule of Garg et al.: with q the fraction of the component in the tail, minimize the ratio plus
+    (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. It selects wide tails, on which the ratio r is still above κ. The second
+    pass minimizes the ratio plus `NOISE_FACTOR` standard errors, approximately √(r/q·(1/m + r/n)).
 
     Examples
     --------
@@ -126,3 +117,60 @@ def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
     denominator = 1 - kappa_10 * kappa_01
     theta = np.divide(1 - kappa_10, denominator, out=np.full(denominator.shape, np.nan), where=denominator > 0)
     return theta, kappa_01 * theta
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """One mixture proportion in every bootstrap resample; arrays of shape (replicates,)."""
+
+    low: Floats  # extrapolation: the ratio continues to decrease as it does from the tail to its upper half
+    high: Floats  # the ratio on the tail
+    cautious: Floats  # the ratio on the wider tail of the distribution-free rule
+
+
+def resample(
+    higher: Floats,
+    lower: Floats,
+    negative_end: BestBin,
+    positive_end: BestBin,
+    replicates: int,
+    rng: np.random.Generator,
+) -> tuple[Resampled, Resampled]:
+    """Bootstrap both mixture proportions by resampling the rows of the sets with the higher and the lower prior.
+
+    For fixed thresholds, a resample is determined by the numbers of rows between them. Drawing these counts from a
+    multinomial distribution is equivalent to drawing rows with replacement, at a cost independent of their number.
+    """
+    below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
+    cuts = np.unique([below, above])
+    up_to, beyond = [], []  # numbers of rows up to, and from, each threshold; arrays of shape (3, replicates)
+    for scores in (higher, lower):
+        # Cell 2i + 1 is the i-th cut itself, the even cells lie between cuts: thresholds belong to both tails.
+        cell = np.searchsorted(cuts, scores, side="left") + np.searchsorted(cuts, scores, side="right")
+        counts = np.bincount(cell, minlength=2 * len(cuts) + 1)
+        drawn = rng.multinomial(len(scores), counts / len(scores), size=replicates).cumsum(axis=1).T
+        up_to.append(drawn[2 * np.searchsorted(cuts, below) + 1])
+        beyond.append(len(scores) - drawn[2 * np.searchsorted(cuts, above)])
+    sizes = len(higher), len(lower)
+    negative = _proportions(negative_end, up_to[1], up_to[0], sizes[::-1], rng)
+    return negative, _proportions(positive_end, beyond[0], beyond[1], sizes, rng)
+
+
+def _proportions(
+    end: BestBin, component: Counts, mixture: Counts, sizes: tuple[int, int], rng: np.random.Generator
+) -> Resampled:
+    n, m = sizes
+    # Half a row, as in Jeffreys' prior: a tail without rows of the mixture does not prove κ = 0.
+    half_a_row = rng.gamma(0.5, size=len(component[0]))
+
+    def ratio(which: int, added: Floats | float = 0.0) -> Floats:
+        return np.asarray(((mixture[which] + added) / m) / (np.maximum(component[which], 1) / n))
+
+    tail, upper_half = ratio(0), ratio(1)
+    remaining = end.half_rows / end.rows
+    decrease = (tail - upper_half) / (1 - remaining) if remaining < 1 else np.zeros_like(tail)
+    return Resampled(
+        low=np.clip(tail - np.maximum(decrease, 0), 0, 1),
+        high=np.clip(ratio(0, half_a_row), 0, 1),
+        cautious=np.clip(ratio(2, half_a_row), 0, 1),
+    )

@@ -19,7 +19,7 @@ from scipy import stats
 
 from uulearn.exceptions import NotAMixtureWarning, UnidentifiedPriorsWarning
 from uulearn.metrics.estimates import Floats, check_confidence
-from uulearn.priors.intervals import Interval
+from uulearn.priors.labels import Interval
 from uulearn.priors.scoring import read_scores
 from uulearn.risk.coefficients import check_set_priors
 
@@ -33,14 +33,11 @@ MAX_ERRORS_OUTSIDE = 3.0  # an estimate further outside [0, 1], in standard erro
 class TargetPriorEstimate:
     """Estimated class prior of unlabeled target rows."""
 
-    target_prior: float
-    """π̂; noise can move it outside [0, 1]."""
-    interval: Interval
-    """Clipped to [0, 1]."""
+    target_prior: float  # π̂; noise can move it outside [0, 1]
+    interval: Interval  # clipped to [0, 1]
     standard_error: float
     confidence: float
-    misfit_p_value: float
-    """p-value of the hypothesis that the target rows are a mixture of the same classes."""
+    misfit_p_value: float  # p-value of the hypothesis that the target rows are a mixture of the same classes
 
 
 def estimate_target_prior(
@@ -48,30 +45,17 @@ def estimate_target_prior(
 ) -> TargetPriorEstimate:
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
-    The function of the scores is their rank among all rows. It needs no labels, does not depend on the scale of the
-    scores, and involves no selection that noise could bias. The best combination of ten thresholds has a standard error
-    that is smaller by 2% to a third (docs/priors.md), but its interval is invalid for similar sets. The interval is
-    Fieller's for a ratio: close to the delta method for distinct sets, and valid for similar sets.
+    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/priors.md compares
+    alternatives). The interval is Fieller's for a ratio, which is valid for similar sets too. A NotAMixtureWarning is
+    raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior is possible.
 
     Parameters
     ----------
     scores_target, scores0, scores1 : arrays of shape (m,), (n,) and (n′,)
-        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 each, by the same model. The model was
-        not trained on any of these rows. Any scores that distinguish the sets can be used; the better they separate the
-        classes, the smaller the standard error.
+        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 each, by a model that was not trained
+        on any of these rows. The better they separate the classes, the smaller the standard error.
     set_priors : (θ, θ′)
-        Class priors of set 0 and of set 1, assumed to be exact. If they are estimates, repeat the call with the ends of
-        their intervals to see the effect on π̂.
-    confidence : float
-        Confidence level of the interval.
-
-    Warns
-    -----
-    NotAMixtureWarning
-        If the scores of the three samples are inconsistent (p < 0.01), or the estimate is more than three standard
-        errors outside [0, 1].
-    UnidentifiedPriorsWarning
-        If the sets are so similar that any class prior is possible.
+        Class priors of set 0 and of set 1, assumed to be exact.
 
     Examples
     --------
@@ -94,9 +78,7 @@ def estimate_target_prior(
     means = np.array([values.mean() for values in ranks])
     variances = np.array([values.var(ddof=1) / len(values) for values in ranks])
     if means[1] == means[2]:
-        raise ValueError(
-            "the scores of set 0 and set 1 have the same mean rank; pass scores of a model that distinguishes the sets."
-        )
+        raise ValueError("both sets have the same mean rank of scores; pass scores of a model that distinguishes them.")
     pi = priors[0] + (means[0] - means[1]) * (priors[1] - priors[0]) / (means[2] - means[1])
     slope = (means[1] - means[2]) / (priors[0] - priors[1])
     error = math.sqrt(_mixing(pi, priors) ** 2 @ variances) / abs(slope)

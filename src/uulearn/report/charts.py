@@ -15,14 +15,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from uulearn.app.facts import ColumnImportance, FitFacts, PriorError
-from uulearn.app.formatting import UNKNOWN, count, interval, number, percent, plural, prior, signed
+from uulearn.app.formatting import NO_VALUE, count, interval, number, percent, plural, prior, signed
 from uulearn.report.html import HtmlTable, element, label, name
 from uulearn.report.training import TrainingCurves, Values
 
 UNITS = 1000
 """Width and height of the stretched inner drawing."""
-LINE_HEIGHT = 18
-"""Height of a line of text in pixels."""
 MAX_TABLE_EPOCHS = 200
 """Longer trainings show every second, third, … epoch in the table, and the epochs that matter."""
 MAX_BARS = 12
@@ -35,22 +33,49 @@ Points = Sequence[tuple[float, float | None]]
 
 
 class LegendEntry(NamedTuple):
-    """A sample of a mark and its meaning."""
+    """The meaning of a mark: a ``curve``, ``fill``, ``dot`` or ``whisker`` with CSS classes."""
 
-    sample: Markup
     text: str
+    style: str
+    kind: str = "curve"
+
+
+class Marker(NamedTuple):
+    """A labeled vertical dashed line, such as the best epoch."""
+
+    at: float
+    label: str
+    muted: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing with its caption, legend and numbers."""
+    """A drawing with its caption, legend and numbers; the template ``charts.html.jinja`` draws it.
+
+    It has either layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
+    each row if ``left`` is 0.
+    """
 
     id: str
     title: str
     note: str
-    svg: Markup
+    description: str
     legend: Sequence[LegendEntry]
     table: HtmlTable
+    x: Axis
+    x_label: str
+    y: Axis | None = None
+    y_label: str = ""
+    layers: Sequence[Markup] = ()
+    rows: Sequence[tuple[str, Markup]] = ()
+    left: int = 0
+    markers: Sequence[Marker] = ()
+
+    @property
+    def placed_markers(self) -> list[tuple[Marker, float]]:
+        """Markers with their position; the label of the outermost is on top, so that few lines cross a label."""
+        placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
+        return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
 
 
 # ------------------------------------------------------------------------------------------------------------- axes
@@ -132,14 +157,6 @@ def _tick_label(value: float, step: float, percents: bool) -> str:
 # ------------------------------------------------------------------------------------------------------------ marks
 
 
-class Marker(NamedTuple):
-    """A labeled vertical dashed line, such as the best epoch."""
-
-    at: float
-    label: str
-    muted: bool = False
-
-
 def _curve(x: Axis, y: Axis, points: Points, style: str) -> Markup:
     """A line through the points, interrupted at missing values; an isolated point is a dot."""
     runs: list[list[tuple[float, float]]] = [[]]
@@ -199,104 +216,9 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(places)
 
 
-def _legend(text: str, style: str, kind: str = "curve") -> LegendEntry:
-    samples = {
-        "curve": element("path", d="M0 6H30", class_=f"curve {style}"),
-        "fill": element("rect", width=30, height=12, class_=f"fill {style}"),
-        "dot": element("circle", cx=15, cy=6, r=4, class_=f"dot {style}"),
-        "whisker": element("line", x1=0, x2=30, y1=6, y2=6, class_=f"whisker {style}"),
-    }
-    return LegendEntry(element("svg", samples[kind], viewBox="0 0 30 12", aria_hidden="true", focusable="false"), text)
-
-
-# ---------------------------------------------------------------------------------------------------------- drawings
-
-
-def _plot(
-    id_: str,
-    title: str,
-    description: str,
-    axes: tuple[Axis, Axis],
-    labels: tuple[str, str],
-    layers: Iterable[Markup],
-    markers: Sequence[Marker] = (),
-) -> Markup:
-    """Layers on a grid with two labeled axes."""
-    x, y = axes
-    parts = [element("text", labels[1], x=-54, y=-LINE_HEIGHT * len(markers) - 12)]
-    for value, text in zip(y.ticks, y.labels, strict=True):
-        parts.append(element("line", x1=0, x2="100%", y1=y.up(value), y2=y.up(value), class_="grid"))
-        parts.append(element("text", text, x=-8, y=y.up(value), dy="4", text_anchor="end"))
-    parts += [*_x_labels(x, labels[0]), *layers, *_drawn_markers(x, markers)]
-    return _drawing(id_, title, description, parts, (LINE_HEIGHT * (len(markers) + 1) + 8, 16, 46, 56), height=260)
-
-
-def _row_plot(
-    id_: str,
-    title: str,
-    description: str,
-    x: Axis,
-    x_label: str,
-    rows: Sequence[tuple[str, Markup]],
-    left: int = 0,
-    markers: Sequence[Marker] = (),
-) -> Markup:
-    """One row per name with its marks; names are left of the plot, or above each row if ``left`` is 0."""
-    above = left == 0
-    pitch = 2 * LINE_HEIGHT + 4 if above else LINE_HEIGHT + 6
-    parts = [
-        element("line", x1=x.at(value), x2=x.at(value), y1=0, y2="100%", class_="grid" if value else "zero")
-        for value in x.ticks
-    ]
-    parts += [*_x_labels(x, x_label), *_drawn_markers(x, markers)]
-    for place, (text, marks) in enumerate(rows):
-        anchor = {"x": 0, "y": pitch * place + 13} if above else {"x": -8, "y": pitch * place + 17}
-        parts.append(element("text", text, **anchor, text_anchor="start" if above else "end", class_="name"))
-        top = pitch * place + (LINE_HEIGHT if above else 0)
-        parts.append(element("svg", marks, x=0, y=top, width="100%", height=24, class_="canvas"))
-    padding = (LINE_HEIGHT * len(markers) + 8, 20, 46, left or 22)
-    return _drawing(id_, title, description, parts, padding, height=len(rows) * pitch)
-
-
-def _x_labels(x: Axis, text: str) -> list[Markup]:
-    ticks = [
-        element("text", tick, x=x.at(value), y="100%", dy="18", text_anchor="middle")
-        for value, tick in zip(x.ticks, x.labels, strict=True)
-    ]
-    return [*ticks, element("text", text, x="50%", y="100%", dy="38", text_anchor="middle")]
-
-
-def _drawn_markers(x: Axis, markers: Sequence[Marker]) -> list[Markup]:
-    """Each marker has its label on its own line; the outermost is on top, so that few lines cross a label."""
-    lines, labels = [], []
-    for row, marker in enumerate(sorted(markers, key=lambda marker: -abs(x.place(marker.at) - 0.5))):
-        up, muted, at = LINE_HEIGHT * (len(markers) - row), " quiet" if marker.muted else "", x.at(marker.at)
-        lines.append(element("line", x1=at, x2=at, y1=2 - up, y2="100%", class_=f"event{muted}"))
-        # Labels extend towards the middle, so that they fit on a phone.
-        anchor, gap = ("start", 6) if x.place(marker.at) < 0.5 else ("end", -6)
-        style = f"event-name{muted}"
-        labels.append(element("text", marker.label, x=at, y=13 - up, dx=gap, text_anchor=anchor, class_=style))
-    return lines + labels
-
-
-def _drawing(
-    id_: str, title: str, description: str, parts: Iterable[Markup], padding: tuple[int, ...], height: int
-) -> Markup:
-    top, right, bottom, left = padding
-    texts = element("title", title, id=f"{id_}-title") + element("desc", description, id=f"{id_}-description")
-    return element(
-        "svg",
-        texts + Markup().join(parts),
-        class_="plot",
-        role="img",
-        aria_labelledby=f"{id_}-title {id_}-description",
-        style=f"height: {height + top + bottom}px; padding: {top}px {right}px {bottom}px {left}px",
-    )
-
-
-def _isolated(text: str) -> str:
+def _isolated(text: str) -> Markup:
     """A name in a drawing, with marks that isolate its writing direction: SVG has no ``bdi``."""
-    return f"\u2068{label(text, MAX_LABEL_WIDTH)}\u2069"
+    return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
 
 
 # --------------------------------------------------------------------------------------------------- curves by epoch
@@ -360,15 +282,7 @@ def _epoch_chart(
     x = make_axis(curves.epochs, integers=True, tight=True)
     y = make_axis(known if percents else [*known, 0.0], percents=percents)
     drawn = [_curve(x, y, list(zip(curves.epochs, line.values, strict=True)), line.style) for line in reversed(lines)]
-    svg = _plot(
-        id_,
-        title,
-        " ".join([*(_described(line, percent if percents else signed) for line in lines), note]).strip(),
-        (x, y),
-        ("epoch", "accuracy" if percents else "risk"),
-        drawn if percents else [_below_zero(y), *drawn],
-        _epoch_markers(curves, negative),
-    )
+    described = [*(_described(line, percent if percents else signed) for line in lines), note]
     stride = -(-len(curves) // MAX_TABLE_EPOCHS)
     important = {negative, curves.best_epoch, curves.epochs[0], curves.epochs[-1]}
     rows = [
@@ -381,9 +295,16 @@ def _epoch_chart(
         note += " The shaded area is below zero, where no true risk can be."
     if percents and max(known) > 1:
         note += f" {ABOVE_ONE}"
-    legend = [_legend(line.name + line.meaning, line.style) for line in lines]
     return Chart(
-        id_, title, note.strip(), svg, legend, HtmlTable(caption, ["epoch", *(line.name for line in lines)], rows)
+        id_,
+        title,
+        note.strip(),
+        " ".join(described).strip(),
+        [LegendEntry(line.name + line.meaning, line.style) for line in lines],
+        HtmlTable(caption, ["epoch", *(line.name for line in lines)], rows),
+        *(x, "epoch", y, "accuracy" if percents else "risk"),
+        layers=drawn if percents else [_below_zero(y), *drawn],
+        markers=_epoch_markers(curves, negative),
     )
 
 
@@ -434,7 +355,6 @@ def target_chart(facts: FitFacts) -> Chart | None:
         _curve(x, y, values, "first wide"),
     ]
     markers = [Marker(at, f"trained for {prior(at)}", muted=True) for at in own]
-    svg = _plot(id_, title, description, (x, y), ("target prior (fraction of positives)", "accuracy"), layers, markers)
     confidence = f"{percent(targets[0].accuracy.confidence, 0)} interval"
     rows = [
         [
@@ -448,14 +368,16 @@ def target_chart(facts: FitFacts) -> Chart | None:
     ]
     head = ["target prior", "accuracy", confidence, "score threshold", "majority class"]
     legend = [
-        _legend("estimated accuracy", "first wide"),
-        _legend(confidence, "first", "fill"),
-        _legend("always predicting the majority class", "quiet thin dotted"),
+        LegendEntry("estimated accuracy", "first wide"),
+        LegendEntry(confidence, "first", "fill"),
+        LegendEntry("always predicting the majority class", "quiet thin dotted"),
     ]
     note = "Do not use the model where the line is not above the dotted one."
     if max(value for _, value in values) > 1:
         note += f" {ABOVE_ONE}"
-    return Chart(id_, title, note, svg, legend, HtmlTable(title, head, rows))
+    axes = x, "target prior (fraction of positives)", y, "accuracy"
+    table = HtmlTable(title, head, rows)
+    return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers)
 
 
 def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
@@ -472,14 +394,15 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
         rows.append((_changed_prior(row), _whisker(x, row.accuracy.interval, "first") + dot))
     description = " ".join(f"{_changed_prior(row)}: {percent(row.accuracy.value)}." for row in errors)
     markers = [Marker(row.accuracy.value, "as given", muted=True) for row in errors if not row.error][:1]
-    svg = _row_plot(id_, title, description, x, "estimated accuracy", rows, left=96, markers=markers)
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
-    legend = [_legend("estimated accuracy", "first", "dot"), _legend(confidence, "first", "whisker")]
+    legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
     note = "For each row, a model was trained and evaluated with that prior changed and the others as given."
     if any(row.accuracy.value > 1 for row in errors):
         note += f" {ABOVE_ONE}"
-    return Chart(id_, title, note, svg, legend, HtmlTable(title, ["if the prior is", "accuracy", confidence], cells))
+    table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
+    text, x_label = description, "estimated accuracy"
+    return Chart(id_, title, note, text, legend, table, x, x_label, rows=rows, left=96, markers=markers)
 
 
 def _changed_prior(row: PriorError) -> str:
@@ -502,20 +425,25 @@ def score_chart(facts: FitFacts) -> Chart:
     above = [
         sum(n for edge, n in zip(histogram.edges, counts, strict=False) if edge >= 0) for counts in histogram.counts
     ]
-    description = " ".join(
-        f"{_isolated(which)}: {plural(total, 'row')}, {percent(over / total if total else None, 0)} above 0."
+    description = Markup(" ").join(
+        Markup("{}: {}, {} above 0.").format(
+            _isolated(which), plural(total, "row"), percent(over / total if total else None, 0)
+        )
         for which, total, over in zip(facts.set_names, totals, above, strict=True)
     )
     layers = [_steps(x, y, histogram.edges, side, style) for side, style in zip(fractions, styles, strict=True)]
     markers = [Marker(0.0, "0: threshold")] if histogram.edges[0] < 0 < histogram.edges[-1] else []
-    svg = _plot(id_, title, description, (x, y), ("score", "fraction of the set's rows"), layers, markers)
     cells = [
         [f"{number(left, 2)} to {number(right, 2)}", count(first), count(second)]
         for left, right, first, second in zip(histogram.edges, histogram.edges[1:], *histogram.counts, strict=False)
     ]
     table = HtmlTable("Number of rows by score", ["score", *map(name, facts.set_names)], cells)
-    legend = [_legend(name(which), style) for which, style in zip(facts.set_names, styles, strict=True)]
-    return Chart(id_, title, "Rows to the right of the threshold are predicted positive.", svg, legend, table)
+    legend = [LegendEntry(name(which), style) for which, style in zip(facts.set_names, styles, strict=True)]
+    note, axes = (
+        "Rows to the right of the threshold are predicted positive.",
+        (x, "score", y, "fraction of the set's rows"),
+    )
+    return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers)
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
@@ -532,16 +460,19 @@ def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
         width = f"{100 * (right - left):.2f}%"
         bar = element("rect", x=f"{100 * left:.2f}%", y=6, width=width, height=12, class_="bar")
         rows.append((_isolated(entry.column), bar + _whisker(x, span, "over")))
-    description = " ".join(f"{_isolated(entry.column)}: {_points(entry.drop)}." for entry in top)
-    svg = _row_plot(id_, title, description, x, "accuracy lost when the column is shuffled", rows)
+    losses = [Markup("{}: {}.").format(_isolated(entry.column), _points(entry.drop)) for entry in top]
     cells = [[name(entry.column), _points(entry.drop), _points(entry.standard_error)] for entry in columns]
     table = HtmlTable("All shuffled columns", ["column", "accuracy lost", "standard error"], cells)
     note = "Estimated accuracy lost when a column is shuffled; no label was used."
     if len(columns) > len(top):
         note += f" The chart shows the first {len(top)} of {plural(len(columns), 'column')}."
-    return Chart(id_, title, note, svg, [_legend("± one standard error", "over", "whisker")], table)
+    legend, x_label = (
+        [LegendEntry("± one standard error", "over", "whisker")],
+        "accuracy lost when the column is shuffled",
+    )
+    return Chart(id_, title, note, Markup(" ").join(losses), legend, table, x, x_label, rows=rows)
 
 
 def _points(share: float) -> str:
     text = number(100 * share, 1)
-    return text if text == UNKNOWN else f"{text} points"
+    return text if text == NO_VALUE else f"{text} points"

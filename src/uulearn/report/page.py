@@ -15,7 +15,7 @@ from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
 from uulearn.report import charts
 from uulearn.report.html import HtmlTable, name, render_page
-from uulearn.report.training import TrainingCurves, best_epoch_sentence, negative_risk_sentence
+from uulearn.report.training import TrainingCurves
 from uulearn.storage import write_atomically
 from uulearn.training.history import History
 
@@ -28,11 +28,11 @@ SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
     "loss": "Loss",
-    "members": "Models in the ensemble",
+    "n_estimators": "Models in the ensemble",
     "seed": "Seed",
 }
 """Settings shown in the section on training; the table has all settings."""
-COMMANDS = {
+COMMAND_HEADINGS = {
     "predict": "Score new rows",
     "evaluate": "Evaluate the model on other rows",
     "report": "Create this page again",
@@ -81,29 +81,25 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         facts=facts,
         accuracy=facts.evaluation.accuracy,
         headline=accuracy_range(facts.evaluation.accuracy),
-        assessment=_assessment(facts),
+        wide_interval=WIDE_INTERVAL,
         labels_monitored=history.labels_used,
         warnings=[_shown_warning(warning) for warning in facts.warnings],
         metrics=_metrics(facts),
         training_facts=_training_facts(facts, curves, settings),
         settings=HtmlTable("Settings", ["setting", "value"], [(name(key), name(text)) for key, text in settings], 2),
         sets=_sets(facts),
-        separation=_separation(facts),
         columns=_columns(facts),
         unused=[column for column in facts.columns if not column.used],
         max_unused=MAX_UNUSED_COLUMNS,
         kinds=Counter(column.kind or "unknown" for column in facts.columns if column.used),
-        n_epochs=len(curves),
         stop_reason=history.stop_reason,
-        held_out=curves.has_held_out,
-        best_epoch=best_epoch_sentence(curves),
-        negative_risk=negative_risk_sentence(curves),
+        curves=curves,
         training_charts=[chart for chart in training if chart is not None],
         targets=charts.target_chart(facts),
         sensitivity=charts.sensitivity_chart(facts.sensitivity.rows),
         scores=charts.score_chart(facts),
         importance=charts.importance_chart(facts.importance or ()),
-        commands=[(text, facts.commands[key]) for key, text in COMMANDS.items() if key in facts.commands],
+        commands=[(text, facts.commands[key]) for key, text in COMMAND_HEADINGS.items() if key in facts.commands],
     )
 
 
@@ -112,37 +108,6 @@ def write_report(path: str | Path, facts: FitFacts, history: History, *, title: 
     target, text = Path(path), render_report(facts, history, title=title)
     write_atomically(target, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return target
-
-
-def _assessment(facts: FitFacts) -> list[str]:
-    """What the accuracy means: compared with the majority class, and how reliable it is."""
-    accuracy, target = facts.evaluation.accuracy, facts.target_prior
-    low, high = accuracy.interval
-    majority = max(target, 1 - target)
-    constant = f"always predicting the majority class, which is correct for {prior(majority)} of the rows"
-    if low > majority:
-        sentences = [f"This is better than {constant}."]
-    elif high < majority:
-        sentences = [
-            f"This is worse than {constant}. Do not use this model. First check that the two class priors are not "
-            "swapped."
-        ]
-    else:
-        sentences = [
-            f"The data do not show that the model is better than {constant}. Do not rely on it yet: add rows, or use "
-            "sets whose class priors differ more."
-        ]
-    if accuracy.value > 1:
-        sentences.append(
-            f"The unbiased estimate is {percent(accuracy.value)}. It can exceed 100% by chance, or because a class "
-            "prior is wrong. Use the interval."
-        )
-    if high - low > WIDE_INTERVAL:
-        sentences.append(
-            "The interval is wide. More rows, or sets whose class priors differ more, make it narrower; uulearn plan "
-            "computes how many rows you need."
-        )
-    return sentences
 
 
 def _shown_warning(warning: RaisedWarning) -> ShownWarning:
@@ -226,27 +191,6 @@ def _sets(facts: FitFacts) -> HtmlTable:
             row.insert(3, interval(ends))
     source = "estimated from the rows" if intervals is not None else "as given"
     return HtmlTable(f"The two sets, with class priors {source}", head, rows)
-
-
-def _separation(facts: FitFacts) -> str:
-    """How well the scores separate the sets, compared with what the class priors allow."""
-    auc, (first, second) = facts.set_auc, facts.set_priors
-    limit = 0.5 + abs(first - second) / 2
-    text = (
-        f"Separation of the sets: of two rows, one from each set, the row from the set with the higher prior scores "
-        f"higher in {percent(auc.value)} of the pairs ({percent(auc.confidence, 0)} interval "
-        f"{interval(auc.interval)}). 50% means that the sets look the same; with class priors of {prior(first)} and "
-        f"{prior(second)}, a perfect classifier would reach {percent(limit)}."
-    )
-    low, high = auc.interval
-    if low > limit:
-        text += (
-            " This is above that limit: the sets differ in more than their class priors (distribution shift), or the "
-            "priors are further apart than given. Look for a column that leaks where a row was collected."
-        )
-    elif low <= 0.5 <= high:
-        text += " The interval contains 50%: the sets may be identical, and then there is nothing to learn from them."
-    return text
 
 
 def _columns(facts: FitFacts) -> HtmlTable:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from uulearn.app.formatting import count, listing, plural
 from uulearn.training.history import History
 
 Values = tuple[float | None, ...]
@@ -52,7 +51,7 @@ class TrainingCurves:
             epochs,
             {name: curve for name, curve in values.items() if any(value is not None for value in curve)},
             history.best_epoch if history.best_epoch in epochs else None,
-            tuple(member.best_epoch for member in history.models),
+            tuple(model.best_epoch for model in history.models),
         )
 
     def __len__(self) -> int:
@@ -87,39 +86,3 @@ def _finite(value: object, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{DAMAGED}: {name} must be a number, got {value!r}; {FIX}.")
     return float(value) if abs(value) < LARGEST_VALUE else None
-
-
-def best_epoch_sentence(curves: TrainingCurves) -> str:
-    """Which epoch's weights the model has."""
-    if curves.ensemble_epochs:
-        epochs = [str(epoch) for epoch in curves.ensemble_epochs if epoch is not None]
-        best = f" Their best epochs are {listing(epochs)}." if epochs else ""
-        models = plural(len(curves.ensemble_epochs), "model")
-        return f"The ensemble has {models}, whose scores are averaged; the curves show their mean.{best}"
-    if curves.best_epoch is None:
-        return "The model has the weights of the last epoch."
-    return f"The best epoch is {curves.best_epoch}: there the smoothed error on held-out rows was lowest."
-
-
-def negative_risk_sentence(curves: TrainingCurves) -> str:
-    """Whether the training risk went negative, and how the best epoch relates to that."""
-    if "unbiased" not in curves.values:
-        return "The risk was not recorded."
-    first, best = curves.first_negative("unbiased"), curves.best_epoch
-    if first is None:
-        negative = {which: curves.count_negative(which) for which in ("positive", "negative")}
-        terms = [f"the {which} term in {plural(times, 'epoch')}" for which, times in negative.items() if times]
-        aside = f" One of its terms did: {listing(terms)}." if len(terms) == 1 else ""
-        aside = f" Its terms did: {listing(terms)}." if len(terms) == 2 else aside
-        return f"On the training rows, the risk never went below zero.{aside}"
-    text = (
-        f"On the training rows, the risk went below zero in epoch {first} and was negative in "
-        f"{count(curves.count_negative('unbiased'))} of {plural(len(curves), 'epoch')}. A true risk is never negative: "
-        "from then on the model was overfitting."
-    )
-    if best is not None:
-        relation = "is that epoch" if best == first else "is before that" if best < first else "is after that"
-        return f"{text} The best epoch, {best}, {relation}."
-    if curves.ensemble_epochs:
-        return text
-    return f"{text} The model has the weights of the last epoch; hold out rows and use early stopping to avoid this."

@@ -1,12 +1,10 @@
-"""The paper's figures, drawn from finished runs and written as PNG and SVG.
-
-Figures are made without ``pyplot``, so no global state changes, and the same records give the same SVG bytes.
-"""
+"""The paper's figures, drawn from finished runs without ``pyplot``; the same records give the same SVG bytes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +12,25 @@ import matplotlib
 import torch
 from matplotlib.figure import Figure
 
+from uulearn.reproduction.experiments import DATASET_NAMES, FIGURE1_LOSSES, FIGURE1_MODELS, MODEL_NAMES
 from uulearn.reproduction.statistics import first_negative_epoch, turning_epoch
+from uulearn.reproduction.tables import Record
 from uulearn.risk.corrections import get_method, identity
 from uulearn.storage import write_atomically
-
-Record = Mapping[str, Any]
 
 RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
 MAX_LINEAR_RISK = 10.0
 """Panels with a larger risk get a symmetric logarithmic axis."""
 LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
 PANELS = {
-    "mnist-linear-sigmoid": "MNIST, linear, sigmoid loss",
-    "mnist-linear-logistic": "MNIST, linear, logistic loss",
-    "mnist-mlp-sigmoid": "MNIST, MLP, sigmoid loss",
-    "mnist-mlp-logistic": "MNIST, MLP, logistic loss",
-    "cifar10-allconvnet-sigmoid": "CIFAR-10, AllConvNet, sigmoid loss",
-    "cifar10-allconvnet-logistic": "CIFAR-10, AllConvNet, logistic loss",
-    "cifar10-resnet32-sigmoid": "CIFAR-10, ResNet-32, sigmoid loss",
-    "cifar10-resnet32-logistic": "CIFAR-10, ResNet-32, logistic loss",
+    f"{dataset}-{model}-{loss}": f"{DATASET_NAMES[dataset]}, {MODEL_NAMES[model]}, {loss} loss"
+    for dataset, model in FIGURE1_MODELS
+    for loss in FIGURE1_LOSSES
 }
 
 
 def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """Negative training risk and overfitting occur together: eight runs of the unbiased method.
-
-    ``panels`` has the run for each key of ``PANELS``; a panel without a run says so.
-    """
-    if unknown := panels.keys() - PANELS.keys():
-        raise ValueError(f"panels must be among {', '.join(PANELS)}, got {', '.join(sorted(unknown))}.")
+    """Negative training risk and overfitting occur together: the run of each of ``PANELS``, or "not run yet"."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -52,8 +40,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
         if record is None:
             _mark_not_run(axis)
             continue
-        left, right = index % 4 == 0, index % 4 == 3
-        for line in _draw_overfitting(axis, record, left, right):
+        for line in _draw_overfitting(axis, record, left=index % 4 == 0, right=index % 4 == 3):
             handles.setdefault(line.get_label(), line)
     if handles:
         ordered = [handles[label] for label in LEGEND if label in handles]
@@ -64,8 +51,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
 def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
     """Training risk on the left axis, test error on the right, and dashed lines where they turn."""
     curves = record["curves"]
-    epochs = range(1, len(curves["unbiased"]) + 1)
-    lines = axis.plot(epochs, curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
+    lines = axis.plot(range(1, len(curves["unbiased"]) + 1), curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
     axis.axhline(0, color="black", lw=0.6)
     axis.set_xlabel("epoch")
     axis.tick_params(axis="y", colors=RISK)
@@ -133,24 +119,21 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
     settings = sorted({float(record["configuration"][entry]) for record in records})
     # The pale end of the color map is not visible on white.
     shades = matplotlib.colormaps["viridis"]
-    colors = {s: shades(0.85 * index / max(1, len(settings) - 1)) for index, s in enumerate(settings)}
-    labelled: set[float] = set()
+    labels = {setting: f"{setting:g}" for setting in settings}
     for record in sorted(records, key=lambda record: float(record["configuration"][entry])):
         setting = float(record["configuration"][entry])
-        curves = record["curves"]
-        label = "_again" if setting in labelled else f"{setting:g}"
-        labelled.add(setting)
-        for curve, style, name in ((curves["test_risk"], "-", label), (curves["unbiased"], "--", "_training")):
-            axis.plot(range(1, len(curve) + 1), curve, color=colors[setting], ls=style, lw=1.6, label=name)
+        color = shades(0.85 * settings.index(setting) / max(1, len(settings) - 1))
+        # A label that starts with an underscore is not in the legend: each setting is there once.
+        for name, style, label in (("test_risk", "-", labels.pop(setting, "_")), ("unbiased", "--", "_")):
+            curve = record["curves"][name]
+            axis.plot(range(1, len(curve) + 1), curve, color=color, ls=style, lw=1.6, label=label)
     axis.axhline(0, color="black", lw=0.6)
     axis.set(xlabel="epoch", ylabel="risk")
     _compress_large_risks(axis, [record["curves"][name] for record in records for name in ("test_risk", "unbiased")])
-    settings_legend = axis.legend(title=title, loc="center left", bbox_to_anchor=(1.01, 0.6), fontsize=9, frameon=False)
-    axis.add_artist(settings_legend)
+    look = {"loc": "center left", "fontsize": 9, "frameon": False}
+    axis.add_artist(axis.legend(title=title, bbox_to_anchor=(1.01, 0.6), **look))
     meanings = [axis.plot([], [], color=QUIET, ls=style)[0] for style in ("-", "--")]
-    axis.legend(
-        meanings, ["test", "training"], loc="center left", bbox_to_anchor=(1.01, 0.15), fontsize=9, frameon=False
-    )
+    axis.legend(meanings, ["test", "training"], bbox_to_anchor=(1.01, 0.15), **look)
 
 
 def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
@@ -158,9 +141,8 @@ def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
     finite = [value for curve in curves for value in curve if math.isfinite(value)]
     if not finite or max(map(abs, finite)) <= MAX_LINEAR_RISK:
         return
-    low, high = (
-        4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in (min(*finite, -1.0), max(*finite, 1.0))
-    )
+    ends = min(*finite, -1.0), max(*finite, 1.0)
+    low, high = (4 * end if abs(end) > 1 else math.copysign(1.5, end) for end in ends)
     axis.set_yscale("symlog", linthresh=1.0, linscale=1.5)
     axis.set_ylim(low, high)
     step = math.ceil(math.log10(max(high, -low)) / 5)
@@ -176,14 +158,10 @@ def _mark_not_run(axis: Any) -> None:
 
 def write_figure(path: str | Path, figure: Figure) -> list[Path]:
     """Write ``<path>.png`` and ``<path>.svg`` atomically."""
-    base = Path(path)
-    base = base.with_suffix("") if base.suffix in (".png", ".svg") else base
     written = []
     # With a fixed salt and no date the same figure gives the same bytes.
     with matplotlib.rc_context({"svg.hashsalt": "uulearn", "svg.fonttype": "path"}):
         for kind, metadata in (("png", None), ("svg", {"Date": None})):
-            target = base.with_name(f"{base.name}.{kind}")
-            options = {"format": kind, "dpi": 130, "metadata": metadata}
-            write_atomically(target, lambda temporary, options=options: figure.savefig(temporary, **options))  # type: ignore[misc]
-            written.append(target)
+            written.append(Path(f"{path}.{kind}"))
+            write_atomically(written[-1], partial(figure.savefig, format=kind, dpi=130, metadata=metadata))
     return written

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from uulearn.reproduction.experiments import CONVOLUTIONAL, Configuration
-
-Record = dict[str, Any]
+from uulearn.reproduction.store import Record, key
 
 SHARED_ENTRIES = (
     "dataset", "model", "loss", "optimizer", "momentum", "batch_size", "epochs", "sizes", "held_out", "test_rows",
-    "sampling", "initialiser", "norm_momentum",
+    "sampling", "initialiser", "norm_momentum",  # vocabulary: ok
 )  # fmt: skip
 """Entries of the configuration that all runs of a batched job must share."""
 SAME_SETS = ("set_priors", "seed")
@@ -25,7 +24,7 @@ EPOCH_COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_7
 
 
 @dataclass(frozen=True)
-class TrainingJob:
+class ExperimentJob:
     """Runs that are trained together: many runs of a dense model, or one run of a convolutional model."""
 
     configurations: tuple[Configuration, ...]
@@ -45,32 +44,23 @@ class TrainingJob:
 class Reporter:
     """Progress callbacks; this base class ignores them."""
 
-    def begin(self, jobs: Sequence[TrainingJob], found: int) -> None:
+    def begin(self, jobs: Sequence[ExperimentJob], found: int) -> None:
         """Called first, with the jobs to train and the number of runs already in the store."""
 
     def load(self, dataset: str) -> None:
         """Called before a dataset is read."""
 
-    def epoch(self, job: TrainingJob, epoch: int, accuracies: Sequence[float]) -> None:
+    def epoch(self, job: ExperimentJob, epoch: int, accuracies: Sequence[float]) -> None:
         """Called after each epoch of a job, with the test accuracy of each run."""
 
-    def finish(self, job: TrainingJob, records: Sequence[Record], seconds: float) -> None:
+    def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
         """Called after the records of a job are stored; there are none if another process was faster."""
 
 
-def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[TrainingJob]:
+def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[ExperimentJob]:
     """Group configurations into jobs, dataset by dataset.
 
     With ``max_runs``, jobs are as large as possible; without, only runs on the same sets with the same seed share one.
-
-    Examples
-    --------
-    >>> from uulearn.reproduction.experiments import Request, runs_of
-    >>> runs = runs_of(["table2"], Request(["mnist"]))
-    >>> [len(job.configurations) for job in plan_jobs(runs, 150)]
-    [120, 75]
-    >>> {len(job.configurations) for job in plan_jobs(runs, None)}
-    {8, 5}
     """
     alike: dict[Any, list[Configuration]] = {}
     for position, configuration in enumerate(configurations):
@@ -78,18 +68,18 @@ def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> 
         alone = position if configuration["model"] in CONVOLUTIONAL else None
         if configuration.get("sampling") == "shortened":
             entries = (*entries, "set_priors")  # the sizes depend on them
-        shared = hashable({name: configuration.get(name) for name in dict.fromkeys(entries)})
+        shared = key({name: configuration.get(name) for name in entries})
         alike.setdefault((shared, alone), []).append(configuration)
-    jobs = [TrainingJob(tuple(part)) for group in alike.values() for part in _split(group, max_runs or len(group))]
+    jobs = [ExperimentJob(tuple(part)) for group in alike.values() for part in _split(group, max_runs or len(group))]
     order = {name: place for place, name in enumerate(dict.fromkeys(job.first["dataset"] for job in jobs))}
     return sorted(jobs, key=lambda job: order[job.first["dataset"]])
 
 
 def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[Configuration]]:
     """As few parts of similar size as possible; runs on the same sets stay together if they can."""
-    groups: dict[Any, list[Configuration]] = {}
+    groups: dict[str, list[Configuration]] = {}
     for configuration in configurations:
-        groups.setdefault(hashable({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
+        groups.setdefault(key({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
     total = len(configurations)
     target = math.ceil(total / math.ceil(total / max_runs))
     parts: list[list[Configuration]] = [[]]
@@ -101,12 +91,7 @@ def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[
     return parts
 
 
-def halves(job: TrainingJob) -> list[TrainingJob]:
+def halves(job: ExperimentJob) -> list[ExperimentJob]:
     """The job as two smaller ones."""
     middle = math.ceil(len(job.configurations) / 2)
-    return [TrainingJob(job.configurations[:middle]), TrainingJob(job.configurations[middle:])]
-
-
-def hashable(configuration: Mapping[str, Any]) -> tuple[Any, ...]:
-    """A configuration, or a part of one, as a dictionary key."""
-    return tuple(sorted((name, tuple(v) if isinstance(v, list) else v) for name, v in configuration.items()))
+    return [ExperimentJob(job.configurations[:middle]), ExperimentJob(job.configurations[middle:])]

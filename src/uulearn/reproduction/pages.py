@@ -8,38 +8,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from uulearn.reproduction import conclusions, selection, variants
-from uulearn.reproduction.experiments import (
-    ABS,
-    BASELINES,
-    DATASETS,
-    FIXED_SLOPE,
-    RELU,
-    TABLE_MODELS,
-    Configuration,
-    Request,
-    TableRow,
-    figure1_panels,
-    figure3_curves,
-    table_rows,
-)
+from uulearn.reproduction import conclusions, experiments, selection, tables, variants
+from uulearn.reproduction.experiments import TABLE_MODELS, Configuration, Request, TableRow, figure3_curves, table_rows
 from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.render import to_html, to_latex, to_markdown
-from uulearn.reproduction.selection import Find, Record
+from uulearn.reproduction.selection import Find
 from uulearn.reproduction.store import RunStore, key
-from uulearn.reproduction.tables import (
-    PAPER_COLUMNS,
-    MethodColumn,
-    ResultCell,
-    ResultRow,
-    ResultTable,
-    build_table,
-    slope_column,
-)
+from uulearn.reproduction.tables import PAPER_COLUMNS, MethodColumn, Record, ResultTable, build_table, slope_column
 from uulearn.storage import write_atomically
 
 TITLES = {"table2": "Table 2: simple models", "table3": "Table 3: deep models"}
-FORMATS: dict[str, Callable[[ResultTable], str]] = {"md": to_markdown, "tex": to_latex, "html": to_html}
+TABLE_FORMATS: dict[str, Callable[[ResultTable], str]] = {"md": to_markdown, "tex": to_latex, "html": to_html}
 
 
 class Page(NamedTuple):
@@ -72,17 +51,17 @@ def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     pages = []
     trials = {table: selection.trials_of(own, find) for table, own in rows.items()}
     if any(trials.values()):
-        pages.append(_written("selection", out / "selection.md", selection.to_markdown(trials)))
+        pages.append(_written(out / "selection.md", selection.to_markdown(trials)))
     every = [row for own in rows.values() for row in own]
     runs = [run for row in every for seed in row.seeds for run in row.trial(seed) if not run["held_out"]]
     if full := _found(runs, find):
         dropout, decay = (_found(curves, find) for curves in figure3_curves(request))
-        cells: dict[str, list[ResultCell]] = {}
+        cells: dict[str, list[tables.ResultCell]] = {}
         for table, own in rows.items():
             for cell in make_table(table, own, find):
                 cells.setdefault(TABLE_MODELS[table][cell.row.dataset], []).append(cell)
         text = conclusions.to_markdown(cells, full, dropout, decay, _caveat(every))
-        pages.append(_written("conclusions", out / "conclusions.md", text))
+        pages.append(_written(out / "conclusions.md", text))
     return pages
 
 
@@ -101,64 +80,65 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
     """Write a target; without any of its runs nothing is written, so existing files stay."""
     if target in TABLE_MODELS:
         table = make_table(target, _rows_shown(target, request, find), find)
-        if not any(cell.runs for cell in table):
-            return Page(target, [], table)
-        paths = [_written(target, out / f"{target}.{ending}", form(table)).paths[0] for ending, form in FORMATS.items()]
+        forms = TABLE_FORMATS if any(cell.runs for cell in table) else {}
+        paths = [path for end, form in forms.items() for path in _written(out / f"{target}.{end}", form(table)).paths]
         return Page(target, paths, table)
     if target == "variants":
         results = variants.variant_results(request, find)
         text = variants.to_markdown(results, _caveat([result.row for result in results]))
-        return _written(target, out / "variants.md", text) if results else Page(target, [])
+        return _written(out / "variants.md", text) if results else Page(target, [])
     from uulearn.reproduction import figures  # needs matplotlib, which tables do not
 
-    if target == "figure2":
-        return Page(target, figures.write_figure(out / target, figures.draw_figure2()))
     if target == "figure1":
-        panels = {name: find(run) for name, run in figure1_panels(request).items()}
-        drawn = figures.draw_figure1(panels) if any(panels.values()) else None
-        return Page(target, figures.write_figure(out / target, drawn) if drawn else [])
-    dropout, decay = (_found(curves, find) for curves in figure3_curves(request))
-    drawn = figures.draw_figure3(dropout, decay) if dropout or decay else None
-    return Page(target, figures.write_figure(out / target, drawn) if drawn else [])
+        panels = {name: find(run) for name, run in experiments.figure1_panels(request).items()}
+        figure = figures.draw_figure1(panels) if any(panels.values()) else None
+    elif target == "figure2":
+        figure = figures.draw_figure2()
+    else:
+        dropout, decay = (_found(curves, find) for curves in figure3_curves(request))
+        figure = figures.draw_figure3(dropout, decay) if dropout or decay else None
+    return Page(target, figures.write_figure(out / target, figure) if figure else [])
 
 
-def make_table(table: str, shown: Sequence[TableRow], find: Find) -> ResultTable:
+def _written(path: Path, text: str) -> Page:
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return Page(path.stem, [path])
+
+
+def make_table(table: str, rows: Sequence[TableRow], find: Find) -> ResultTable:
     """Table 2 or 3 from the runs that are there."""
-    rows = {ResultRow(row.dataset, row.set_priors): row for row in shown}
-    slopes = sorted({slope for row in rows.values() for slope in row.slopes}, reverse=True)
-    methods: dict[str, str | float] = {name: name for name in BASELINES} | {"relu": RELU, "abs": ABS}
+    slopes = sorted({slope for row in rows for slope in row.slopes}, reverse=True)
+    methods: dict[str, str | float] = {name: name for name in experiments.BASELINES} | {
+        "relu": experiments.RELU,
+        "abs": experiments.ABS,
+    }
     methods |= {slope_column(slope).name: slope for slope in slopes}
 
-    def runs(place: ResultRow, column: MethodColumn) -> list[Record] | None:
-        row, method = rows[place], methods.get(column.name)
+    def runs(row: TableRow, column: MethodColumn) -> list[Record] | None:
+        method = methods.get(column.name)  # None for the leaky ReLU with the chosen or fixed λ
         if isinstance(method, float) and method not in row.slopes:
             return None
-        found = [_run(row, seed, method, find) for seed in row.seeds]
-        return [record for record in found if record is not None]
+        if method is None and not row.candidates:
+            method = experiments.FIXED_SLOPE
+        chosen = {seed: selection.chosen_slope(row, seed, find) if method is None else method for seed in row.seeds}
+        return _found((row.run(used, seed) for seed, used in chosen.items() if used is not None), find)
 
     return build_table(
-        TITLES[table] + _caveat(rows.values()),
+        TITLES[table] + _caveat(rows),
         rows,
         [*PAPER_COLUMNS, *map(slope_column, slopes)],
         runs,
-        paper=paper_table(table) if all(row.request.is_the_papers for row in shown) else None,
-        trials=lambda place: len(rows[place].seeds),
-        notes=_slope_notes(rows.values()) + _precision_notes(rows.values(), find),
+        paper=paper_table(table) if all(row.request.is_the_papers for row in rows) else None,
+        trials=lambda row: len(row.seeds),
+        notes=_slope_notes(rows) + _precision_notes(rows, find),
     )
-
-
-def _run(row: TableRow, seed: int, method: str | float | None, find: Find) -> Record | None:
-    """The run of a method given by its name or λ; None stands for the leaky ReLU with the chosen or fixed λ."""
-    if method is None:
-        method = selection.chosen_slope(row, seed, find) if row.candidates else FIXED_SLOPE
-    return None if method is None else find(row.run(method, seed))
 
 
 def _caveat(rows: Collection[TableRow]) -> str:
     """Text for a title if the runs are not in the paper's setting."""
     if all(row.request.is_the_papers for row in rows):
         return ""
-    shapes = {(run["sizes"][0], run["epochs"]): None for row in rows for run in [row.run(BASELINES[0], 0)]}
+    shapes = {(run["sizes"][0], run["epochs"]): None for row in rows for run in [row.run(experiments.BASELINES[0], 0)]}
     text = " or ".join(f"{size:,} + {size:,} rows and {epochs} epochs" for size, epochs in shapes)
     return f", not in the paper's setting: {text}"
 
@@ -169,9 +149,8 @@ def _slope_notes(rows: Collection[TableRow]) -> list[str]:
     for slopes in dict.fromkeys(row.candidates for row in rows if row.candidates):
         among = ", ".join(f"{slope:g}".replace("-", "−") for slope in slopes)
         notes.append(f"UU-LReLU: λ was chosen per trial, without labels, among {among}.")
-    fixed = dict.fromkeys(ResultRow(row.dataset, row.set_priors).dataset_label for row in rows if not row.candidates)
-    if fixed:
-        notes.append(f"UU-LReLU: {slope_column(FIXED_SLOPE).label} for {', '.join(fixed)}.")
+    if fixed := dict.fromkeys(row.dataset_label for row in rows if not row.candidates):
+        notes.append(f"UU-LReLU: {slope_column(experiments.FIXED_SLOPE).label} for {', '.join(fixed)}.")
     return notes
 
 
@@ -181,37 +160,21 @@ def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
     for row in rows:
         records = _found((run for seed in row.seeds for run in row.trial(seed)), find)
         used = {str(record.get("environment", {}).get("precision")) for record in records}
-        found.setdefault(ResultRow(row.dataset, row.set_priors).dataset_label, set()).update(used)
+        found.setdefault(row.dataset_label, set()).update(used)
     return [f"Runs of {name} are in {' and '.join(sorted(used))}." for name, used in found.items() if len(used) > 1]
 
 
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
     """The rows of the requested datasets, and of others with runs in the store, with all trials that are there."""
-    default = Request(epochs=request.epochs, quick=request.quick)
     shown = []
-    for dataset in DATASETS:
+    for dataset in experiments.DATASETS:
         wanted = dataset in request.datasets
-        rows = table_rows(table, replace(default, datasets=[dataset]))
-        if wanted:
-            requested = table_rows(table, replace(request, datasets=[dataset]))
-            more = len(rows[0].seeds) > len(requested[0].seeds) and any(
-                find(row.run("unbiased", len(requested[0].seeds))) for row in requested
-            )
-            rows = rows if more else requested
-        rows = _with_all_trials(table, rows, replace(request if wanted else default, datasets=[dataset]), find)
+        own = replace(request if wanted else Request(epochs=request.epochs, quick=request.quick), datasets=[dataset])
+        rows = table_rows(table, own)
+        trials = len(rows[0].seeds)
+        while any(find(row.run("unbiased", trials)) for row in rows):
+            trials += 1
+        rows = table_rows(table, replace(own, trials=trials))
         if wanted or any(find(run) for row in rows for seed in row.seeds for run in row.trial(seed)):
             shown += rows
     return shown
-
-
-def _with_all_trials(table: str, rows: list[TableRow], request: Request, find: Find) -> list[TableRow]:
-    """The same rows with as many trials as the store has, if that is more."""
-    trials = len(rows[0].seeds)
-    while any(find(row.run("unbiased", trials)) for row in rows):
-        trials += 1
-    return rows if trials == len(rows[0].seeds) else table_rows(table, replace(request, trials=trials))
-
-
-def _written(target: str, path: Path, text: str) -> Page:
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    return Page(target, [path])

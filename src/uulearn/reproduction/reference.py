@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from importlib import resources
-from typing import Any, NamedTuple
-
-TABLES = ("table2", "table3")
+from typing import NamedTuple
 
 
 class Spread(NamedTuple):
@@ -28,27 +26,22 @@ class PaperCell(NamedTuple):
 PaperTable = dict[tuple[str, tuple[float, float]], dict[str, PaperCell]]
 
 
+@functools.cache
 def paper_table(name: str) -> PaperTable:
-    """One printed table, by dataset and set priors, then by method.
+    """The printed ``"table2"`` or ``"table3"``, by dataset and set priors, then by method.
 
     Examples
     --------
     >>> paper_table("table3")["mnist", (0.8, 0.2)]["abs"]
     PaperCell(accuracy=Spread(mean=95.19, std=0.12), drop=Spread(mean=0.86, std=0.13), bold=True)
     """
-    if name not in TABLES:
-        raise ValueError(f"name must be {' or '.join(map(repr, TABLES))}, got {name!r}.")
+    if name not in ("table2", "table3"):
+        raise ValueError(f"name must be 'table2' or 'table3', got {name!r}.")
+    text = resources.files("uulearn.reproduction").joinpath("reference.json").read_text(encoding="utf-8")
     return {
         (row["dataset"], (row["set_priors"][0], row["set_priors"][1])): {
             method: PaperCell(Spread(mean, std), Spread(drop, drop_std), bold)
             for method, (mean, std, drop, drop_std, bold) in row["cells"].items()
         }
-        for row in _reference()[name]
+        for row in json.loads(text)[name]
     }
-
-
-@functools.cache
-def _reference() -> dict[str, Any]:
-    text = resources.files("uulearn.reproduction").joinpath("reference.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data

@@ -26,12 +26,9 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
 
     Examples
     --------
-    >>> first, second = np.arange(30_000), np.arange(20_000, 50_000)
-    >>> training, held_out = hold_out((first, second), 0.09, seed=0)
+    >>> training, held_out = hold_out((np.arange(30_000), np.arange(20_000, 50_000)), 0.09, seed=0)
     >>> [len(part) for part in (*training, *held_out)]
     [26700, 26700, 2700, 2700]
-    >>> np.intersect1d(np.concatenate(training), np.concatenate(held_out)).size
-    0
     """
     rng = np.random.default_rng([seed, 1])
     distinct = np.unique(np.concatenate(indices))
@@ -44,9 +41,7 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
             rows = index[np.isin(index, chosen) == side]
             wanted = round(portion * len(index))
             if len(rows) < wanted:
-                raise ValueError(
-                    f"a set of {len(index):,} rows is too small to hold out {share:g} of it; use more rows."
-                )
+                raise ValueError(f"a set of {len(index):,} rows is too small to hold out {share:g}; use more rows.")
             parts.append(rows[np.sort(rng.permutation(len(rows))[:wanted])])
         sides.append((parts[0], parts[1]))
     return sides[0], sides[1]
@@ -57,15 +52,7 @@ def shortened_sets(
 ) -> UnlabeledSets:
     """Sets that become shorter if a class runs out of rows, so that their priors differ from ``set_priors``.
 
-    No row occurs twice in a set, and set 1 reuses rows of set 0 after all others. `make_sets` of `uulearn.datasets`
-    never shortens a set.
-
-    Examples
-    --------
-    >>> y = np.array([1] * 30 + [0] * 70)
-    >>> drawn = shortened_sets(np.arange(100)[:, None], y, (0.8, 0.2), (50, 50), random_state=0)
-    >>> drawn.sizes, drawn.realized_priors, drawn.overlap
-    ((40, 50), (0.75, 0.2), 10)
+    No row occurs twice in a set, and set 1 reuses rows of set 0 after all others.
     """
     drawn: list[list[Indices]] = [[], []]
     rng = np.random.default_rng(random_state)
@@ -77,11 +64,6 @@ def shortened_sets(
         drawn[1].append(np.concatenate([order[len(first) :], first])[: wanted[1][place]])
     first, second = (rng.permutation(np.concatenate(parts)) for parts in drawn)
     positive = np.asarray(y) == 1
-    return UnlabeledSets(
-        X0=X[first],
-        X1=X[second],
-        indices=(first, second),
-        realized_priors=(float(positive[first].mean()), float(positive[second].mean())),
-        overlap=len(np.intersect1d(first, second)),
-        repeats=(0, 0),
-    )
+    priors = float(positive[first].mean()), float(positive[second].mean())
+    overlap = len(np.intersect1d(first, second))
+    return UnlabeledSets(X[first], X[second], (first, second), priors, overlap, repeats=(0, 0))

@@ -7,6 +7,7 @@ its run on the whole sets counts. No label is used. "Hindsight" is the choice by
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,10 +19,9 @@ import numpy as np
 from uulearn.report.html import render_page
 from uulearn.reproduction.experiments import FIXED_SLOPE, RELU, SELECTION_HOLD_OUT, Configuration, TableRow
 from uulearn.reproduction.reference import paper_table
-from uulearn.reproduction.render import markdown_grid, signed
-from uulearn.reproduction.tables import ResultRow, slope_column
+from uulearn.reproduction.render import signed
+from uulearn.reproduction.tables import Record, accuracy_curve, slope_column
 
-Record = Mapping[str, Any]
 Find = Callable[[Configuration], Record | None]
 """Returns the record of a configuration, None if there is none."""
 
@@ -38,22 +38,11 @@ def held_out_risk(record: Record) -> float:
     return mean if math.isfinite(mean) else math.inf
 
 
-def choose(risks: Mapping[float, float]) -> float:
-    """The λ with the lowest risk; the one closest to 0 in case of a tie.
-
-    Examples
-    --------
-    >>> choose({-1.0: 0.12, -0.1: 0.10, -0.01: 0.10})
-    -0.01
-    """
-    return min(risks, key=lambda slope: (risks[slope], abs(slope)))
-
-
 def chosen_slope(row: TableRow, seed: int, find: Find) -> float | None:
-    """The λ chosen for a trial without labels; None if runs are missing."""
+    """The λ with the lowest held-out risk, the one closest to 0 in case of a tie; None if runs are missing."""
     found = {slope: find(row.run(slope, seed, SELECTION_HOLD_OUT)) for slope in row.candidates}
-    risks = {slope: held_out_risk(record) for slope, record in found.items() if record is not None}
-    return choose(risks) if found and len(risks) == len(found) else None
+    risks = {slope: (held_out_risk(record), abs(slope)) for slope, record in found.items() if record is not None}
+    return min(risks, key=risks.__getitem__) if found and len(risks) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -66,24 +55,22 @@ class SlopeTrial:
     accuracies: Mapping[float, float]
 
     @property
-    def candidates(self) -> tuple[float, ...]:
-        """The values of λ to choose from."""
-        return self.row.candidates
-
-    @property
     def hindsight(self) -> float:
-        """The candidate with the highest accuracy on the labeled test data; the one closest to 0 if tied."""
-        return max(self.candidates, key=lambda slope: (self.accuracies[slope], -abs(slope)))
+        """The candidate with the highest accuracy on the labeled test data."""
+        return best_candidate(self.row, self.accuracies)
+
+
+def best_candidate(row: TableRow, accuracies: Mapping[float, float]) -> float:
+    """The λ with the highest accuracy; the one closest to 0 in case of a tie."""
+    return max(row.candidates, key=lambda slope: (accuracies[slope], -abs(slope)))
 
 
 def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
     """All trials with complete runs."""
     trials = []
-    for row in rows:
-        for seed in row.seeds:
-            chosen = chosen_slope(row, seed, find)
-            if chosen is None:
-                continue
+    for row, seed in [(each, seed) for each in rows for seed in each.seeds]:
+        chosen = chosen_slope(row, seed, find)
+        if chosen is not None:
             found = {slope: last_accuracy(find(row.run(slope, seed))) for slope in row.slopes}
             accuracies = {slope: value for slope, value in found.items() if value is not None}
             if len(accuracies) == len(found):
@@ -93,8 +80,7 @@ def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
 
 def last_accuracy(record: Record | None) -> float | None:
     """Test accuracy at the last epoch in percent; None without a record or a finite value."""
-    curve = [] if record is None else [v for v in record["curves"].get("test_accuracy", ()) if math.isfinite(v)]
-    return 100 * curve[-1] if curve else None
+    return next(reversed(accuracy_curve(record)), None) if record else None
 
 
 @dataclass(frozen=True)
@@ -113,25 +99,16 @@ class SlopeComparison:
 
 
 def compare(trials: Sequence[SlopeTrial]) -> list[SlopeComparison]:
-    """One comparison per row."""
-    rows: dict[TableRow, list[SlopeTrial]] = {}
-    for trial in trials:
-        rows.setdefault(trial.row, []).append(trial)
+    """One comparison per row; trials are sorted by row."""
     comparisons = []
-    for row, own in rows.items():
+    for row, group in itertools.groupby(trials, key=lambda trial: trial.row):
+        own = list(group)
         means = {slope: _mean(trial.accuracies[slope] for trial in own) for slope in row.slopes}
-        best = max(row.candidates, key=lambda slope: (means[slope], -abs(slope)))
+        best = best_candidate(row, means)
+        chosen = _mean(trial.accuracies[trial.chosen] for trial in own)
+        hindsight = _mean(trial.accuracies[trial.hindsight] for trial in own)
         comparisons.append(
-            SlopeComparison(
-                row=row,
-                trials=len(own),
-                relu=means[RELU],
-                fixed=means[FIXED_SLOPE],
-                chosen=_mean(trial.accuracies[trial.chosen] for trial in own),
-                hindsight_row=means[best],
-                hindsight_trial=_mean(trial.accuracies[trial.hindsight] for trial in own),
-                best_slope=best,
-            )
+            SlopeComparison(row, len(own), means[RELU], means[FIXED_SLOPE], chosen, means[best], hindsight, best)
         )
     return comparisons
 
@@ -142,53 +119,23 @@ def _mean(values: Iterable[float]) -> float:
 
 def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
     """The page on the choice of λ; ``studies`` has the trials by the name of the table."""
-    sections = []
-    for table, trials in studies.items():
-        if trials:
-            comparisons = compare(trials)
-            comparable = all(comparison.row.request.is_the_papers for comparison in comparisons)
-            gains = _gains(table, comparisons) if comparable else None
-            sections.append(
-                (table.removeprefix("table"), len(trials), _counts_grid(trials), _rows_grid(comparisons), gains)
-            )
-    return render_page("selection.md.jinja", "uulearn.reproduction", last_epochs=LAST_EPOCHS, sections=sections)
+    sections = [_section(table, trials) for table, trials in studies.items() if trials]
+    values = {"last_epochs": LAST_EPOCHS, "label": slope_column, "fixed_slope": FIXED_SLOPE, "signed": signed}
+    return render_page("selection.md.jinja", "uulearn.reproduction", sections=sections, **values)
 
 
-def _counts_grid(trials: Sequence[SlopeTrial]) -> str:
-    slopes = sorted({slope for trial in trials for slope in trial.candidates}, reverse=True)
-    chosen, best = (Counter(getattr(trial, name) for trial in trials) for name in ("chosen", "hindsight"))
-    lines = [["", *(slope_column(slope).label for slope in slopes)]]
-    lines.append(["times chosen without labels", *(str(chosen[slope]) for slope in slopes)])
-    lines.append(["times best in hindsight", *(str(best[slope]) for slope in slopes)])
-    return markdown_grid(lines, left=1)
-
-
-def _rows_grid(comparisons: Sequence[SlopeComparison]) -> str:
-    lines = [[
-        "Dataset", "θ, θ′", "trials", "ReLU", slope_column(FIXED_SLOPE).label, "chosen without labels",
-        "best λ of the row, hindsight", "best λ of each trial, hindsight",
-    ]]  # fmt: skip
-    for c in comparisons:
-        row = ResultRow(c.row.dataset, c.row.set_priors)
-        best = f"{c.hindsight_row:.2f} (λ = {c.best_slope:g})".replace("-", "−")
-        numbers = [f"{value:.2f}" for value in (c.relu, c.fixed, c.chosen)]
-        lines.append([row.dataset_label, row.priors_label, str(c.trials), *numbers, best, f"{c.hindsight_trial:.2f}"])
-    return markdown_grid(lines, left=2)
-
-
-def _gains(table: str, comparisons: Sequence[SlopeComparison]) -> str:
-    """Gain of the leaky ReLU over ReLU here and in the paper, averaged over rows, in points."""
-    printed = paper_table(table)
+def _section(table: str, trials: Sequence[SlopeTrial]) -> dict[str, Any]:
+    """What the page shows of one table: choices, accuracies, and gains over ReLU averaged over rows, in points."""
+    comparisons, printed = compare(trials), paper_table(table)
     cells = [printed[c.row.dataset, c.row.set_priors] for c in comparisons]
-    paper = _mean(cell["leaky_relu"].accuracy.mean - cell["relu"].accuracy.mean for cell in cells)
-    gains = {
-        "λ chosen without labels": _mean(c.chosen - c.relu for c in comparisons),
-        slope_column(FIXED_SLOPE).label: _mean(c.fixed - c.relu for c in comparisons),
-        "the best λ of each row in hindsight": _mean(c.hindsight_row - c.relu for c in comparisons),
-        "the best λ of each trial in hindsight": _mean(c.hindsight_trial - c.relu for c in comparisons),
+    ways = "chosen", "fixed", "hindsight_row", "hindsight_trial"
+    gains = {way: _mean(getattr(c, way) - c.relu for c in comparisons) for way in ways}
+    gains["paper"] = _mean(cell["leaky_relu"].accuracy.mean - cell["relu"].accuracy.mean for cell in cells)
+    return {
+        "table": table.removeprefix("table"),
+        "trials": len(trials),
+        "slopes": sorted({slope for trial in trials for slope in trial.row.candidates}, reverse=True),
+        "counts": [Counter(getattr(trial, name) for trial in trials) for name in ("chosen", "hindsight")],
+        "comparisons": comparisons,
+        "gains": gains if all(c.row.request.is_the_papers for c in comparisons) else None,
     }
-    listed = ", ".join(f"{signed(gain)} with {how}" for how, gain in gains.items())
-    return (
-        f"Mean gain of the leaky ReLU over ReLU on these {len(comparisons)} rows, in points: {listed}; in the paper "
-        f"{signed(paper)}."
-    )

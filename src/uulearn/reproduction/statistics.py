@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 LEVEL = 0.05
@@ -23,15 +24,7 @@ NOISE_DEVIATIONS = 4.0
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (divisor n − 1), which is None for a single value.
-
-    Examples
-    --------
-    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
-    ((2.0, 1.0), (4.0, None))
-    """
-    if not len(values):
-        raise ValueError("the mean of no values is not defined; pass at least one.")
+    """Mean and sample standard deviation (divisor n − 1), which is None for a single value."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
@@ -39,11 +32,6 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Two-sided p value of the paired t-test, None with fewer than two pairs.
 
     If all differences are equal the statistic is not defined: p is 1 if they are zero and 0 otherwise.
-
-    Examples
-    --------
-    >>> round(paired_t_test([0.90, 0.92, 0.91], [0.85, 0.89, 0.87]), 4)
-    0.0202
     """
     if len(a) != len(b):
         raise ValueError(f"a paired test needs the same number of values on both sides, got {len(a)} and {len(b)}.")
@@ -59,30 +47,10 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     return float(stats.ttest_rel(first, second).pvalue)
 
 
-def comparable(
-    best: Mapping[int, float], others: Mapping[str, Mapping[int, float]], level: float = LEVEL
-) -> dict[str, bool | None]:
-    """For each of the others, whether it is not significantly worse than the best.
-
-    Trials are paired by seed. The value is None if fewer than two seeds are shared.
-
-    Examples
-    --------
-    >>> best = {0: 0.95, 1: 0.96, 2: 0.95}
-    >>> comparable(best, {"close": {0: 0.96, 1: 0.94, 2: 0.95}, "far": {0: 0.80, 1: 0.82, 2: 0.81}, "new": {0: 0.9}})
-    {'close': True, 'far': False, 'new': None}
-    """
-    result: dict[str, bool | None] = {}
-    for name, trials in others.items():
-        seeds = sorted(best.keys() & trials.keys())
-        ours, theirs = [trials[seed] for seed in seeds], [best[seed] for seed in seeds]
-        p = paired_t_test(ours, theirs)
-        result[name] = None if p is None else not (p < level and sum(ours) < sum(theirs))
-    return result
-
-
 def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """The methods in bold: the best by mean accuracy, and those not significantly worse.
+    """The methods in bold: the best by mean accuracy, and those not significantly worse with trials paired by seed.
+
+    A method that shares fewer than two seeds with the best is not among them.
 
     Examples
     --------
@@ -93,19 +61,20 @@ def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL
     if not known:
         return set()
     best = max(known, key=lambda name: float(np.mean(list(known[name].values()))))
-    others = {name: values for name, values in known.items() if name != best}
-    return {best} | {name for name, similar in comparable(known[best], others, level).items() if similar}
+    found = {best}
+    for name in known.keys() - {best}:
+        seeds = sorted(known[best].keys() & known[name].keys())
+        ours, theirs = ([known[which][seed] for seed in seeds] for which in (name, best))
+        p = paired_t_test(ours, theirs)
+        if p is not None and (p >= level or sum(ours) >= sum(theirs)):
+            found.add(name)
+    return found
 
 
 def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
     """Whether two means over trials, in percent, agree within 1.5 points or two pooled standard deviations.
 
     The pooled deviation is √((s₁² + s₂²)/2); an unknown one counts as 0, which is stricter.
-
-    Examples
-    --------
-    >>> agrees(90.0, 0.1, 91.4, 0.1), agrees(90.0, 0.1, 91.6, 0.1), agrees(90.0, 1.0, 91.6, 1.0)
-    (True, False, True)
     """
     pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
     # The tolerance is for rounding: 91.5 − 90.0 and 81.4 − 79.9 both agree.
@@ -113,13 +82,7 @@ def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float |
 
 
 def first_negative_epoch(unbiased: Sequence[float]) -> int | None:
-    """The first epoch, counted from 1, with a negative training risk; None if there is none.
-
-    Examples
-    --------
-    >>> first_negative_epoch([0.7, 0.1, -0.2, 0.1]), first_negative_epoch([0.7, 0.0])
-    (3, None)
-    """
+    """The first epoch, counted from 1, with a negative training risk; None if there is none."""
     return next((epoch for epoch, risk in enumerate(unbiased, 1) if risk < 0), None)
 
 
@@ -135,13 +98,11 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     >>> turning_epoch(rising + falling), turning_epoch(rising)
     (30, None)
     """
-    error = 1 - np.asarray(test_accuracy, dtype=float)
-    error = np.where(np.isfinite(error), error, np.inf)
-    if not np.isfinite(error).any():
-        return None
-    half = SMOOTHING_WINDOW // 2
-    smooth = np.array([_median(error[max(0, index - half) : index + half + 1]) for index in range(len(error))])
+    error = 1 - pd.Series(test_accuracy, dtype=float)
     known = np.isfinite(error)
+    if not known.any():
+        return None
+    smooth = error.where(known).rolling(SMOOTHING_WINDOW, center=True, min_periods=1).median().fillna(np.inf).to_numpy()
     # Second differences do not see a steady rise or fall; those of normal noise have 6 times its variance, and the
     # median of their absolute values is 1/1.4826 of their deviation, which single outliers do not move.
     seconds = np.abs(np.diff(error[known], n=2))
@@ -152,9 +113,3 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     rise = smooth[known][-1] - smooth[start]
     # A median is flat around a peak: the middle of its lowest stretch is where the peak was.
     return (start + end) // 2 + 1 if rise > max(MIN_RISE, NOISE_DEVIATIONS * noise) else None
-
-
-def _median(values: np.ndarray) -> float:
-    """The median of the finite values, infinite if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else math.inf

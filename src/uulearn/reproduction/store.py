@@ -21,7 +21,7 @@ import os
 import re
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ RECORD_FORMAT = 1
 KEY_LENGTH = 20
 CURVE_DIGITS = 6
 """Significant digits of a curve: far below the noise of a run, and a third of the bytes."""
-LEFTOVER_SECONDS = 3600.0
+ABANDONED_SECONDS = 3600.0
 """Age at which a temporary file is deleted: its writer was killed."""
 LOCK_SECONDS = 120.0
 """Longest wait for another process that packs the same folder."""
@@ -66,37 +66,22 @@ def normalized(value: Any) -> Any:
 
 
 def key(configuration: Configuration) -> str:
-    """A hash of a configuration that does not depend on the order of its entries.
-
-    Examples
-    --------
-    >>> key({"lr": 5e-3, "epochs": 200}) == key({"epochs": 200.0, "lr": 0.005})
-    True
-    """
+    """A hash of a configuration that does not depend on the order of its entries."""
     text = json.dumps(normalized(configuration), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
 class RunStore:
-    """The finished runs in a folder, which the first `add` creates.
-
-    Records are cached and shared: do not modify them.
+    """The finished runs in a folder, which the first `add` creates. Records are cached: do not modify them.
 
     Examples
     --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> store = RunStore(folder.name)
+    >>> store = RunStore(getfixture("tmp_path"))
     >>> configuration = {"dataset": "mnist", "model": "mlp", "seed": 0}
     >>> store.add({"configuration": configuration, "curves": {"test_accuracy": [0.5, 0.9]}})
     True
     >>> configuration in store, store.missing([configuration, {**configuration, "seed": 1}])
     (True, [{'dataset': 'mnist', 'model': 'mlp', 'seed': 1}])
-    >>> [path.name for path in store.pack("table3")]
-    ['table3-mnist-mlp.jsonl.gz']
-    >>> [record["curves"]["test_accuracy"] for record in store.records(dataset="mnist")]
-    [[0.5, 0.9]]
-    >>> folder.cleanup()
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -140,7 +125,7 @@ class RunStore:
     def missing(self, configurations: Iterable[Configuration]) -> list[Configuration]:
         """The configurations without a record, in order and without repetitions."""
         known = {path.stem for path in self._loose_files()}
-        known.update(name for records in self._archives().values() for name in records)
+        known.update(*self._archives().values())
         wanted: dict[str, Configuration] = {}
         for configuration in configurations:
             wanted.setdefault(key(configuration), configuration)
@@ -148,11 +133,16 @@ class RunStore:
 
     def records(self, **filters: Any) -> list[Record]:
         """All records whose configuration has these values, sorted by key; None also matches a missing entry."""
-        wanted, found = normalized(filters), self._all()
-        return [found[name] for name in sorted(found) if _matches(found[name], wanted)]
+        found: dict[str, Record] = {}
+        for path in self._loose_files():
+            found |= self._read(path)
+        for records in reversed(self._archives().values()):
+            found |= records
+        matches = _filter(filters)
+        return [found[name] for name in sorted(found) if matches(found[name])]
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self.records())
 
     def pack(self, group: str = "runs", **filters: Any) -> list[Path]:
         """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz`` and return those written.
@@ -160,19 +150,22 @@ class RunStore:
         With ``filters``, only records whose configuration has these values move. The bytes of an archive depend on its
         records only, so packing again changes nothing.
         """
-        wanted = normalized(filters)
+        matches = _filter(filters)
         busy = f"{self.folder} is being packed by another process"
         with file_lock(self.folder / ".pack.lock", busy, seconds=LOCK_SECONDS):
-            remove_temporary_files(self.folder / "runs", "*", older_than=LEFTOVER_SECONDS)
-            remove_temporary_files(self.folder / "packed", "*", older_than=LEFTOVER_SECONDS)
+            for part in ("runs", "packed"):
+                remove_temporary_files(self.folder / part, "*", older_than=ABANDONED_SECONDS)
             every = {path: self._read(path) for path in self._loose_files()}
-            loose = {path: one for path, one in every.items() if all(_matches(r, wanted) for r in one.values())}
+            loose = {path: one for path, one in every.items() if all(map(matches, one.values()))}
             packed = self._archives()
-            known = {name for records in packed.values() for name in records}
+            known = set().union(*packed.values())
             additions: dict[Path, dict[str, Record]] = {}
-            for name, record in ((name, record) for one in loose.values() for name, record in one.items()):
+            for name, record in [item for one in loose.values() for item in one.items()]:
                 if name not in known:
-                    additions.setdefault(self._archive(group, record["configuration"]), {})[name] = record
+                    entries = [record["configuration"].get(entry, entry) for entry in ("dataset", "model")]
+                    parts = (re.sub(r"[^\w.]+", "-", str(part)).strip(".-") or "any" for part in (group, *entries))
+                    path = self.folder / "packed" / f"{'-'.join(parts)}.jsonl.gz"
+                    additions.setdefault(path, {})[name] = record
             for path, new in additions.items():
                 merged = packed.get(path, {}) | new
                 _write_archive(path, b"".join(_line(merged[name]) for name in sorted(merged)))
@@ -187,25 +180,12 @@ class RunStore:
     def _loose_files(self) -> list[Path]:
         return sorted(self.folder.glob("runs/*.json"))
 
-    def _archive(self, group: str, configuration: Configuration) -> Path:
-        parts = [group, str(configuration.get("dataset", "data")), str(configuration.get("model", "model"))]
-        name = "-".join(re.sub(r"[^\w.]+", "-", part).strip(".-") or "any" for part in parts)
-        return self.folder / "packed" / f"{name}.jsonl.gz"
-
     def _archives(self) -> dict[Path, dict[str, Record]]:
         """Every archive with its records by key; call it after looking at the loose files, never before."""
         return {path: self._read(path) for path in sorted(self.folder.glob("packed/*.jsonl.gz"))}
 
-    def _all(self) -> dict[str, Record]:
-        found: dict[str, Record] = {}
-        for path in self._loose_files():
-            found |= self._read(path)
-        for records in reversed(self._archives().values()):
-            found |= records
-        return found
-
     def _read(self, path: Path) -> dict[str, Record]:
-        """The records of a file by key, cached until the file changes; empty if there is no file."""
+        """The records of a file by key, cached until the file changes; empty if it does not exist."""
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -231,24 +211,25 @@ class RunStore:
         return named
 
 
+def _filter(entries: Configuration) -> Callable[[Record], bool]:
+    wanted = normalized(entries)
+    return lambda record: all(record["configuration"].get(name) == value for name, value in wanted.items())
+
+
 def _storable(record: Record) -> Record:
-    """A validated copy of a record, with rounded curves."""
+    """A validated copy of a record, with curves rounded to six digits; None stands for NaN and infinities."""
     data = {"format": RECORD_FORMAT, **record}
     if data["format"] != RECORD_FORMAT:
-        raise ValueError(
-            f"a record of format {data['format']!r} cannot be stored; this uulearn writes {RECORD_FORMAT}."
-        )
+        raise ValueError(f"a record of format {data['format']!r} cannot be stored; expected {RECORD_FORMAT}.")
     for part in ("configuration", "curves"):
         if not isinstance(data.get(part), Mapping):
             raise ValueError(f"a record needs a dict {part!r}, got {data.get(part)!r}.")
     data["configuration"] = normalized(data["configuration"])
-    data["curves"] = {name: [_rounded(value) for value in curve] for name, curve in data["curves"].items()}
+    data["curves"] = {
+        name: [float(f"{v:.{CURVE_DIGITS}g}") if v is not None and math.isfinite(v) else None for v in curve]
+        for name, curve in data["curves"].items()
+    }
     return data
-
-
-def _rounded(value: Any) -> float | None:
-    """Six significant digits; None for NaN and infinities, which JSON does not have."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.{CURVE_DIGITS}g}")
 
 
 def _line(record: Record) -> bytes:
@@ -263,20 +244,12 @@ def _parse(line: bytes, path: Path) -> Record:
     record: Record = json.loads(line)
     found = record["format"]
     if found > RECORD_FORMAT:
-        raise ValueError(
-            f"{path} has format {found}, this version of uulearn reads up to {RECORD_FORMAT}: upgrade uulearn."
-        )
-    curves = record["curves"]
-    if not isinstance(record["configuration"], dict) or not isinstance(curves, dict):
+        raise ValueError(f"{path} has format {found}, this version reads up to {RECORD_FORMAT}: upgrade uulearn.")
+    if not isinstance(record["configuration"], dict) or not isinstance(record["curves"], dict):
         raise TypeError("its configuration or its curves are missing")
-    for name, curve in curves.items():
-        if None in curve:
-            curves[name] = [math.nan if value is None else value for value in curve]
+    curves = record["curves"].items()
+    record["curves"] = {name: [math.nan if value is None else value for value in curve] for name, curve in curves}
     return record
-
-
-def _matches(record: Record, wanted: Configuration) -> bool:
-    return all(record["configuration"].get(name) == value for name, value in wanted.items())
 
 
 def _write_archive(path: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """Runs grouped into the cells of a table, next to the numbers of the paper.
 
-A `ResultTable` is plain data: the caller decides which runs belong to which cell, and `uulearn.reproduction.render`
-decides how the table looks. All numbers are in percent.
+The caller decides which runs belong to which cell, and `uulearn.reproduction.render` decides how the table looks. All
+numbers are in percent.
 """
 
 from __future__ import annotations
@@ -9,47 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from uulearn.reproduction.experiments import ResultRow
 from uulearn.reproduction.reference import PaperCell, PaperTable, Spread
 from uulearn.reproduction.statistics import agrees, best_methods, mean_std
 
 Record = Mapping[str, Any]
+Row = TypeVar("Row", bound=ResultRow)
 
 MIN_TESTED_TRIALS = 3
 """Rows with fewer trials have no bold numbers: a t-test on two pairs finds almost no difference significant."""
-DATASET_NAMES = {
-    "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST", "cifar10": "CIFAR-10",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ResultRow:
-    """A row of a table: a dataset and the class priors of its two unlabeled sets.
-
-    Examples
-    --------
-    >>> ResultRow("mnist", (0.8, 0.2)).label
-    'MNIST (0.8, 0.2)'
-    """
-
-    dataset: str
-    set_priors: tuple[float, float]
-
-    @property
-    def dataset_label(self) -> str:
-        """The dataset's name for readers."""
-        return DATASET_NAMES.get(self.dataset, self.dataset)
-
-    @property
-    def priors_label(self) -> str:
-        """Both priors, as the paper writes them."""
-        return f"{self.set_priors[0]:g}, {self.set_priors[1]:g}"
-
-    @property
-    def label(self) -> str:
-        """Dataset and priors."""
-        return f"{self.dataset_label} ({self.priors_label})"
 
 
 @dataclass(frozen=True)
@@ -61,26 +31,14 @@ class MethodColumn:
     paper: str | None = None
 
 
-PAPER_COLUMNS = (
-    MethodColumn("biased", "UU-Biased", "biased"),
-    MethodColumn("unbiased", "UU-Unbiased", "unbiased"),
-    MethodColumn("abs", "UU-ABS", "abs"),
-    MethodColumn("relu", "UU-ReLU", "relu"),
-    MethodColumn("leaky_relu", "UU-LReLU", "leaky_relu"),
-)
+METHOD_NAMES = {
+    "biased": "UU-Biased", "unbiased": "UU-Unbiased", "abs": "UU-ABS", "relu": "UU-ReLU", "leaky_relu": "UU-LReLU",
+}  # fmt: skip
+PAPER_COLUMNS = tuple(MethodColumn(name, label, name) for name, label in METHOD_NAMES.items())
 
 
 def slope_column(slope: float) -> MethodColumn:
-    """The column of the generalized leaky ReLU with one λ.
-
-    Examples
-    --------
-    >>> slope_column(-0.01)
-    MethodColumn(name='leaky_relu(-0.01)', label='λ = −0.01', paper=None)
-    >>> slope_column(-1.0).label, slope_column(0).label
-    ('λ = −1 (ABS)', 'λ = 0 (ReLU)')
-    """
-    slope = float(slope) + 0.0  # turns −0.0 into 0
+    """The column of the generalized leaky ReLU with one λ, with a label such as ``λ = −1 (ABS)``."""
     label = f"λ = {slope:g}".replace("-", "−") + {-1.0: " (ABS)", 0.0: " (ReLU)"}.get(slope, "")
     return MethodColumn(f"leaky_relu({slope:g})", label)
 
@@ -108,15 +66,10 @@ class ResultCell:
         """Whether all requested trials are there."""
         return self.runs >= self.requested
 
-    @property
-    def difference(self) -> float | None:
-        """Our mean accuracy minus the paper's, in points."""
-        return self.accuracy.mean - self.paper.accuracy.mean if self.accuracy and self.paper else None
-
-    @property
-    def drop_difference(self) -> float | None:
-        """Our mean drop minus the paper's, in points."""
-        return self.drop.mean - self.paper.drop.mean if self.drop and self.paper else None
+    def difference(self, quantity: str = "accuracy") -> float | None:
+        """Our mean ``accuracy`` or ``drop`` minus the paper's, in points."""
+        ours: Spread | None = getattr(self, quantity)
+        return ours.mean - getattr(self.paper, quantity).mean if ours and self.paper else None
 
     @property
     def agrees(self) -> bool | None:
@@ -143,16 +96,6 @@ class ResultTable:
         return (self.cells[row, column] for row in self.rows for column in self.columns)
 
     @property
-    def paper_columns(self) -> tuple[MethodColumn, ...]:
-        """The methods that the paper compares."""
-        return tuple(column for column in self.columns if column.paper)
-
-    @property
-    def slope_columns(self) -> tuple[MethodColumn, ...]:
-        """One column per λ, beyond the paper."""
-        return tuple(column for column in self.columns if not column.paper)
-
-    @property
     def compared(self) -> list[ResultCell]:
         """Complete cells for which the paper has a number."""
         return [cell for cell in self if cell.agrees is not None]
@@ -160,7 +103,7 @@ class ResultTable:
     @property
     def disagreeing(self) -> list[ResultCell]:
         """Complete cells whose accuracy differs from the paper's, largest difference first."""
-        return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference or 0))
+        return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference() or 0))
 
     @property
     def incomplete(self) -> list[ResultCell]:
@@ -170,12 +113,12 @@ class ResultTable:
 
 def build_table(
     title: str,
-    rows: Iterable[ResultRow],
+    rows: Iterable[Row],
     columns: Iterable[MethodColumn],
-    runs: Callable[[ResultRow, MethodColumn], Sequence[Record] | None],
+    runs: Callable[[Row, MethodColumn], Sequence[Record] | None],
     *,
     paper: PaperTable | None = None,
-    trials: int | Callable[[ResultRow], int] = 5,
+    trials: Callable[[Row], int] = lambda row: 5,
     notes: Iterable[str] = (),
 ) -> ResultTable:
     """Group runs into cells, compare them with the paper, and decide which numbers are bold.
@@ -183,25 +126,15 @@ def build_table(
     ``runs(row, column)`` returns the records of a cell, one per seed, or None if the cell is not run at all. Bold
     numbers are decided among the paper's columns, and only in rows in which all of them are complete with at least
     three trials.
-
-    Examples
-    --------
-    >>> record = {"configuration": {"seed": 0}, "curves": {"test_accuracy": [0.9, 0.96, 0.95]}}
-    >>> row = ResultRow("mnist", (0.8, 0.2))
-    >>> table = build_table("One trial", [row], PAPER_COLUMNS[:1], lambda row, column: [record], trials=1)
-    >>> cell = table[row, PAPER_COLUMNS[0]]
-    >>> f"{cell.accuracy.mean:.2f} {cell.drop.mean:.2f}", cell.accuracy.std, cell.bold
-    ('95.00 1.00', None, False)
     """
     rows, columns, printed = tuple(rows), tuple(columns), paper or {}
     cells: dict[tuple[ResultRow, MethodColumn], ResultCell] = {}
     for row in rows:
         methods = printed.get((row.dataset, row.set_priors), {})
         for column in columns:
-            reference = methods.get(column.paper) if column.paper else None
             records = runs(row, column)
-            requested = 0 if records is None else trials(row) if callable(trials) else trials
-            cells[row, column] = _cell(row, column, records or [], requested, reference)
+            requested = 0 if records is None else trials(row)
+            cells[row, column] = _cell(row, column, records or [], requested, methods.get(column.paper or ""))
         compared = [cells[row, column] for column in columns if column.paper]
         if all(cell.complete and cell.runs >= MIN_TESTED_TRIALS for cell in compared):
             best = best_methods({cell.column.name: cell.trials for cell in compared})
@@ -216,22 +149,17 @@ def _cell(
     last: dict[int, float] = {}
     drops: list[float] = []
     seeds = [record["configuration"]["seed"] for record in records]
-    if len(set(seeds)) < len(seeds):
-        repeated = next(seed for seed in seeds if seeds.count(seed) > 1)
-        raise ValueError(f"{row.label}, {column.label}: two runs with seed {repeated}; expected one run per seed.")
+    if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise ValueError(f"{row.label}, {column.label}: two runs with seed {repeated[0]}; expected one run per seed.")
     for seed, record in zip(seeds, records, strict=True):
-        curve = [100 * value for value in record["curves"].get("test_accuracy", ()) if math.isfinite(value)]
-        if curve:  # empty if the run failed in its first epoch
+        if curve := accuracy_curve(record):
             last[seed] = curve[-1]
             drops.append(max(curve) - curve[-1])
-    return ResultCell(
-        row=row,
-        column=column,
-        requested=requested,
-        runs=len(records),
-        trials=last,
-        accuracy=Spread(*mean_std(list(last.values()))) if last else None,
-        drop=Spread(*mean_std(drops)) if drops else None,
-        not_finite=sum("not finite" in str(record.get("stop_reason")) for record in records),
-        paper=paper,
-    )
+    accuracy, drop = (Spread(*mean_std(values)) if values else None for values in (list(last.values()), drops))
+    not_finite = sum("not finite" in str(record.get("stop_reason")) for record in records)
+    return ResultCell(row, column, requested, len(records), last, accuracy, drop, not_finite, paper)
+
+
+def accuracy_curve(record: Record) -> list[float]:
+    """The finite test accuracies of a run by epoch, in percent; empty if it failed in its first epoch."""
+    return [100 * value for value in record["curves"].get("test_accuracy", ()) if math.isfinite(value)]

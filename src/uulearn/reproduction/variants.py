@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from uulearn.report.html import render_page
-from uulearn.reproduction.experiments import (
-    CONVOLUTIONAL,
-    TABLE_MODELS,
-    VARIANT_METHODS,
-    VARIANT_TRIALS,
-    VARIANTS,
-    Request,
-    TableRow,
-    method_of,
-    variant_methods,
-    variant_rows,
-    variant_run,
-    variant_seeds,
-)
+from uulearn.reproduction import experiments
+from uulearn.reproduction.experiments import CONVOLUTIONAL, VARIANT_METHODS, VARIANT_TRIALS, VARIANTS, Request, TableRow
 from uulearn.reproduction.reference import PaperCell, paper_table
-from uulearn.reproduction.render import markdown_grid, signed
+from uulearn.reproduction.render import signed
 from uulearn.reproduction.selection import Find, last_accuracy
 from uulearn.reproduction.statistics import agrees, mean_std
-from uulearn.reproduction.tables import ResultRow
+from uulearn.reproduction.tables import METHOD_NAMES, Record
 
 LATE_EPOCHS = 20
 """Epochs at the end of a run whose median accuracy is shown for ResNet-32."""
-MODEL_LABELS = {"resnet32": "ResNet-32", "mlp": "MLP"}
 
 
 @dataclass(frozen=True)
@@ -56,48 +42,48 @@ class VariantResult:
     @property
     def agrees(self) -> bool:
         """Agreement by the same rule as in the tables."""
-        return agrees(self.mean, self.std, self.paper.accuracy.mean, self.paper.accuracy.std)
+        return agrees(self.mean, self.std, *self.paper.accuracy)
 
 
 def variant_results(request: Request, find: Find) -> list[VariantResult]:
     """All results with complete trials; further trials count if they are there."""
-    printed = {table: paper_table(table) for table in TABLE_MODELS}
     results = []
-    for variant in VARIANTS:
-        for row in variant_rows(variant, request):
-            requested, further = variant_seeds(variant, row), row.seeds[:VARIANT_TRIALS]
-            for method in variant_methods(variant, row):
-                found = {seed: find(variant_run(row, variant, method, seed)) for seed in further}
-                known = {seed: value for seed in found if (value := last_accuracy(found[seed])) is not None}
-                if set(requested) <= known.keys():
-                    name = method if isinstance(method, str) else method_of(method)[0]
-                    paper = printed[row.table][row.dataset, row.set_priors][name]
-                    late = float(np.mean([late_accuracy(found[seed]) for seed in known]))
-                    results.append(VariantResult(row, variant, method, *mean_std(list(known.values())), late, paper))
+    cases = [
+        (variant, row, method)
+        for variant in VARIANTS
+        for row in experiments.variant_rows(variant, request)
+        for method in experiments.variant_methods(variant, row)
+    ]
+    for variant, row, method in cases:
+        seeds = row.seeds[:VARIANT_TRIALS]
+        found = {seed: find(experiments.variant_run(row, variant, method, seed)) for seed in seeds}
+        known = {seed: value for seed, record in found.items() if (value := last_accuracy(record)) is not None}
+        if set(experiments.variant_seeds(variant, row)) <= known.keys():
+            name = method if isinstance(method, str) else experiments.method_of(method)[0]
+            paper = paper_table(row.table)[row.dataset, row.set_priors][name]
+            late = float(np.mean([late_accuracy(found[seed]) for seed in known]))
+            results.append(VariantResult(row, variant, method, *mean_std(list(known.values())), late, paper))
     return results
 
 
-def late_accuracy(record: Mapping[str, Any] | None) -> float:
+def late_accuracy(record: Record | None) -> float:
     """Median test accuracy of the last epochs in percent, which is less noisy than that of the last epoch."""
     curve = [] if record is None else record["curves"].get("test_accuracy", ())
     return 100 * float(np.nanmedian(curve[-LATE_EPOCHS:]))
 
 
 def to_markdown(results: Sequence[VariantResult], caveat: str = "") -> str:
-    """The page on the variants, ResNet-32 in a section of its own.
-
-    ``caveat`` is added to the title if the runs are not in the paper's setting.
-    """
+    """The page on the variants; ``caveat`` is added to the title if the runs are not in the paper's setting."""
     dense = [result for result in results if result.row.model not in CONVOLUTIONAL]
     resnet = [result for result in results if result.row.model in CONVOLUTIONAL]
     return render_page(
         "variants.md.jinja",
         "uulearn.reproduction",
         caveat=caveat,
-        variants=[(variant, VARIANTS[variant].meaning) for variant in _present(results)],
+        variants=_present(results),
         last_trial=VARIANT_TRIALS - 1,
         late_epochs=LATE_EPOCHS,
-        summary=_summary(dense) if dense else None,
+        summary=_summary(dense),
         dense=_method_grids(dense),
         resnet=_method_grids(resnet),
     )
@@ -107,34 +93,33 @@ def _present(results: Sequence[VariantResult]) -> list[str]:
     return [variant for variant in VARIANTS if any(result.variant == variant for result in results)]
 
 
-def _summary(results: Sequence[VariantResult]) -> str:
-    distances = (f"{_label(method)}: distance" for method in VARIANT_METHODS)
-    lines = [["", "cells", "agree", "as printed, same cells", *distances]]
+def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
+    """Per variant: number of cells, how many agree, how many of them agree as printed, mean distance per method."""
+    lines: list[list[object]] = [["", "cells", "agree", "as printed, same cells"]]
+    lines[0] += [f"{_label(method)}: distance" for method in VARIANT_METHODS]
     printed = {(result.row, result.method): result for result in results if result.variant == "as printed"}
     for variant in _present(results):
         own = [result for result in results if result.variant == variant]
         same = [printed[result.row, result.method] for result in own if (result.row, result.method) in printed]
         far = [[abs(result.difference) for result in own if result.method == method] for method in VARIANT_METHODS]
         counts = [len(own), sum(result.agrees for result in own), sum(result.agrees for result in same)]
-        lines.append([variant, *map(str, counts), *(f"{np.mean(one):.2f}" if one else "–" for one in far)])
-    return markdown_grid(lines, left=1)
+        lines.append([variant, *counts, *(f"{np.mean(one):.2f}" if one else "–" for one in far)])
+    return lines
 
 
-def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, str]]:
+def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, list[list[str]]]]:
     """Name and grid of each method."""
     grids = []
     for method in VARIANT_METHODS:
         own = {(result.row, result.variant): result for result in results if result.method == method}
         variants = _present(list(own.values()))
         lines = [["Dataset", "θ, θ′", "paper", *variants]]
-        for row in dict.fromkeys(row for row, _ in own):
-            place = ResultRow(row.dataset, row.set_priors)
-            paper = next(result.paper for (one, _), result in own.items() if one == row)
-            name = f"{place.dataset_label}, {MODEL_LABELS.get(row.model, row.model)}"
+        for row, paper in {row: result.paper for (row, _), result in own.items()}.items():
+            name = f"{row.dataset_label}, {experiments.MODEL_NAMES[row.model]}"
             shown = [_shown(own.get((row, variant))) for variant in variants]
-            lines.append([name, place.priors_label, f"{paper.accuracy.mean:.2f}", *shown])
+            lines.append([name, row.priors_label, f"{paper.accuracy.mean:.2f}", *shown])
         if own:
-            grids.append((_label(method), markdown_grid(lines, left=2)))
+            grids.append((_label(method), lines))
     return grids
 
 
@@ -147,7 +132,5 @@ def _shown(result: VariantResult | None) -> str:
 
 
 def _label(method: str | float) -> str:
-    if isinstance(method, str):
-        return f"UU-{method.capitalize()}"
-    name, slope = method_of(method)
-    return f"UU-LReLU, λ = −{-slope:g}" if slope is not None else {"relu": "UU-ReLU", "abs": "UU-ABS"}[name]
+    name, slope = (method, None) if isinstance(method, str) else experiments.method_of(method)
+    return METHOD_NAMES[name] + ("" if slope is None else f", λ = −{-slope:g}")

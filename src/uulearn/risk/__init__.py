@@ -1,16 +1,5 @@
 """The classification risk estimated from two unlabeled sets: pure functions and one criterion.
 
-======================  ==========================================================================
-`uu_coefficients`       a, b, c, d of Section 2.2
-`uu_risk`               both risk terms, the unbiased risk (Eq. 4) and the corrected risk (Eq. 6)
-`pn_risk`               the supervised risk (Eq. 2), for labelled rows
-`UURisk`                the same as a criterion for any PyTorch training loop, on any number of workers
-`accumulate`            gradient accumulation that equals the gradient of the whole batch
-`LOSSES`, `get_loss`    losses of the margin
-`check_correction`      checks that a function is a consistent correction (Definition 1)
-`estimation_cost`       precision of the estimated risk, and the number of labelled rows that would match it
-======================  ==========================================================================
-
 The risk is the sum of two signed *risk terms*, one per class; the paper writes each as a bracket.
 Equation, section and definition numbers are those of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 """
@@ -23,19 +12,6 @@ from uulearn.risk.functional import PNRiskParts, UURiskParts, pn_risk, uu_risk
 from uulearn.risk.losses import LOSSES, MarginLoss, get_loss
 
 __all__ = [
-    "LOSSES",
-    "EstimationCost",
-    "MarginLoss",
-    "PNRiskParts",
-    "UUCoefficients",
-    "UURisk",
-    "UURiskParts",
-    "accumulate",
-    "check_correction",
-    "estimation_cost",
-    "get_loss",
-    "leaky_relu",
-    "pn_risk",
-    "uu_coefficients",
-    "uu_risk",
-]
+    "LOSSES", "EstimationCost", "MarginLoss", "PNRiskParts", "UUCoefficients", "UURisk", "UURiskParts", "accumulate",
+    "check_correction", "estimation_cost", "get_loss", "leaky_relu", "pn_risk", "uu_coefficients", "uu_risk",
+]  # fmt: skip

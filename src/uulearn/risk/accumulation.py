@@ -13,16 +13,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from uulearn.risk.criterion import UURisk
 from uulearn.risk.distributed import sum_over_workers, world_size
-from uulearn.risk.functional import UURiskParts, flat_scores
-from uulearn.risk.sums import batch_sums, risk_from_sums
-
-MicroBatch = tuple[Any, Tensor]
+from uulearn.risk.functional import UURiskParts, batch_sums, flat_scores, risk_from_sums
 
 
 def accumulate(
     criterion: UURisk,
     model: nn.Module,
-    micro_batches: Iterable[MicroBatch],
+    micro_batches: Iterable[tuple[Any, Tensor]],
     *,
     backward: Callable[[Tensor], Any] | None = None,
 ) -> UURiskParts:
@@ -31,17 +28,13 @@ def accumulate(
     The result equals ``criterion(model(x), sets).backward()`` on the whole batch, with the memory of one micro-batch. A
     first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
     micro-batch with the derivatives of the correction at these terms. Dropout uses the same random numbers in both
-    passes. Running statistics of batch normalization are updated in the second pass only, per micro-batch.
-
-    In a process group the risk terms include the micro-batches of all workers, and each worker needs at least one. DDP
-    exchanges gradients with the last micro-batch, so workers may have different numbers of micro-batches. If forward
-    passes communicate too (FSDP, synchronized batch normalization), the numbers must be equal. FSDP exchanges gradients
-    with every micro-batch to keep them sharded.
+    passes. Running statistics of batch normalization are updated in the second pass only. In a process group, the risk
+    terms include the micro-batches of all workers, and each worker needs at least one; all workers need the same number
+    if forward passes communicate (FSDP, synchronized batch normalization).
 
     Parameters
     ----------
     criterion : UURisk
-        The risk.
     model : nn.Module
         Maps the first item of a micro-batch to scores of shape (n,) or (n, 1).
     micro_batches : iterable of (x, sets)
@@ -49,11 +42,6 @@ def accumulate(
     backward : callable, optional
         Called with the scalar to differentiate, for example ``accelerator.backward`` or
         ``lambda loss: scaler.scale(loss).backward()``.
-
-    Returns
-    -------
-    UURiskParts
-        The risk of the whole batch, detached.
 
     Examples
     --------
@@ -75,17 +63,14 @@ def accumulate(
     sharded = world_size() > 1 and any(_is_sharded(module) for module in model.modules())
     if n_workers > 1:
         _check_equal_counts(batches, model, group)
-    states: list[list[Tensor]] = []
+    states, sums = [], []
     with torch.no_grad(), _restored_buffers(model):
-        sums = []
         for x, sets in batches:
             states.append(_random_states())
             scores = flat_scores(model(x))
             sums.append(batch_sums(scores, sets, criterion.loss))
     total = torch.stack(sums).sum(0)
-    if n_workers > 1:
-        total = sum_over_workers(total, group)
-    total.requires_grad_()
+    total = (sum_over_workers(total, group) if n_workers > 1 else total).requires_grad_()
     with torch.enable_grad():
         parts = risk_from_sums(total, criterion.coefficients, criterion.method)
         (derivatives,) = torch.autograd.grad(parts.objective, total)
@@ -99,9 +84,9 @@ def accumulate(
     return UURiskParts(*(part.detach().to(scores.dtype) for part in parts))
 
 
-def _check_equal_counts(batches: list[MicroBatch], model: nn.Module, group: Any) -> None:
+def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, group: Any) -> None:
     """Raise on every worker if different numbers of micro-batches would deadlock the forward passes."""
-    communicating = next((module for module in model.modules() if _communicates_in_forward(module)), None)
+    communicating = next((m for m in model.modules() if _is_synchronized(m) or _is_sharded(m)), None)
     if communicating is None:
         return
     extremes = torch.tensor([len(batches), -len(batches)], device=batches[0][1].device)
@@ -114,9 +99,8 @@ def _check_equal_counts(batches: list[MicroBatch], model: nn.Module, group: Any)
         )
 
 
-def _communicates_in_forward(module: nn.Module) -> bool:
-    synchronized = isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
-    return synchronized or _is_sharded(module)
+def _is_synchronized(module: nn.Module) -> bool:
+    return isinstance(module, _BatchNorm) and (hasattr(module, "process_group") or hasattr(module, "group"))
 
 
 def _is_sharded(module: nn.Module) -> bool:
@@ -138,11 +122,9 @@ def _restored_buffers(model: nn.Module) -> Iterator[None]:
 
 
 def _random_states() -> list[Tensor]:
-    cuda = [torch.cuda.get_rng_state(device) for device in range(torch.cuda.device_count())]
-    return [torch.get_rng_state(), *cuda]
+    return [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
 
 
 def _set_random_states(states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
-    for device, state in enumerate(states[1:]):
-        torch.cuda.set_rng_state(state, device)
+    torch.cuda.set_rng_state_all(states[1:])

@@ -1,6 +1,4 @@
-"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow.
-
-With the class priors θ and θ′ of the two sets and the class prior π of the target population,
+"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow:
 
     R(g) = a·R_u⁺(g) − b·R_u⁻(g) − c·R_u′⁺(g) + d·R_u′⁻(g).
 
@@ -36,10 +34,8 @@ class UUCoefficients(NamedTuple):
 class EstimationCost(NamedTuple):
     """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
 
-    standard_error: float
-    """Largest possible standard error of the zero-one risk estimated from all rows."""
-    effective_rows: float
-    """Number of labelled rows that would give the same standard error."""
+    standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
+    effective_rows: float  # number of labelled rows that would give the same standard error
 
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
@@ -50,10 +46,7 @@ def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
 
 def check_priors(set_priors: Iterable[float], number: Literal["two", "two or more"]) -> list[float]:
     """Return the class priors of two, or of two or more, sets; raise a ValueError unless they are valid and differ."""
-    try:
-        values = tuple(set_priors)
-    except TypeError:
-        values = ()
+    values = tuple(set_priors) if isinstance(set_priors, Iterable) else ()
     enough = len(values) == 2 if number == "two" else len(values) >= 2
     if not enough or not all(isinstance(value, Real) for value in values):
         raise ValueError(
@@ -63,9 +56,7 @@ def check_priors(set_priors: Iterable[float], number: Literal["two", "two or mor
     priors = [float(value) for value in values]
     for which, prior in enumerate(priors):
         if not 0.0 <= prior <= 1.0:
-            raise ValueError(
-                f"the class prior of set {which} must lie in [0, 1], got {prior!r}; give it as a fraction, 80% as 0.8."
-            )
+            raise ValueError(f"the class prior of set {which} must lie in [0, 1], got {prior!r}; write 80% as 0.8.")
     if max(priors) - min(priors) < EQUAL_PRIORS:
         raise ValueError(
             f"set_priors must differ, got {set_priors!r}: sets with the same class prior contain no information about "
@@ -86,10 +77,7 @@ def check_target_prior(target_prior: float) -> float:
 
 def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
     """Return (n, n′) as integers, or raise a ValueError that names the offending value."""
-    try:
-        values = tuple(sizes)
-    except TypeError:
-        values = ()
+    values = tuple(sizes) if isinstance(sizes, Iterable) else ()
     if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
         raise ValueError(
             f"sizes must be two whole numbers of rows, of set 0 and of set 1, each at least 1, got {sizes!r}; "
@@ -110,11 +98,8 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 
     Examples
     --------
-    >>> a, b, c, d = uu_coefficients((0.75, 0.25), 0.5)
-    >>> a, b, c, d
-    (0.75, 0.25, 0.25, 0.75)
-    >>> uu_coefficients((1.0, 0.0), 0.5)  # fully supervised: nothing is subtracted
-    UUCoefficients(a=0.5, b=0.0, c=0.0, d=0.5)
+    >>> uu_coefficients((0.75, 0.25), 0.5)
+    UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
     """
     theta, theta_prime = check_set_priors(set_priors)
     pi = check_target_prior(target_prior)
@@ -130,19 +115,13 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
     """Worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
-    A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. A variable with
-    two values has a standard deviation of at most half their distance. Therefore
-
-        SE ≤ ½·√((a + b)²/n + (c + d)²/n′).
-
-    N labelled rows of the target population would give at most ½/√N; ``effective_rows`` is the N that makes both equal.
+    A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
+    SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labelled rows of the target population would give at most ½/√N.
 
     Examples
     --------
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
-    >>> round(estimation_cost((0.52, 0.48), 0.5, (30_000, 30_000)).effective_rows)
-    96
     """
     a, b, c, d = uu_coefficients(set_priors, target_prior)
     n, n_prime = sizes
@@ -151,10 +130,7 @@ def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tup
 
 
 def warn_if_close(
-    set_priors: Sequence[float],
-    target_prior: float,
-    sizes: tuple[int, int] | None = None,
-    stacklevel: int = 3,
+    set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int] | None = None, stacklevel: int = 3
 ) -> None:
     """Warn if |θ − θ′| is small, with the size of the coefficients and the resulting precision of the accuracy."""
     theta, theta_prime = check_set_priors(set_priors)

@@ -11,26 +11,21 @@ from uulearn import defaults
 from uulearn.risk.coefficients import uu_coefficients, warn_if_close
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.distributed import sum_over_workers, world_size
-from uulearn.risk.functional import UURiskParts, estimate_risk, flat_scores
+from uulearn.risk.functional import UURiskParts, batch_sums, estimate_risk, flat_scores, risk_from_sums
 from uulearn.risk.losses import LossFunction, get_loss
-from uulearn.risk.sums import batch_sums, risk_from_sums
 
 
 class UURisk(nn.Module):
     """Training objective for a batch of scores from two unlabeled sets (Algorithm 1, lines 8 to 10).
 
-    The batch may have any composition and order of rows; scores have shape (n,) or (n, 1). The criterion works under
-    autocast, ``torch.compile``, ``torch.func.vmap`` and double backward, and it has no state.
+    The batch may have any composition and order of rows; scores have shape (n,) or (n, 1). The criterion has no state
+    and works under autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. A risk term that needs a set
+    without rows in the batch is 0 with zero gradient, because it cannot be estimated; a set whose coefficient is zero
+    is not needed.
 
-    If a batch has no row of a set, each risk term that needs this set is 0 with zero gradient, because it cannot be
-    estimated. A set whose coefficient is zero is not needed: with ``set_priors=(1, 0)`` a batch of positives alone
-    still trains. ``"biased"`` needs no particular set.
-
-    The correction is a non-linear function of the risk terms. In an initialized process group the terms are computed
-    from the global batch (the rows of all workers), so every worker must call the criterion, even without rows. All
-    workers get the same value. The mean of their gradients, as DDP and FSDP compute it, is the gradient of the global
-    risk. Splitting a batch over several calls (gradient accumulation) would correct each part separately; use
-    `accumulate` instead.
+    In a process group, the risk terms are computed from the rows of all workers. Every worker must call the
+    criterion, even without rows, and the mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
+    Use `accumulate` for gradient accumulation: several calls would correct each part of the batch separately.
 
     Parameters
     ----------

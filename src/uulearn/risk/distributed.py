@@ -10,16 +10,8 @@ from torch import Tensor
 
 
 def world_size(group: Any = None) -> int:
-    """Return the number of workers in the process group (None: the default group); 1 without a group.
-
-    Examples
-    --------
-    >>> world_size()
-    1
-    """
-    if not (dist.is_available() and dist.is_initialized()):
-        return 1
-    return dist.get_world_size(group)
+    """Return the number of workers in the process group (None: the default group); 1 without a group."""
+    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
@@ -27,11 +19,6 @@ def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
 
     Every worker must call it, even without rows. The gradient is multiplied by the number of workers, because data
     parallelism (DDP, FSDP) averages the gradients of all workers; the average is then the gradient of the sum.
-
-    Examples
-    --------
-    >>> sum_over_workers(torch.tensor([2.0, 3.0]))  # no process group
-    tensor([2., 3.])
     """
     if world_size(group) == 1:
         return values
@@ -56,5 +43,4 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], values: Tensor, group: Any) -> tuple[Tensor, int]:
-        """Sum a stack of values in one exchange: sums are elementwise."""
         return sum_over_workers(values, group), in_dims[0]

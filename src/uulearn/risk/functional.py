@@ -1,8 +1,7 @@
 """The risk estimators of the paper as pure functions of scores.
 
 Every estimate is a weighted sum over the rows of a batch: a row of set 0 has weight a/n in the positive risk term and
-−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64, whatever the
-precision of the scores.
+−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class RowWeights(NamedTuple):
 
 
 def row_weights(
-    sets: Tensor,
-    coefficients: UUCoefficients,
-    dtype: torch.dtype = torch.float32,
-    counts: tuple[int, int] | None = None,
+    sets: Tensor, coefficients: UUCoefficients, dtype: torch.dtype = torch.float32, counts: Sequence[int] | None = None
 ) -> RowWeights:
     """Return the weight of every row of a batch with the given set memberships (0 or 1), shape (n,).
 
@@ -136,18 +132,14 @@ def uu_risk(
         g(x) of each row; rows of both sets in any order.
     sets : tensor of shape (n,) or (n, 1)
         The set that each row came from, 0 or 1.
-    set_priors, target_prior
-        (θ, θ′) and π.
-    loss, method, slope
+    set_priors, target_prior, loss, method, slope
         See `UURisk`.
 
     Notes
     -----
-    * (θ, θ′) = (1, 0) is supervised learning: `pn_risk` with set 0 as positives.
-    * (θ, θ′) = (1, π) is positive-unlabeled learning: ``unbiased`` is the unbiased PU risk. The positive term is then
-      never negative, so that ``method="relu"`` is the non-negative PU risk.
-    * Swapping the two sets together with their priors changes nothing.
-    * A risk term that needs a set without rows in this batch is 0 with zero gradient, never NaN.
+    Special cases: (θ, θ′) = (1, 0) is supervised learning, and (1, π) is positive-unlabeled learning, where
+    ``method="relu"`` gives the non-negative PU risk. A risk term that needs a set without rows in this batch is 0 with
+    zero gradient, never NaN.
 
     Examples
     --------
@@ -165,9 +157,8 @@ def estimate_risk(
 ) -> UURiskParts:
     """Compute `uu_risk` from coefficients, loss and method that are already resolved."""
     scores = flat_scores(scores)
-    sets = flat_sets(sets, len(scores))
+    sets, unknown = _read_sets(sets, len(scores))
     weights = row_weights(sets, coefficients, scores.dtype)
-    unknown = check_sets(sets)
     if unknown is not None:
         weights = RowWeights(*(torch.where(unknown, torch.nan, part) for part in weights))
     return weighted_risk(scores, weights, loss, method)
@@ -176,9 +167,9 @@ def estimate_risk(
 def pn_risk(
     scores: Tensor, labels: Tensor, target_prior: float, *, loss: str | LossFunction = "logistic"
 ) -> PNRiskParts:
-    """Supervised risk at class prior π from labelled rows (Eq. 2); labels are 1 and 0, or 1 and −1.
+    """Supervised risk at class prior π from labelled rows (Eq. 2); a class without rows contributes zero.
 
-    A class without rows contributes zero, never NaN.
+    Labels are 1 and 0, or 1 and −1.
 
     Examples
     --------
@@ -212,28 +203,61 @@ def flat_scores(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
-def flat_sets(sets: Tensor, n_rows: int) -> Tensor:
-    """Return set memberships with shape (n,)."""
+def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
+    """Return set memberships with shape (n,), or raise a ValueError for values other than 0 and 1.
+
+    Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
+    device. In these cases the mask of invalid rows is returned too; the caller turns their weights into NaN.
+    """
     if sets.ndim == 2 and sets.shape[1] == 1:
         sets = sets.squeeze(1)
     if sets.ndim != 1 or len(sets) != n_rows:
         raise ValueError(f"sets must have one value per score, got shape {tuple(sets.shape)} for {n_rows} scores.")
-    return sets
-
-
-def check_sets(sets: Tensor) -> Tensor | None:
-    """Raise a ValueError for set memberships other than 0 and 1.
-
-    Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
-    device. In these cases the mask of invalid rows is returned; the caller turns their weights into NaN, which makes
-    the mistake visible.
-    """
     if sets.dtype == torch.bool:
-        return None
+        return sets, None
     unknown = (sets != 0) & (sets != 1)
     hidden = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(sets)
     if hidden or sets.device.type != "cpu":
-        return unknown
+        return sets, unknown
     if unknown.any():
         raise ValueError(f"sets must be 0 or 1, the set that each row came from, got {sets[unknown][0].item():g}.")
-    return None
+    return sets, None
+
+
+def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
+    """Return six sums that summarize a batch: ℓ(g) and ℓ(−g) over set 0, both over set 1, n, n′; shape (6,), float64.
+
+    The sums of several batches can be added for the risk of their union. The mean of their corrected risks would be
+    another number, because the correction is not linear.
+    """
+    scores = flat_scores(scores)
+    sets, unknown = _read_sets(sets, len(scores))
+    in0, in1 = (sets == 0).to(scores.dtype), (sets == 1).to(scores.dtype)
+    if unknown is not None:
+        in0 = torch.where(unknown, torch.nan, in0)
+    sums = [
+        (inside * loss(torch.where(inside == 0, 0, sign * scores))).double().sum()
+        for inside in (in0, in1)
+        for sign in (1, -1)
+    ]
+    return torch.stack([*sums, in0.double().sum(), in1.double().sum()])
+
+
+def risk_from_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -> UURiskParts:
+    """Return the risk of the rows that the six sums summarize; equals `uu_risk` up to rounding."""
+    a, b, c, d = coefficients
+    plus0, minus0, plus1, minus1, n0, n1 = sums.unbind()
+    positive = _risk_term((a, plus0, n0), (-c, plus1, n1))
+    negative = _risk_term((d, minus1, n1), (-b, minus0, n0))
+    if method.objective != "membership":
+        return risk_from_terms(method, positive, negative)
+    higher, lower = (plus0, minus1) if a + b > 0 else (plus1, minus0)  # losses of the sets with higher and lower prior
+    return risk_from_terms(method, positive, negative, (higher + lower) / (n0 + n1).clamp(min=1))
+
+
+def _risk_term(*terms: tuple[float, Tensor, Tensor]) -> Tensor:
+    """Return Σ coefficient·sum/count; 0 with zero gradient if a set with a non-zero coefficient has no rows."""
+    used = [term for term in terms if term[0]]  # 0·∞ would be NaN
+    known = torch.stack([count > 0 for _, _, count in used]).all()
+    total = torch.stack([coefficient * (value / count.clamp(min=1)) for coefficient, value, count in used]).sum()
+    return torch.where(known, total, torch.zeros_like(total))

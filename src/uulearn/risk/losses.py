@@ -1,15 +1,11 @@
 """Losses of the margin, ℓ(z) with z = y·g(x): pure elementwise functions of a tensor.
 
-`uulearn.risk.functional` evaluates ℓ(g) and ℓ(−g) for every row; the estimator uses the link from a score to a
-probability. Two families suit unlabeled sets, and every loss here belongs to one of them:
+Two families suit unlabeled sets, and every loss here belongs to one of them:
 
 * ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so that one row never dominates a risk term;
-* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the subtracted partial risks are linear in the score, so
-  that the unbiased risk is convex for a linear model. This does not hold for the hinge and the savage loss, which are
-  therefore not included.
+* ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the unbiased risk is convex for a linear model.
 
-All losses and their gradients are finite for |z| ≤ 1e4 in float32; scores in half precision are converted to float32
-before.
+All losses and their gradients are finite for |z| ≤ 1e4 in float32.
 """
 
 from __future__ import annotations
@@ -62,10 +58,9 @@ def zero_one(z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """A loss of the margin and its properties.
+    """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
 
-    ``probability`` maps a score to the probability of the positive class. It is calibrated at the minimizer of a
-    *proper* loss only; for other losses it is the logistic function, which is correct only at score 0.
+    It is calibrated at the minimizer of a *proper* loss only; for other losses it is correct only at score 0.
     """
 
     name: str
@@ -99,21 +94,15 @@ def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     --------
     >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
     0.5
-    >>> get_loss(lambda z: torch.exp(-z)).name
-    '<lambda>'
     """
     if isinstance(loss, MarginLoss):
         return loss
     if isinstance(loss, str):
         if loss not in LOSSES:
-            raise ValueError(
-                f"loss must be one of {', '.join(map(repr, LOSSES))} or a function of the margin, got {loss!r}."
-            )
+            raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))} or a function ℓ(z), got {loss!r}.")
         return LOSSES[loss]
     if not callable(loss):
-        raise TypeError(
-            f"loss must be a name or a function of the margin, got {loss!r}; pass for example loss='logistic'."
-        )
+        raise TypeError(f"loss must be a name or a function of the margin, got {loss!r}; pass loss='logistic'.")
     name = getattr(loss, "__name__", type(loss).__name__)
     margins = torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0])
     values = loss(margins)

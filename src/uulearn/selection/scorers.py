@@ -40,11 +40,7 @@ class UUScorer:
     """
 
     def __init__(
-        self,
-        measure: str = "accuracy",
-        *,
-        set_priors: Sequence[float] | None = None,
-        target_prior: float | None = None,
+        self, measure: str = "accuracy", *, set_priors: Sequence[float] | None = None, target_prior: float | None = None
     ) -> None:
         if measure not in MEASURES:
             raise ValueError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
@@ -59,11 +55,14 @@ class UUScorer:
     def estimate(self, estimator: Any, X: Any, sets: Any) -> Estimate:
         """The same with its standard error and interval."""
         priors = self.set_priors or check_set_priors(_declared(estimator, "set_priors"))
-        scores = _scores(estimator, X)
-        if self.measure == "auc":
-            return uu_auc(scores, sets, priors)
-        if self.measure == "balanced_accuracy":
-            return uu_balanced_accuracy(scores, sets, priors)
+        if hasattr(estimator, "decision_function"):
+            scores = estimator.decision_function(X)
+        elif hasattr(estimator, "predict_proba"):
+            scores = estimator.predict_proba(X)[:, 1] - 0.5
+        else:
+            scores = np.asarray(estimator.predict(X)) - 0.5
+        if self.measure != "accuracy":
+            return (uu_auc if self.measure == "auc" else uu_balanced_accuracy)(scores, sets, priors)
         return uu_accuracy(scores, sets, priors, self.target_prior or _declared(estimator, "target_prior"))
 
     def __repr__(self) -> str:
@@ -78,12 +77,3 @@ def _declared(estimator: Any, name: str) -> Any:
             raise ValueError(f"{type(estimator).__name__} has no {name}; pass it to UUScorer({name}=…).")
         estimator = inner
     return getattr(estimator, name)
-
-
-def _scores(estimator: Any, X: Any) -> Any:
-    """Scores that are above zero for the positive class."""
-    if hasattr(estimator, "decision_function"):
-        return estimator.decision_function(X)
-    if hasattr(estimator, "predict_proba"):
-        return estimator.predict_proba(X)[:, 1] - 0.5
-    return np.asarray(estimator.predict(X)) - 0.5

@@ -21,17 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn import defaults
 from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
-from uulearn.estimator.fitting import calibration_of, warn_if_degenerate
-from uulearn.estimator.learners import make_learner
-from uulearn.estimator.out_of_fold import OutOfFold
+from uulearn.estimator.fitting import warn_if_degenerate
+from uulearn.estimator.learners import OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
-from uulearn.metrics.calibration import decision_values
-from uulearn.selection.store import FoldStore
-from uulearn.selection.trials import Executor, Trials, train_all
+from uulearn.metrics.calibration import decision_values, fit_platt_scaling
+from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
@@ -45,7 +43,7 @@ SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
 # Learning rates to try, as fractions of the estimator's.
 RATE_FRACTIONS = (0.1, 0.3, 1.0)
 # Estimate of a setting that cannot be used.
-UNKNOWN = Estimate(math.nan, math.nan, (math.nan, math.nan))
+NO_ESTIMATE = Estimate(math.nan, math.nan, (math.nan, math.nan))
 # Number of failed settings that a message lists.
 LISTED_FAILURES = 3
 
@@ -68,20 +66,11 @@ class Candidate:
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
-    """What is searched by default: the slope λ from ReLU to absolute value, and learning rates.
-
-    Examples
-    --------
-    >>> default_grid(UUClassifier((0.8, 0.2), method="relu", lr=1e-3))
-    {'lr': [0.0001, 0.0003, 0.001]}
-    """
-    rates = {"lr": [float(f"{fraction * float(base.lr):.3g}") for fraction in RATE_FRACTIONS]}
-    if not isinstance(base.method, str) or base.method not in ("leaky_relu", "abs"):
-        return rates
-    path: dict[str, list[Any]] = (
-        {"slope": SLOPES} if base.method == "leaky_relu" else {"method": ["leaky_relu"], "slope": SLOPES}
-    )
-    return path | rates
+    """What is searched by default: the slope λ from ReLU to absolute value, and learning rates."""
+    grid: dict[str, list[Any]] = {}
+    if isinstance(base.method, str) and base.method in ("leaky_relu", "abs"):
+        grid = ({"method": ["leaky_relu"]} if base.method == "abs" else {}) | {"slope": SLOPES}
+    return grid | {"lr": [float(f"{fraction * float(base.lr):.3g}") for fraction in RATE_FRACTIONS]}
 
 
 class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -92,12 +81,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than one of
     them. The ensemble of the best setting makes the predictions: nothing is trained twice.
 
-    Settings are compared by their decisions, after calibration if the classifier is calibrated. A setting whose
-    training diverges ranks last, with the reason, and a `FailedSettingWarning` names it; only if all settings fail,
-    `uulearn.exceptions.NonFiniteRiskError` is raised.
-
-    An interrupted search with a ``store`` continues where it stopped, and one with more settings trains only the new
-    ones.
+    Settings are compared by their decisions, calibrated if the classifier is. A setting whose training diverges ranks
+    last, and a `FailedSettingWarning` names it; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
 
     Parameters
     ----------
@@ -109,8 +94,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times that of the estimator. λ is
         ``slope``; a grid with slopes needs ``method="leaky_relu"``.
     store : str or Path, optional
-        Folder in which every model is stored as soon as it is trained; stored models are not trained again. The
-        estimator needs an integer ``random_state``, because otherwise no model is trained the same way twice.
+        Folder in which every model is stored as soon as it is trained; stored models are not trained again, so an
+        interrupted or extended search continues. The estimator needs an integer ``random_state``.
     executor : Executor, optional
         Trains the models somewhere else, such as `uulearn.engines.ray_search.RayExecutor` on a Ray cluster: an object
         with the method ``train(trials, jobs)`` of `uulearn.selection.Executor`. None trains in this process.
@@ -122,8 +107,6 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     best_params_ : dict
     candidates_ : list of Candidate
         All settings, in the order in which they were tried.
-    classes_, n_features_in_, feature_names_in_
-        Those of ``best_estimator_``.
 
     Examples
     --------
@@ -176,9 +159,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"recognized; got {base.random_state!r}."
             )
         if base.set_priors is None:
-            raise ValueError(
-                "a search compares accuracies, which need set_priors; got None, pass for example (0.8, 0.2)."
-            )
+            raise ValueError("a search compares accuracies, which need set_priors; got None, pass them.")
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))
@@ -201,9 +182,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _search(self, base: UUClassifier, given: FitData) -> Self:
         data = given.data
         settings = self._settings(_with_resolved(base, data.sizes))
-        for params in settings:
-            check_parameters(clone(base).set_params(**params).get_params(deep=False))
-        tried = [_with_resolved(clone(base).set_params(**params), data.sizes) for params in settings]
+        tried = [clone(base).set_params(**params) for params in settings]
+        for classifier in tried:
+            check_parameters(classifier.get_params(deep=False))
+        tried = [_with_resolved(classifier, data.sizes) for classifier in tried]
         options = base.training or TrainingOptions()
         workers = join_workers(options.distributed, resolve_device(base.device))
         if workers is not None and (self.store is not None or self.executor is not None):
@@ -218,8 +200,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sets = np.repeat([0, 1], data.sizes)
         decided = [_decisions(plan, one, sets) for plan, one in zip(plans, fitted, strict=True)]
         candidates = _compare(settings, decided, sets, common.parameters.training_priors, base.target_prior)
-        with warn_on_rank_zero(workers):
-            _warn_of_failures(candidates)
+        if failed := [(one.params, one.failure) for one in candidates if one.failure is not None]:
+            what = (
+                f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: {_list_failures(failed)}."
+            )
+            with warn_on_rank_zero(workers):
+                warnings.warn(what, FailedSettingWarning, stacklevel=3)
         best = next(place for place, candidate in enumerate(candidates) if candidate.rank == 1)
         first = fitted[best]
         assert isinstance(first, OutOfFold)
@@ -227,7 +213,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if result.error is not None:
             raise result.error
         warn_if_degenerate(plans[best], result, stacklevel=3)
-        # All at once and at the end, so that a search that is interrupted leaves the result of an earlier one.
+        # At the end, so that an interrupted search does not change the result of an earlier one.
         self.best_estimator_ = tried[best].set_fitted(result)
         self.best_params_, self.candidates_ = settings[best], candidates
         return self
@@ -242,26 +228,24 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lines.append(f"  {candidate.evaluation.accuracy.value:6.4f}  {_format(candidate.params)}  ({comment})")
         return "\n".join([*lines, self.best_estimator_.summary()])
 
-    # Delegation to the best estimator
+    def _best(self) -> UUClassifier:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
 
     @property
     def classes_(self) -> NDArray[np.int64]:
         """array([0, 1])."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.classes_
+        return self._best().classes_
 
     @property
     def n_features_in_(self) -> int:
         """Number of columns."""
-        check_is_fitted(self, "best_estimator_")
-        return int(self.best_estimator_.n_features_in_)
+        return self._best().n_features_in_
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
         """Names of the columns, if they had names."""
-        check_is_fitted(self, "best_estimator_")
-        names: NDArray[np.object_] = self.best_estimator_.feature_names_in_
-        return names
+        return self._best().feature_names_in_
 
     def __sklearn_tags__(self) -> Any:
         # Whether the estimator is of the right type is checked by fit.
@@ -269,26 +253,19 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Scores of shape (n,) by the best setting."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.decision_function(X)
+        return self._best().decision_function(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Classes of shape (n,) by the best setting."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict(X)
+        return self._best().predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of shape (n, 2) by the best setting."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.predict_proba(X)
+        return self._best().predict_proba(X)
 
     def score(self, X: Any, sets: Any) -> float:
         """Accuracy of the best setting, estimated without labels from rows of both sets."""
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_.score(X, sets)
-
-
-# --------------------------------------------------------------------------------------------------- plans and results
+        return self._best().score(X, sets)
 
 
 def _with_resolved(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassifier:
@@ -302,7 +279,7 @@ def _plan_of(common: FitPlan, classifier: UUClassifier) -> FitPlan:
     """The plan of one setting, with the rows, folds and seed of all."""
     parameters = resolve(classifier.get_params(deep=False), common.data.sizes)
     learner = make_learner(parameters)
-    learner.check(common.data, common.seed)
+    learner.check(common.data.sample(0, 2), common.seed)
     return dataclasses.replace(common, parameters=parameters, resolved={}, learner=learner)
 
 
@@ -312,11 +289,14 @@ def _decisions(
     """Decision values of all rows, calibrated if the setting asks for it, or why there are none."""
     if isinstance(fitted, NonFiniteRiskError):
         return fitted
-    scores = torch.cat(fitted.scores)
-    try:
-        return decision_values(scores.numpy(), calibration_of(plan.parameters, scores, sets))
-    except ValueError as error:  # all rows have one score
-        return ValueError(str(error).partition(";")[0])
+    scores, scaling = torch.cat(fitted.scores), None
+    if plan.parameters.calibrated:
+        priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
+        try:
+            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
+        except ValueError as error:  # all rows have one score
+            return ValueError(str(error).partition(";")[0])
+    return decision_values(scores.numpy(), scaling)
 
 
 def _compare(
@@ -327,34 +307,24 @@ def _compare(
     target_prior: float,
 ) -> list[Candidate]:
     """Every setting evaluated and compared with the best; an error if all settings failed."""
-    failures = [one for one in decided if isinstance(one, Exception)]
-    if len(failures) == len(decided):
-        kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in failures) else ValueError
-        listed = _list_failures(zip(settings, map(str, failures), strict=True))
+    if all(isinstance(one, Exception) for one in decided):
+        kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
+        listed = _list_failures(zip(settings, map(str, decided), strict=True))
         raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
-    nothing = Evaluation(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, (len(sets) - n1, n1), labels_used=False)
+    none = NO_ESTIMATE
+    nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
     order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
     best = decided[order[0]]
     ranks = np.argsort(order) + 1
     return [
-        Candidate(params, evaluation, UNKNOWN, int(rank), str(one))
+        Candidate(params, evaluation, NO_ESTIMATE, int(rank), str(one))
         if isinstance(one, Exception)
         else Candidate(params, evaluation, uu_accuracy_difference(best, one, *known), int(rank))
         for params, evaluation, one, rank in zip(settings, evaluated, decided, ranks, strict=True)
     ]
-
-
-def _warn_of_failures(candidates: Sequence[Candidate]) -> None:
-    failed = [(candidate.params, candidate.failure) for candidate in candidates if candidate.failure is not None]
-    if failed:
-        warnings.warn(
-            f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: {_list_failures(failed)}.",
-            FailedSettingWarning,
-            stacklevel=4,
-        )
 
 
 def _list_failures(failed: Iterable[tuple[dict[str, Any], str]]) -> str:

@@ -1,7 +1,7 @@
 """What if the priors are wrong? The classifier is trained again for each error, all runs together if possible.
 
-θ, θ′ and π enter twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity` changes
-one of them at a time, trains as if that were true, and reports both effects.
+θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
+changes one of them at a time, trains as if that were true, and reports both effects.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from torch import Tensor
 
 from uulearn import defaults
 from uulearn.data import DenseRows, Rows, TwoSets, hold_out, inputs
-from uulearn.data.folds import assign_folds, check_fold_sizes
-from uulearn.data.inputs import Columns
-from uulearn.estimator import FitPlan, ResolvedParameters, UUClassifier, check_parameters, guards, run_plan
+from uulearn.data.inputs import FitData
+from uulearn.estimator import FitPlan, UUClassifier, check_parameters, guards, make_plan, run_plan
 from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.plan import check_self_training, choose_seed, takes_any_shape, warn_about_data
-from uulearn.estimator.resolving import resolve
+from uulearn.estimator.plan import choose_seed, takes_any_shape
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
@@ -38,6 +36,7 @@ from uulearn.selection.figures import LETTERS
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.options import TrainingOptions
 
+# The parameter of the assumption that changes nothing.
 BASELINE = "baseline"
 
 Scores = NDArray[np.float32]
@@ -72,11 +71,11 @@ class SensitivityRow:
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy that its user would see: estimated on the held-out rows with the priors it was trained with."""
+    """Accuracy on the held-out rows, estimated with the priors it was trained with: what its user would see."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
-    """Accuracy of the predictions of the *baseline*, estimated with the changed priors: the effect on the estimate."""
+    """Accuracy of the predictions of the baseline, estimated with the changed priors."""
     gain: Estimate
     """``if_guess_right`` minus that of the baseline; more precise than either, since both use the same rows."""
     differing: float
@@ -96,16 +95,15 @@ class Sensitivity:
     skipped: tuple[Skipped, ...]
     held_out_sizes: tuple[int, int]
     test_size: int
-    """Number of labeled test rows."""
     test_prior: float | None
-    """Fraction of positives among them."""
+    """Fraction of positives among the test rows."""
     batched: bool
     """Whether all runs were trained together."""
     seed: int
 
     @property
     def labels_used(self) -> bool:
-        """Whether labels were passed; they are used for the true accuracy only."""
+        """Whether labels were passed."""
         return self.test_size > 0
 
     @property
@@ -123,10 +121,10 @@ class Sensitivity:
     @property
     def moved(self) -> dict[str, float]:
         """For each prior, the largest change of the accuracy shown; sorted, largest first."""
-        moves: dict[str, float] = {}
-        for row in self.rows[1:]:
-            name = row.assumption.parameter
-            moves[name] = max(moves.get(name, 0.0), abs(row.shown.value - self.baseline.shown.value))
+        changes = {
+            name: [abs(row.shown.value - self.baseline.shown.value) for row in self.along(name)] for name in LETTERS
+        }
+        moves = {name: max(values) for name, values in changes.items() if len(values) > 1}
         return dict(sorted(moves.items(), key=lambda item: -item[1]))
 
     @property
@@ -142,10 +140,7 @@ class Sensitivity:
         return figures.frame(self)
 
     def plot(self, path: str | Path | None = None, ax: Sequence[Any] | None = None) -> Any:
-        """A matplotlib figure with one panel each for θ, θ′ and π; written to ``path`` (PNG, SVG or PDF) if given.
-
-        ``ax`` are three axes to draw into instead of a new figure.
-        """
+        """A matplotlib figure with three panels, drawn into axes ``ax`` and written to ``path`` if they are given."""
         return figures.draw(self, path, ax)
 
 
@@ -161,7 +156,7 @@ def prior_sensitivity(
 
     All runs share the seed and the held-out rows, so they differ in the changed prior only. Linear models and MLPs on
     dense rows are trained together (`uulearn.training.batched`); other models and ensembles one by one. Checkpoints are
-    not written. If they are "auto", ``n_estimators`` is 1, ``validation_fraction`` 0.2 and ``early_stopping`` False.
+    not written. "auto" means here ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False``.
 
     Parameters
     ----------
@@ -170,8 +165,7 @@ def prior_sensitivity(
     X : array, DataFrame, sparse matrix or tensor of shape (n, …)
         Rows of both sets.
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if that is
-        "auto" or 0.
+        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if it is 0.
     errors : sequence of float
         Added to each prior in turn. Values that cannot be a prior are skipped, and listed in the result.
     test_data : (X, y), optional
@@ -199,36 +193,32 @@ def prior_sensitivity(
         BASELINE, 0.0, check_set_priors(parameters["set_priors"]), check_target_prior(parameters["target_prior"])
     )
     assumed, skipped = alter_priors(guess, errors)
-    any_shape = takes_any_shape(classifier.model)
-    given = inputs.read_joint_table(X, sets, any_shape=any_shape, test_data=test_data)
-    data, columns, test = given.data, given.columns, given.test
-    assert isinstance(data, TwoSets)
-    if test is not None:
-        _check_both_classes(test[1])
-    seed = _choose_seed(classifier)
-    resolved = resolve(parameters, data.sizes, has_validation_data=True)
-    check_self_training(resolved, data.sizes)
-    if resolved.n_estimators > 1:
-        check_fold_sizes(data.sizes, resolved.n_estimators)
-    train, held_out = hold_out(data, resolved.validation_fraction or defaults.SENSITIVITY_FRACTION, seed)
-    warn_about_data(train, guess.set_priors, guess.target_prior, test, seed, stacklevel=2)
-
-    study = _Study(resolved, columns, seed, train, held_out, test)
+    given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(classifier.model), test_data=test_data)
+    assert isinstance(given.data, TwoSets)
+    labels = None if given.test is None else given.test[1]
+    if labels is not None and bool((labels == labels[0]).all()):
+        found = "positive" if labels[0] else "negative"
+        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
+    fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
+    train, held_out = hold_out(given.data, fraction, parameters["random_state"])
+    validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
+    plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
+    study = _Study(plan, train, held_out)
     batched = study.can_be_batched()
     results = dict(zip(assumed, study.together(assumed) if batched else study.one_by_one(assumed), strict=True))
     return Sensitivity(
         rows=tuple(_evaluate(results, study)),
         skipped=(*skipped, *(Skipped(what, why) for what, why in results.items() if isinstance(why, str))),
         held_out_sizes=held_out.sizes,
-        test_size=0 if test is None else len(test[1]),
-        test_prior=None if test is None else float(test[1].double().mean()),
+        test_size=0 if labels is None else len(labels),
+        test_prior=None if labels is None else float(labels.double().mean()),
         batched=batched,
-        seed=seed,
+        seed=plan.seed,
     )
 
 
 def _single_run(classifier: UUClassifier) -> dict[str, Any]:
-    """The parameters of each run: one model of the last epoch, unless the classifier asks for something else."""
+    """The parameters of each run: one model of the last epoch, unless the classifier says otherwise."""
     parameters: dict[str, Any] = classifier.get_params(deep=False)
     usual = {
         "n_estimators": defaults.N_ESTIMATORS if parameters["self_training_rounds"] else 1,
@@ -238,36 +228,15 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
     if isinstance(parameters["training"], TrainingOptions):
         parameters["training"] = dataclasses.replace(parameters["training"], checkpoint_dir=None)
+    # The seed of the last fit if it was random, else of the next fit.
+    if not isinstance(classifier.random_state, int | np.integer):
+        state = {"random_state": copy.deepcopy(classifier.random_state), "training": None}
+        parameters["random_state"] = classifier.seed_ if hasattr(classifier, "seed_") else choose_seed(state)
     return parameters
 
 
-def _check_both_classes(labels: Tensor) -> None:
-    if bool((labels == labels[0]).all()):
-        found = "positive" if labels[0] else "negative"
-        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
-
-
-def _choose_seed(classifier: UUClassifier) -> int:
-    """The seed of the last fit if it was random, else of the next fit."""
-    if not isinstance(classifier.random_state, int | np.integer) and hasattr(classifier, "seed_"):
-        return classifier.seed_
-    return choose_seed({"random_state": copy.deepcopy(classifier.random_state), "training": None})
-
-
-# -------------------------------------------------------------------------------------------------------- assumptions
-
-
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason.
-
-    Examples
-    --------
-    >>> assumed, skipped = alter_priors(Assumption("baseline", 0.0, (0.95, 0.2), 0.5), (-0.1, 0.1))
-    >>> [assumption.name for assumption in assumed]
-    ['your guess', 'θ − 0.1', 'θ′ − 0.1', 'θ′ + 0.1', 'π − 0.1', 'π + 0.1']
-    >>> skipped[0].assumption.name, skipped[0].reason
-    ('θ + 0.1', '1.05 is not a fraction')
-    """
+    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
@@ -275,11 +244,10 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
             priors = [*guess.set_priors, guess.target_prior]
             priors[place] = round(priors[place] + error, 12)  # so that 0.9 + 0.1 is 1
             altered = Assumption(parameter, error, (priors[0], priors[1]), priors[2])
-            objection = _objection(altered, guess)
-            if objection is None:
-                assumed.append(altered)
-            else:
+            if objection := _objection(altered, guess):
                 skipped.append(Skipped(altered, objection))
+            else:
+                assumed.append(altered)
     if len(assumed) == 1:
         reasons = "; ".join(f"{altered.name}: {reason}" for altered, reason in skipped)
         raise ValueError(f"errors={errors!r} leave no possible priors ({reasons}); use smaller errors.")
@@ -289,9 +257,8 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
     """Why the changed priors cannot be true; None if they can."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
-    for value in (theta, theta_prime):
-        if not 0 <= value <= 1:
-            return f"{value:g} is not a fraction"
+    if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
+        return f"{outside[0]:g} is not a fraction"
     if not 0 < pi < 1:
         return f"π = {pi:g} is not strictly between 0 and 1"
     order = math.copysign(1.0, guess.set_priors[0] - guess.set_priors[1])
@@ -303,132 +270,99 @@ def _objection(altered: Assumption, guess: Assumption) -> str | None:
 def check_errors(errors: Sequence[float]) -> list[float]:
     """The errors, sorted; a ValueError if they are not usable."""
     values = list(errors) if isinstance(errors, Sequence | np.ndarray) and not isinstance(errors, str) else [errors]
-    for value in values:
-        if not isinstance(value, Real) or not 0 < abs(float(value)) < 1:
-            raise ValueError(
-                f"errors must be numbers between -1 and 1 other than 0, got {value!r}; they are added to a class "
-                "prior, for example errors=(-0.1, -0.05, 0.05, 0.1)."
-            )
+    if odd := [value for value in values if not isinstance(value, Real) or not 0 < abs(float(value)) < 1]:
+        raise ValueError(
+            f"errors must be numbers between -1 and 1 other than 0, got {odd[0]!r}; they are added to a class prior, "
+            "for example errors=(-0.1, -0.05, 0.05, 0.1)."
+        )
     if not values or len(set(values)) < len(values):
         raise ValueError(f"errors must be one number or more, each once, got {errors!r}.")
     return sorted(map(float, values))
-
-
-# ---------------------------------------------------------------------------------------------------------- training
 
 
 class _Scored(NamedTuple):
     """Decision values of all rows, and of the test rows."""
 
     rows: Scores
-    test: Scores | None
+    test: Scores | None = None
 
 
 @dataclass(frozen=True)
 class _Study:
     """What all runs share. Both ways to train return, per assumption, scores or why there are none."""
 
-    parameters: ResolvedParameters
-    columns: Columns
-    seed: int
+    plan: FitPlan
+    """For the guessed priors."""
     train: TwoSets
     held_out: TwoSets
-    test: tuple[Rows, Tensor] | None
 
     @property
-    def table(self) -> Rows:
-        """All rows, those of set 0 and of set 1 in their original order."""
-        return self.train.rows[0]
+    def tables(self) -> list[Rows]:
+        """All rows in their original order and, if there are some, the test rows."""
+        return [self.train.rows[0], *([] if self.plan.test is None else [self.plan.test[0]])]
 
     def can_be_batched(self) -> bool:
         """Whether all runs can be trained together: a single network per run, on rows that fit a batch."""
-        learner = make_learner(self.parameters)
-        single = self.parameters.n_estimators == 1 and not self.parameters.self_training_rounds
-        return single and isinstance(learner, NetworkLearner) and learner.can_be_batched(self.train)
+        learner = self.plan.learner
+        return self.plan.folds is None and isinstance(learner, NetworkLearner) and learner.can_be_batched(self.train)
 
     def together(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
         """All runs in one batched training."""
-        learner = make_learner(self.parameters)
+        learner, seed = self.plan.learner, self.plan.seed
         assert isinstance(learner, NetworkLearner)
         assert isinstance(learner.model, str)
-        table = _all_values(self.table)
-        runs = [
-            Run(
-                _positions(self.train), priors, pi, learner.method, learner.slope, seed=self.seed,
-                held_out=_positions(self.held_out),
-            )
-            for _, _, priors, pi in assumed
-        ]  # fmt: skip
+        rows, held_out = _positions(self.train), _positions(self.held_out)
+        tables = [
+            table.tensor if isinstance(table, DenseRows) else table.slice(0, table.n_rows) for table in self.tables
+        ]
         trainer = BatchedTrainer(
-            table,
-            runs,
+            tables[0],
+            [
+                Run(rows, priors, pi, learner.method, learner.slope, seed=seed, held_out=held_out)
+                for _, _, priors, pi in assumed
+            ],
             model=learner.model,
             model_params=learner.model_params,
             loss=learner.loss,
-            options=learner.run_options(self.seed),
+            options=learner.run_options(seed),
         )
         reasons = [history.stop_reason or "" for history in trainer.run()]
-        scores = trainer.scores(table).numpy()
-        tests = None if self.test is None else trainer.scores(_all_values(self.test[0])).numpy()
-        scored: list[_Scored | str] = []
-        for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True)):
-            found = _Scored(scores[place], None if tests is None else tests[place])
-            scored.append(reason if "not finite" in reason else self._calibrated(found, assumption))
-        return scored
+        scores = [trainer.scores(table).numpy() for table in tables]
+        return [
+            reason if "not finite" in reason else self._calibrated([part[place] for part in scores], assumption)
+            for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True))
+        ]
 
-    def _calibrated(self, scored: _Scored, assumption: Assumption) -> _Scored:
+    def _calibrated(self, scores: list[Scores], assumption: Assumption) -> _Scored:
         """Log-odds instead of scores, if the classifier is calibrated."""
-        if not self.parameters.calibrated:
-            return scored
-        held_out, sets = _of_both_sets(scored.rows, self.held_out)
-        line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
-        return _Scored(
-            decision_values(scored.rows, line), None if scored.test is None else decision_values(scored.test, line)
-        )
+        if self.plan.parameters.calibrated:
+            held_out, sets = _of_both_sets(scores[0], self.held_out)
+            line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
+            scores = [decision_values(part, line) for part in scores]
+        return _Scored(*scores)
 
     def one_by_one(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
         """One fit per assumption; an ensemble has its folds among the training rows."""
         scored: list[_Scored | str] = []
-        for assumption in assumed:
-            result = run_plan(self._plan(assumption))
+        for _, _, priors, pi in assumed:
+            parameters = dataclasses.replace(self.plan.parameters, set_priors=priors, target_prior=pi)
+            result = run_plan(
+                dataclasses.replace(self.plan, parameters=parameters, learner=make_learner(parameters), test=None)
+            )
             if isinstance(result.error, NonFiniteRiskError) and scored:  # not for the guess itself
                 scored.append(result.history.stop_reason or "")
-                continue
-            if result.error is not None:
+            elif result.error is not None:
                 raise result.error
-            rows, test = (
-                None if table is None else decision_values(result.model.score(table).numpy(), result.scaling)
-                for table in (self.table, None if self.test is None else self.test[0])
-            )
-            assert rows is not None
-            scored.append(_Scored(rows, test))
+            else:
+                found = [decision_values(result.model.score(rows).numpy(), result.scaling) for rows in self.tables]
+                scored.append(_Scored(*found))
         return scored
-
-    def _plan(self, assumption: Assumption) -> FitPlan:
-        parameters = dataclasses.replace(
-            self.parameters, set_priors=assumption.set_priors, target_prior=assumption.target_prior
-        )
-        learner = make_learner(parameters)
-        learner.check(self.train, self.seed)
-        if parameters.n_estimators == 1:
-            data, validation, folds = self.train, self.held_out, None
-        else:
-            data, validation = self.train.joined(), None
-            folds = assign_folds(data, parameters.n_estimators, self.seed)
-        return FitPlan(parameters, {}, learner, data, validation, folds, self.seed, self.columns)
 
 
 def _positions(data: TwoSets) -> tuple[Tensor, Tensor]:
     """Positions, in the table of all rows, of the rows of set 0 and of set 1."""
-    first, second = data.index
-    assert first is not None
-    assert second is not None
+    first, second = (part for part in data.index if part is not None)
     return first, second
-
-
-def _all_values(rows: Rows) -> Tensor:
-    """All rows as one tensor."""
-    return rows.tensor if isinstance(rows, DenseRows) else rows.slice(0, rows.n_rows)
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
@@ -436,48 +370,39 @@ def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int
     return scores[torch.cat(_positions(data)).numpy()], np.repeat([0, 1], data.sizes)
 
 
-# ----------------------------------------------------------------------------------------------------------- evaluation
-
-
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
     """A row for every run that has scores; the guess, which comes first, must have some."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
-            f"with the guessed priors, {baseline}; lower lr (now {study.parameters.lr:g}), scale the columns, or use "
-            "another method than 'unbiased'."
+            f"with the guessed priors, {baseline}; lower lr (now {study.plan.parameters.lr:g}), scale the columns, or "
+            "use another method than 'unbiased'."
         )
     decisions, _ = _of_both_sets(baseline.rows, study.train)
-    guards.warn_if_one_sided(
-        decisions,
-        study.train.sizes,
-        guess.set_priors,
-        guess.target_prior,
-        log_odds=study.parameters.calibrated,
-        stacklevel=3,
-    )
-    found = {assumption: scored for assumption, scored in results.items() if not isinstance(scored, str)}
-    return [_row(assumption, scored, guess, baseline, study) for assumption, scored in found.items()]
-
-
-def _row(
-    assumption: Assumption, scored: _Scored, guess: Assumption, baseline: _Scored, study: _Study
-) -> SensitivityRow:
-    (mine, sets), (usual, _) = (_of_both_sets(scores.rows, study.held_out) for scores in (scored, baseline))
-    assumed, guessed = assumption[2:], guess[2:]
-    true, true_gain = None, None
-    if study.test is not None:
-        labels = study.test[1].numpy()
-        true = evaluate_labelled(scored.test, labels).accuracy
-        # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
-        true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
-    return SensitivityRow(
-        assumption,
-        shown=uu_accuracy(mine, sets, *assumed),
-        if_guess_right=uu_accuracy(mine, sets, *guessed),
-        not_retrained=uu_accuracy(usual, sets, *assumed),
-        gain=uu_accuracy_difference(mine, usual, sets, *guessed),
-        differing=float(((mine > 0) != (usual > 0)).mean()),
-        true=true,
-        true_gain=true_gain,
-    )
+    guessed, calibrated = guess[2:], study.plan.parameters.calibrated
+    guards.warn_if_one_sided(decisions, study.train.sizes, *guessed, log_odds=calibrated, stacklevel=3)
+    usual, sets = _of_both_sets(baseline.rows, study.held_out)
+    rows = []
+    for assumption, scored in results.items():
+        if isinstance(scored, str):
+            continue
+        mine, _ = _of_both_sets(scored.rows, study.held_out)
+        assumed, true, true_gain = assumption[2:], None, None
+        if study.plan.test is not None:
+            labels = study.plan.test[1].numpy()
+            true = evaluate_labelled(scored.test, labels).accuracy
+            # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
+            true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
+        rows.append(
+            SensitivityRow(
+                assumption,
+                shown=uu_accuracy(mine, sets, *assumed),
+                if_guess_right=uu_accuracy(mine, sets, *guessed),
+                not_retrained=uu_accuracy(usual, sets, *assumed),
+                gain=uu_accuracy_difference(mine, usual, sets, *guessed),
+                differing=float(((mine > 0) != (usual > 0)).mean()),
+                true=true,
+                true_gain=true_gain,
+            )
+        )
+    return rows

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator, StratifiedGroupKFold, StratifiedKFold
@@ -17,18 +18,10 @@ Positions = NDArray[np.int64]
 
 
 class SetKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Folds stratified by set, with all copies of a row in one fold.
+    """Folds stratified by set, with all copies of a row in one fold; rows are shuffled first by default.
 
     A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that was trained on it. Use
-    ``groups`` to keep rows together for other reasons, such as rows of one patient or one day.
-
-    Parameters
-    ----------
-    n_splits : int
-    shuffle : bool
-        Whether to shuffle the rows first; files are often sorted.
-    random_state : int, optional
-        Seed of the shuffling.
+    ``groups`` to put rows into one fold for other reasons, such as rows of one patient.
 
     Examples
     --------
@@ -67,12 +60,8 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
             return
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
-            for part, name in ((train, "train on"), (test, "test on")):
-                if len(np.unique(sets[part])) < 2:
-                    raise ValueError(
-                        f"a fold is left without a row of one set to {name}: too many rows belong together; use fewer "
-                        "folds."
-                    )
+            if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
+                raise ValueError("a fold has no row of one set: too many rows belong together; use fewer folds.")
             yield train, test
 
 
@@ -80,9 +69,7 @@ def _digests(X: Any) -> Positions:
     if sparse.issparse(X):
         return digests_of(SparseRows(X.tocsr()))
     values = np.asarray(X)
-    if values.dtype.kind not in "biuf":  # words, dates and the like: compare what they print
+    if values.dtype.kind not in "biuf":  # text, dates and other objects are compared as text
         rows = ["\x1f".join(map(str, row)) for row in values.reshape(len(values), -1)]
         return np.unique(rows, return_inverse=True)[1].astype(np.int64)
-    import torch
-
     return digests_of(DenseRows(torch.from_numpy(np.ascontiguousarray(values))))

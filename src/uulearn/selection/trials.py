@@ -1,4 +1,7 @@
-"""The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested."""
+"""The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested.
+
+A stored model is a file named by a digest of everything that the model depends on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -14,12 +18,23 @@ from torch import Tensor
 from uulearn._version import __version__
 from uulearn.data.identity import describe, digest
 from uulearn.data.rows import TwoSets
-from uulearn.estimator.learners import Folds, FoldScores, FoldsTask, Learner, NetworkLearner, make_learner
-from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
+from uulearn.estimator.learners import (
+    Folds,
+    FoldScores,
+    Learner,
+    ModelState,
+    ModelTask,
+    NetworkLearner,
+    OutOfFold,
+    make_learner,
+    merge_folds,
+)
 from uulearn.estimator.plan import FitPlan
-from uulearn.exceptions import NonFiniteRiskError
-from uulearn.selection.store import FoldStore
+from uulearn.exceptions import CheckpointError, NonFiniteRiskError
+from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.batched.out_of_fold import Variant
+from uulearn.training.history import History
+from uulearn.training.out_of_fold import count_folds
 
 # Parameters in which networks that are trained together may differ.
 BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
@@ -28,6 +43,12 @@ IRRELEVANT_PARAMETERS = (
     "training__checkpoint_dir", "training__checkpoint_every", "training__distributed", "progress", "device",
     "calibrated", "self_training_rounds",
 )  # fmt: skip
+
+# 2: models as the state of a learner.
+STORE_FORMAT = 2
+STORE_SUFFIX = ".safetensors"
+# Age at which a temporary file is removed; a newer one may belong to a search that is running.
+STALE_SECONDS = 3600
 
 Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
@@ -54,11 +75,11 @@ class Trials:
         assert folds is not None
         return folds
 
-    def task(self, setting: int) -> FoldsTask:
+    def task(self, setting: int) -> ModelTask:
         """What the models of a setting are trained on; each setting has its own checkpoint folder."""
         plan = self.plans[setting]
         priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-        return FoldsTask(self.data, self.folds, priors, target_prior, plan.seed, (f"setting-{setting}",))
+        return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)
 
     def learner(self, setting: int) -> Learner:
         """The learner of a setting, for the devices of this process: that of the plan may be for another machine."""
@@ -91,37 +112,64 @@ class Executor(Protocol):
         """Run `train_job` for every job, in any order, and yield the results of each as soon as it is finished."""
 
 
-class LocalExecutor:
-    """Trains in this process, one job after another."""
+class FoldStore:
+    """The finished models of a search in a folder, which is created if necessary.
 
-    def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
-        """Run the jobs."""
-        return (train_job(trials, job) for job in jobs)
+    Any number of searches may share a folder: a file appears complete or not at all, and files of the same name have
+    the same content. Nothing is unpickled.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another path.")
+        remove_temporary_files(self.folder, f"*{STORE_SUFFIX}", older_than=STALE_SECONDS)
+
+    def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
+        """The model of this name, restored by the learner, or why it failed; None if it is not stored."""
+        path = self.folder / f"{name}{STORE_SUFFIX}"
+        if not path.exists():
+            return None
+        try:
+            stored = load_tree(path)
+            if stored["format"] != STORE_FORMAT:
+                raise ValueError(f"{path} has format {stored['format']!r}, and this version reads {STORE_FORMAT}.")
+            if "failure" in stored:
+                return NonFiniteRiskError(stored["failure"])
+            model = learner.restore(ModelState(stored["tensors"], stored["config"]), row_shape)
+            return FoldScores(model, History.from_dict(stored["history"]), stored["scores"])
+        except (ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
+            reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
+            raise CheckpointError(f"{reason} Delete it to train that model again.") from error
+
+    def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
+        """Store a model, or that its training failed."""
+        path = self.folder / f"{name}{STORE_SUFFIX}"
+        about: dict[str, Any] = {"failure": str(result)}
+        if not isinstance(result, NonFiniteRiskError):
+            about = vars(result.model.state()) | {"history": result.history.to_dict(), "scores": result.scores}
+        try:
+            save_tree(path, {"format": STORE_FORMAT, **about})
+        except OSError as error:
+            raise CheckpointError(
+                f"{path} cannot be written ({error.strerror or error}); choose another store, or make this one "
+                "writable with space left."
+            ) from error
 
 
 def train_all(
     trials: Trials, *, store: FoldStore | None = None, executor: Executor | None = None
 ) -> list[OutOfFold | NonFiniteRiskError]:
-    """Out-of-fold models of every setting, or why training failed.
-
-    Parameters
-    ----------
-    trials : Trials
-    store : FoldStore, optional
-        Models that it contains are not trained again; new ones are added after each job.
-    executor : Executor, optional
-        Trains the jobs; by default this process, one after another.
-    """
+    """Out-of-fold models of every setting, or why training failed; models in the store are not trained again."""
     found: dict[Place, Result] = {}
-    names: dict[Place, str] = {}
-    if store is not None:
-        names = model_names(trials)
-        row_shape = trials.data.row_shape
-        for place, name in names.items():
-            if (stored := store.get(name, trials.learner(place[0]), row_shape)) is not None:
-                found[place] = stored
+    names = {} if store is None else model_names(trials)
+    for place, name in names.items():
+        assert store is not None
+        if (stored := store.get(name, trials.learner(place[0]), trials.data.row_shape)) is not None:
+            found[place] = stored
     jobs = plan_jobs(trials, found, by_fold=store is not None or executor is not None)
-    with contextlib.closing((executor or LocalExecutor()).train(trials, jobs)) as finished:
+    running = (train_job(trials, job) for job in jobs) if executor is None else executor.train(trials, jobs)
+    with contextlib.closing(running) as finished:
         for results in finished:
             if store is not None:
                 for place, result in results.items():
@@ -137,14 +185,14 @@ def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> lis
         shared = {name: v for name, v in trials.parameters(setting).items() if name not in BATCHED_PARAMETERS}
         group = describe(shared) if trials.is_batched(setting) else f"setting {setting}"
         groups.setdefault(group, []).append(setting)
-    n_folds = trials.task(0).n_folds
+    n_folds = count_folds(trials.folds)
     fold_groups = [(fold,) for fold in range(n_folds)] if by_fold else [tuple(range(n_folds))]
-    jobs = []
-    for settings in groups.values():
-        for folds in fold_groups:
-            if left := tuple(s for s in settings if any((s, fold) not in found for fold in folds)):
-                jobs.append(TrainingJob(left, folds))
-    return jobs
+    return [
+        TrainingJob(left, folds)
+        for settings in groups.values()
+        for folds in fold_groups
+        if (left := tuple(s for s in settings if any((s, fold) not in found for fold in folds)))
+    ]
 
 
 def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
@@ -152,18 +200,12 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
     first = job.settings[0]
     learner, task = trials.learner(first), trials.task(first)
     if isinstance(learner, NetworkLearner) and trials.is_batched(first):
-        chosen = [trials.plans[setting].parameters for setting in job.settings]
-        variants = [
-            Variant(
-                dataclasses.replace(learner, method=one.method, slope=one.slope).risk(
-                    task.set_priors, task.target_prior
-                ),
-                lr=one.lr,
-                l2=one.l2,
-                weight_decay=one.training.weight_decay,
+        variants = []
+        for own in (trials.plans[setting].parameters for setting in job.settings):
+            risk = dataclasses.replace(learner, method=own.method, slope=own.slope).risk(
+                task.set_priors, task.target_prior
             )
-            for one in chosen
-        ]
+            variants.append(Variant(risk, own.lr, own.l2, own.training.weight_decay))
         batched = learner.train_variants(task, variants, job.folds)
         return {
             (setting, fold): _check_finite(part)
@@ -198,24 +240,20 @@ def model_names(trials: Trials) -> dict[Place, str]:
     names: dict[Place, str] = {}
     for setting, plan in enumerate(trials.plans):
         learner = trials.learner(setting)
-        own = {
-            name: value
-            for name, value in sorted(trials.parameters(setting).items())
-            if name not in IRRELEVANT_PARAMETERS
-        }
+        own = {name: v for name, v in sorted(trials.parameters(setting).items()) if name not in IRRELEVANT_PARAMETERS}
         own["random_state"] = plan.seed
         about: list[str | Tensor] = [__version__, learner.kind, describe(own)]
         if isinstance(learner, NetworkLearner):
             module = learner.build(trials.data.row_shape, plan.seed)
             about += [repr(module), *(v for v in module.state_dict().values() if isinstance(v, Tensor))]
-        for fold in range(trials.task(setting).n_folds):
+        for fold in range(count_folds(trials.folds)):
             names[setting, fold] = digest([*about, rows, folds, str(fold)])
     return names
 
 
 def _merge(trials: Trials, found: Mapping[Place, Result], setting: int) -> OutOfFold | NonFiniteRiskError:
     parts: list[FoldScores] = []
-    for fold in range(trials.task(setting).n_folds):
+    for fold in range(count_folds(trials.folds)):
         part = found[setting, fold]  # the later folds of a setting that failed may be missing
         if isinstance(part, NonFiniteRiskError):
             return part

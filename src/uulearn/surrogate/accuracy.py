@@ -6,14 +6,8 @@ in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR), so
     (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π)
 
 is an unbiased estimate for any rates. Two sets determine w: the estimate is one minus the zero-one UU risk (Eq. 4).
-For more sets, the variance is Σ w_j²·σ_j²/n_j with σ_j² = E s_j·(1 − E s_j) ≤ ¼. The weights that minimize it for equal
-σ_j,
-
-    w_j = n_j·(2π − 1)/n + n_j·(θ_j − π̄)·(π − (2π − 1)·π̄)/Σ_k n_k·(θ_k − π̄)²,    π̄ = Σ n_k·θ_k/n,
-
-are those of the least-squares line through the points (θ_j, s_j) with weights n_j (Gauss–Markov). They do not depend on
-the rows, so that the estimate stays unbiased, and they minimize the largest variance over all classifiers. Sets with
-equal priors are pooled.
+For more sets, the weights minimize the largest variance over all classifiers, Σ w_j²/(4·n_j). They are those of the
+least-squares line through the points (θ_j, s_j) with weights n_j. Sets with equal priors are pooled.
 """
 
 from __future__ import annotations
@@ -21,10 +15,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
-from uulearn.risk import uu_risk
 from uulearn.risk.coefficients import check_target_prior
 from uulearn.surrogate.inversion import Floats, Priors, check_fractions, read_priors
 
@@ -33,30 +25,19 @@ class AccuracyWeights(NamedTuple):
     """The accuracy is estimated as ``offset + weights @ fractions``, with the fractions predicted positive."""
 
     offset: float
-    weights: Floats
-    """w, shape (m,)."""
-    standard_error: float
-    """Largest possible standard error of the estimate, √(Σ w_j²/(4·n_j))."""
+    weights: Floats  # w, shape (m,)
+    standard_error: float  # largest possible standard error of the estimate, √(Σ w_j²/(4·n_j))
 
 
 def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: float) -> AccuracyWeights:
     """Return the weights of the unbiased estimate of the accuracy with the smallest worst-case variance.
 
-    Parameters
-    ----------
-    set_priors : sequence of m numbers
-        θ_j, the class prior of each set.
-    set_sizes : array of shape (m,)
-        n_j, the number of rows of each set.
-    target_prior : float
-        π.
+    ``set_priors`` are the class priors θ_j of m sets, ``set_sizes`` their numbers of rows n_j.
 
     Examples
     --------
     >>> accuracy_weights((0.75, 0.25), (100, 100), 0.5)
     AccuracyWeights(offset=0.5, weights=array([ 1., -1.]), standard_error=0.0707...)
-    >>> accuracy_weights((0.75, 0.75, 0.25), (50, 50, 100), 0.5).weights  # equal priors are pooled
-    array([ 0.5,  0.5, -1. ])
     """
     theta = read_priors(set_priors)
     rho = check_fractions(set_sizes, len(theta))
@@ -71,14 +52,7 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
 def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> float:
     """Estimate the accuracy at class prior π of the signs of the scores, from rows of every set.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Positive scores predict the positive class; a score of 0 counts as half of each class.
-    sets : array of shape (n,)
-        The set that each row came from, 0 … m − 1; every set needs at least one row.
-    set_priors, target_prior
-        θ and π.
+    Positive scores predict the positive class, and a score of 0 counts as half of each class. Every set needs a row.
 
     Examples
     --------
@@ -87,12 +61,8 @@ def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Pr
     1.0
     """
     theta = read_priors(set_priors)
-    g = np.asarray(scores, dtype=np.float64)
-    if len(theta) == 2:
-        rows = torch.from_numpy(g), torch.from_numpy(sets)
-        risk = uu_risk(*rows, theta.tolist(), target_prior, loss="zero_one", method="unbiased")
-        return 1 - risk.unbiased.item()
     sizes = np.bincount(sets, minlength=len(theta))
-    fractions = np.bincount(sets, weights=(1 + np.sign(g)) / 2, minlength=len(theta)) / sizes
+    predicted = (1 + np.sign(np.asarray(scores, dtype=np.float64))) / 2
+    fractions = np.bincount(sets, weights=predicted, minlength=len(theta)) / sizes
     offset, weights, _ = accuracy_weights(theta, sizes, target_prior)
     return float(offset + weights @ fractions)

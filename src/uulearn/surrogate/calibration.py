@@ -2,8 +2,7 @@
 
 Platt scaling fits a logistic curve to the probability of a set, although the priors restrict that probability to an
 interval. Here the curve is the probability t of the positive class, and (1 − t)·u + t·v, on the segment of
-`uulearn.surrogate.inversion`, is fitted to the sets of held-out rows. The result needs no clipping, has two parameters
-for any number of sets, and preserves the ranking of the rows.
+`uulearn.surrogate.inversion`, is fitted to the sets of held-out rows.
 """
 
 from __future__ import annotations
@@ -44,26 +43,8 @@ def fit_mixture_curve(
 ) -> MixtureCurve:
     """Return the non-decreasing curve of maximum likelihood for the sets of held-out rows.
 
-    Parameters
-    ----------
-    score : array of shape (n,)
-        Higher for rows that look positive; of rows that the classifier was not trained on.
-    sets : array of shape (n,)
-        The sets of the rows.
-    theta, rho : arrays of shape (m,)
-        Class prior of each set, and fraction of the rows in each set.
-    weight : array of shape (n,), optional
-        Weights of the rows; only ratios matter.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> score = rng.normal(size=40_000)
-    >>> positive = rng.random(40_000) < expit(2 * score)
-    >>> sets = (rng.random(40_000) < np.where(positive, 0.2, 0.8)).astype(int)  # class priors 0.8 and 0.2
-    >>> curve = fit_mixture_curve(score, sets, np.array([0.8, 0.2]), np.array([0.5, 0.5]))
-    >>> bool(1.9 < curve.slope / curve.scale < 2.1)
-    True
+    ``score`` is higher for rows that look positive, ``theta`` and ``rho`` are the class prior of each set and its
+    fraction of the rows, and ``weight`` weighs the rows.
     """
     center, scale = float(score.mean()), float(score.std()) or 1.0
     z = (score - center) / scale
@@ -85,9 +66,8 @@ def fit_mixture_curve(
 def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
     """Return a score per row from a classifier of sets, higher for rows that look positive; shape (n,).
 
-    From probabilities q: the expected prior of the row's set, Σ q_j·θ_j, scaled to [0, 1] and converted to log-odds.
-    For two sets these are the log-odds of the set with the higher prior. From decision values: their sum weighted by
-    the centered θ_j.
+    From probabilities q: log-odds of the expected prior of the row's set, Σ q_j·θ_j, scaled to [0, 1]. From decision
+    values: their sum weighted by the centered θ_j.
     """
     if hasattr(classifier, "predict_proba"):
         scaled = (classifier.predict_proba(X) @ theta - theta.min()) / np.ptp(theta)

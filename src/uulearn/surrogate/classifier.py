@@ -4,57 +4,59 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from itertools import chain
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    column_or_1d,
+    has_fit_parameter,
+    validate_data,
+)
 
 from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning
 from uulearn.risk.coefficients import CLOSE_PRIORS, check_target_prior
 from uulearn.surrogate.accuracy import accuracy_weights, estimate_accuracy
 from uulearn.surrogate.calibration import MixtureCalibratedClassifier
-from uulearn.surrogate.inputs import (
-    check_base,
-    check_calibration,
-    check_every_set,
-    n_rows_of,
-    read_sets,
-    stack_rows,
-    weighted_fractions,
-)
 from uulearn.surrogate.inversion import Floats, Inversion, invert_set_posterior, read_priors
 
+CALIBRATIONS = ("mixture", "sigmoid", "isotonic", None)
 LARGEST_LOG_ODDS = 36.0  # beyond, 1 − η is rounded to 0 in double precision
 
 
 def default_estimator(random_state: Any = None) -> Any:
     """Return strongly regularized gradient boosting, because sets are noisy labels of the classes."""
-    return HistGradientBoostingClassifier(
-        learning_rate=0.05, max_leaf_nodes=8, max_features=0.3, random_state=random_state
-    )
+    options = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_features": 0.3}
+    return HistGradientBoostingClassifier(**options, random_state=random_state)
 
 
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Binary classifier from two or more unlabeled sets, based on any scikit-learn classifier.
 
-    The base classifier learns to predict the *set* of a row (surrogate set classification, Lu et al., ICML 2021). Its
-    set probabilities are then converted to the probability of the positive class, using the known class priors: see
-    `uulearn.surrogate.inversion`. The training objective of the base classifier is unchanged, so that trees, kernels
-    and nearest neighbors can be used.
+    The base classifier learns to predict the *set* of a row, with its own objective, so that trees, kernels and
+    nearest neighbors can be used. Its set probabilities are then converted to the probability of the positive class,
+    using the known class priors (`uulearn.surrogate.inversion`).
 
     Parameters
     ----------
     set_priors : sequence of m ≥ 2 numbers
         Class prior of each set; not all equal.
     target_prior : float
-        π, the class prior of the population that the classifier will be used on.
+        π, the class prior of the population that the classifier will be used on. It is not used in training:
+        ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
     estimator : classifier, optional
         Base classifier; it is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
         ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None, because the inversion depends on
@@ -72,22 +74,10 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     ----------
     estimator_ : classifier
         The fitted classifier of sets; ``estimator_.predict_proba(X)`` has shape (n, m).
-    set_priors_ : array of shape (m,)
-        The priors used in training.
-    set_sizes_ : tuple of m ints
-        Number of training rows of each set.
-    set_fractions_ : array of shape (m,)
-        ρ, the fraction of the rows in each set; by weight if ``sample_weight`` was given.
+    set_priors_, set_sizes_, set_fractions_
+        Class prior, number of rows and fraction of all rows (by weight if ``sample_weight`` was given) of each set.
     classes_ : array([0, 1])
         0 is negative, 1 is positive.
-    n_features_in_, feature_names_in_
-        Number and names of the columns.
-
-    Notes
-    -----
-    ``target_prior`` is not used in training: ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
-
-    As with `UUClassifier`, the rows cannot show which set has the higher prior.
 
     Examples
     --------
@@ -99,8 +89,6 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     >>> clf = SurrogateSetClassifier((0.9, 0.5, 0.1), estimator=LogisticRegression(), random_state=0)
     >>> clf.fit_sets(*X).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> clf.predict_proba([[0.5, 0.0]]).round(1)  # exact: 1/(1 + e) and 1/(1 + 1/e)
-    array([[0.3, 0.7]])
     >>> clf.set_params(target_prior=0.1).predict_proba([[0.5, 0.0]]).round(1)  # positives are rare
     array([[0.8, 0.2]])
     """
@@ -129,30 +117,25 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.random_state = random_state
 
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on rows of all sets.
+        """Train on rows of all sets, in any order; ``sets`` contains the set of each row, 0 to m − 1.
 
-        Parameters
-        ----------
-        X : input of the estimator, n rows
-            Rows of all sets, in any order.
-        sets : array of shape (n,)
-            The set that each row came from, 0 to m − 1.
-        sample_weight : array of shape (n,), optional
-            Passed to the estimator; ``set_priors`` are then weighted class priors.
+        ``sample_weight`` is passed to the estimator; ``set_priors`` are then weighted class priors.
         """
         theta = read_priors(self.set_priors)
         check_target_prior(self.target_prior)
-        check_calibration(self.calibration, self.cv)
         check_random_state(self.random_state)
-        check_base(self._base(), self.calibration, sample_weight is not None)
-        membership = read_sets(sets, n_rows_of(X), len(theta))
         cv = self._splitter()
-        check_every_set(membership, len(theta), getattr(cv, "n_splits", 1) if self.calibration else 1)
+        _check_base(self._base(), self.calibration, sample_weight is not None)
+        membership = _read_sets(sets, _num_samples(X), len(theta))
+        _check_every_set(membership, len(theta), getattr(cv, "n_splits", 1) if self.calibration else 1)
         sizes = np.bincount(membership, minlength=len(theta))
         weights, fractions = {}, sizes / sizes.sum()
         if sample_weight is not None:
             weights["sample_weight"] = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-            fractions = weighted_fractions(membership, weights["sample_weight"], len(theta))
+            mass = np.bincount(membership, weights=weights["sample_weight"], minlength=len(theta))
+            if not (mass > 0).all():
+                raise ValueError(f"all rows of set {int(mass.argmin())} have sample_weight 0 (a class is missing).")
+            fractions = mass / mass.sum()
         _warn_if_close(theta, self.target_prior, tuple(sizes.tolist()))
         classifier = self._classifier(theta, fractions, cv).fit(X, membership, **weights)
 
@@ -171,15 +154,20 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
                 f"fit_sets got {len(tables)} tables for {len(self.set_priors)} set_priors; pass one table per set, "
                 "in the order of the priors."
             )
-        return self.fit(stack_rows(tables), np.repeat(np.arange(len(tables)), [n_rows_of(X) for X in tables]))
+        return self.fit(_stack_rows(tables), np.repeat(np.arange(len(tables)), list(map(_num_samples, tables))))
 
     def _base(self) -> Any:
         return default_estimator(self.random_state) if self.estimator is None else self.estimator
 
     def _splitter(self) -> Any:
-        """Return stratified, shuffled folds: tables are often sorted."""
+        """Return stratified, shuffled folds (tables are often sorted), or raise if calibration or cv is not allowed."""
+        if not (self.calibration is None or isinstance(self.calibration, str)) or self.calibration not in CALIBRATIONS:
+            names = ", ".join(map(repr, CALIBRATIONS))
+            raise ValueError(f"calibration must be one of {names}, got {self.calibration!r}.")
         if hasattr(self.cv, "split"):
             return self.cv
+        if not isinstance(self.cv, Integral) or isinstance(self.cv, bool) or self.cv < 2:
+            raise ValueError(f"cv must be a whole number of folds, at least 2, or a splitter, got {self.cv!r}.")
         return StratifiedKFold(int(self.cv), shuffle=True, random_state=self.random_state)
 
     def _classifier(self, theta: Floats, fractions: Floats, cv: Any) -> Any:
@@ -193,15 +181,13 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def invert(self, X: Any) -> Inversion:
         """Return log-odds of the positive class at class prior π, and the rows that were clipped.
 
-        A large ``clipped_fraction`` on held-out rows means that the set probabilities are more extreme than the priors
-        allow: the estimator overfits or needs calibration, or the true priors differ more than the given ones.
+        Many clipped held-out rows mean that the estimator overfits or needs calibration, or that the priors are wrong.
         """
         check_is_fitted(self, "estimator_")
         if getattr(X, "ndim", 2) == 2:  # other kinds of rows, such as text, are validated by the estimator
             validate_data(self, X, reset=False, skip_check_array=True)
-        return invert_set_posterior(
-            self.estimator_.predict_proba(X), self.set_priors_, self.set_fractions_, self.target_prior
-        )
+        probabilities = self.estimator_.predict_proba(X)
+        return invert_set_posterior(probabilities, self.set_priors_, self.set_fractions_, self.target_prior)
 
     def decision_function(self, X: Any) -> Floats:
         """Return log-odds of the positive class at class prior π, shape (n,), between −36 and 36."""
@@ -219,14 +205,14 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def score(self, X: Any, sets: Any) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of every set.
 
-        For two sets this equals `UUClassifier.score`; for more sets, see `uulearn.surrogate.accuracy`. The estimate is
-        unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1]. Do not set
-        ``scoring`` in ``cross_val_score`` and ``GridSearchCV``: ``"accuracy"`` would compare classes with sets.
+        The estimate is unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1].
+        Do not set ``scoring`` in ``cross_val_score`` and ``GridSearchCV``: ``"accuracy"`` would compare classes with
+        sets.
         """
         scores = self.decision_function(X)
         theta, n_sets = self.set_priors_, len(self.set_priors_)
-        membership = read_sets(sets, len(scores), n_sets)
-        check_every_set(membership, n_sets)
+        membership = _read_sets(sets, len(scores), n_sets)
+        _check_every_set(membership, n_sets)
         accuracy = estimate_accuracy(scores, membership, theta, self.target_prior)
         if accuracy < 0.5 - 4 * accuracy_weights(theta, np.bincount(membership), self.target_prior).standard_error:
             warnings.warn(
@@ -260,3 +246,76 @@ def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -
         ClosePriorsWarning,
         stacklevel=3,
     )
+
+
+def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
+    """Return set memberships as integers from 0 to m − 1, one per row."""
+    if sets is None:
+        raise ValueError("requires y to be passed, but the target y is None: pass sets, or use fit_sets(X0, X1, ...).")
+    values = column_or_1d(sets, warn=True)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError("Input y contains NaN or infinity: sets must be the number of the set each row came from.")
+    check_classification_targets(values)
+    if len(values) != n_rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: X {n_rows}, sets {len(values)}.")
+    unknown = [value for value in np.unique(values).tolist() if value not in range(n_sets)]
+    if unknown:
+        raise ValueError(
+            f"sets must be whole numbers from 0 to {n_sets - 1}, one for each of the {n_sets} set_priors, got "
+            f"{unknown[0]!r}; number the sets from 0 and pass one prior per set."
+        )
+    return np.asarray(values).astype(np.int64)
+
+
+def _check_every_set(membership: NDArray[np.int64], n_sets: int, least: int = 1) -> None:
+    """Raise a ValueError unless every set has at least the given number of rows."""
+    for which, size in enumerate(np.bincount(membership, minlength=n_sets).tolist()):
+        if size == 0:
+            raise ValueError(
+                f"set {which} is empty (one class of sets is missing); pass rows of it, or drop its prior."
+            )
+        if size < least:
+            raise ValueError(
+                f"set {which} has only {size} {'sample' if size == 1 else 'samples'}, but calibration by {least}-fold "
+                "cross-validation needs a row of every set in every fold; lower cv, or pass calibration=None."
+            )
+
+
+def _stack_rows(tables: Sequence[Any]) -> Any:
+    """Concatenate tables of the same type, or convert them to arrays first."""
+    if len({type(table) for table in tables}) == 1:
+        first = tables[0]
+        if isinstance(first, list):
+            return list(chain.from_iterable(tables))
+        if sparse.issparse(first):
+            return sparse.vstack(tables, format="csr")
+        if hasattr(first, "iloc"):
+            import pandas as pd
+
+            for which, table in enumerate(tables):
+                if list(getattr(table, "columns", [])) != list(getattr(first, "columns", [])):
+                    raise ValueError(
+                        f"set 0 and set {which} have different columns, {list(first.columns)} and "
+                        f"{list(table.columns)}; pass tables with the same columns in the same order."
+                    )
+            return pd.concat(tables, ignore_index=True)
+    return np.concatenate([np.asarray(table) for table in tables])
+
+
+def _check_base(base: Any, calibration: str | None, weighted: bool) -> None:
+    """Raise unless the base classifier can be fitted on sets and return the required probabilities."""
+    name = type(base).__name__
+    if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
+        raise TypeError(f"estimator must be a scikit-learn classifier, got {base!r}; pass an instance, not a class.")
+    if calibration is None and not hasattr(base, "predict_proba"):
+        raise TypeError(f"{name} has no predict_proba; pass calibration='mixture' or another estimator.")
+    if not hasattr(base, "predict_proba") and not hasattr(base, "decision_function"):
+        raise TypeError(f"{name} has neither predict_proba nor decision_function; pass a classifier that has one.")
+    if weighted and not has_fit_parameter(base, "sample_weight"):
+        raise TypeError(f"{name}.fit has no sample_weight; omit the weights, or pass an estimator that supports them.")
+    for parameter, value in base.get_params(deep=True).items():
+        if parameter.split("__")[-1] == "class_weight" and value is not None:
+            raise ValueError(
+                f"{parameter}={value!r} of {name} changes the fractions of the sets, which makes the inversion of its "
+                "probabilities wrong; pass class_weight=None, or use sample_weight, which is taken into account."
+            )

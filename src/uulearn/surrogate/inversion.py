@@ -5,16 +5,14 @@ class prior π, Bayes' rule with η(x) = P(y = 1 | x) gives
 
     P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)),
 
-which, after normalization, is a ratio of two linear functions of η (Lu, Lei, Niu, Sato and Sugiyama, Binary
-Classification from Multiple Unlabeled Datasets via Surrogate Set Classification, ICML 2021). The class prior of all
-rows is π̄ = Σ ρ_j·θ_j. At π = π̄ the denominator is 1: with t for η at π̄, the set probabilities lie on the segment
+a ratio of two linear functions of η after normalization. At the class prior of all rows, π̄ = Σ ρ_j·θ_j, the denominator
+is 1: with t for η at π̄, the set probabilities lie on the segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
 The inversion is computed at π̄, and then the log-odds are shifted to π (`uulearn.metrics.calibration.shift_log_odds`).
 Two sets determine t. For more sets, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
-predicted probabilities q. The objective is strictly concave unless all θ_j are equal, so that bisection on the sign of
-its derivative finds the maximum.
+predicted probabilities q; the objective is concave, so that bisection on its derivative finds the maximum.
 """
 
 from __future__ import annotations
@@ -40,10 +38,8 @@ CLIPPING_TOLERANCE = 1e-9  # probabilities this little outside the segment are a
 class Inversion(NamedTuple):
     """Log-odds of the positive class, and the rows that were clipped; both of shape (n,)."""
 
-    log_odds: Floats
-    """ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1."""
-    clipped: NDArray[np.bool_]
-    """Rows whose set probabilities are more extreme than any η in [0, 1] allows."""
+    log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
+    clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows
 
     @property
     def positive(self) -> Floats:
@@ -65,10 +61,7 @@ def check_fractions(set_fractions: ArrayLike, n_sets: int) -> Floats:
     """Return ρ, scaled to sum to 1, shape (m,); numbers of rows are accepted."""
     fractions = np.asarray(set_fractions, dtype=np.float64)
     if fractions.shape != (n_sets,) or not (np.isfinite(fractions) & (fractions > 0)).all():
-        raise ValueError(
-            f"set_fractions must be {n_sets} numbers above 0, one per set, got {set_fractions!r}; pass the number "
-            "of rows of each set."
-        )
+        raise ValueError(f"set_fractions must be {n_sets} numbers above 0, rows per set, got {set_fractions!r}.")
     return np.asarray(fractions / fractions.sum())
 
 
@@ -99,12 +92,9 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayL
     ----------
     positive : array of shape (n,)
         η(x) = P(y = 1 | x) at class prior ``target_prior``.
-    set_priors : sequence of m numbers
-        θ_j, the class prior of each set.
-    set_fractions : array of shape (m,)
-        ρ_j, the fraction of the rows in each set, or the number of rows.
+    set_priors, set_fractions : m numbers each
+        θ_j, the class prior of each set, and ρ_j, its fraction of the rows (or number of rows).
     target_prior : float
-        π.
 
     Examples
     --------
@@ -126,12 +116,8 @@ def invert_set_posterior(
 ) -> Inversion:
     """Return η(x) as log-odds from P(set = j | x): closed form for two sets, maximum likelihood for more.
 
-    Parameters
-    ----------
-    probabilities : array of shape (n, m)
-        Probability of each set, predicted by a classifier of sets.
-    set_priors, set_fractions, target_prior
-        As in `set_posterior`; ``set_fractions`` are those of the training rows of that classifier.
+    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are those of its
+    training rows. The other parameters are those of `set_posterior`.
 
     Examples
     --------
@@ -150,11 +136,7 @@ def invert_set_posterior(
 
 
 def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two sets at class prior π̄: solve for the class densities and clip them at 0.
-
-    q_j/ρ_j is proportional to the density θ_j·P + (1 − θ_j)·N of set j, so that up to a common factor
-    P = (1 − θ₁)·q₀/ρ₀ − (1 − θ₀)·q₁/ρ₁ and N = θ₀·q₁/ρ₁ − θ₁·q₀/ρ₀ for θ₀ > θ₁. At most one of them is negative.
-    """
+    """Invert for two sets at class prior π̄: solve for the class densities, up to a factor, and clip them at 0."""
     pooled = float(rho @ theta)
     high, low = (0, 1) if theta[0] > theta[1] else (1, 0)
     positive = (1 - theta[low]) * q[:, high] / rho[high] - (1 - theta[high]) * q[:, low] / rho[low]
@@ -166,10 +148,7 @@ def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 
 def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds.
-
-    Log-odds keep precision near t = 0 and 1, where a set with θ_j in {0, 1} can distinguish 10⁻¹² from 10⁻¹³.
-    """
+    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds."""
     pooled = float(rho @ theta)
     # The segment divided by ρ_j, which changes neither the maximum nor the derivative.
     v, u = theta / pooled, (1 - theta) / (1 - pooled)
@@ -196,13 +175,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """Return η at another class prior, for the same two classes (prior shift).
-
-    Parameters
-    ----------
-    positive : array of any shape
-        P(y = 1 | x) at class prior ``from_prior``.
-    from_prior, to_prior : float
-        Class priors, strictly between 0 and 1.
 
     Examples
     --------

@@ -6,7 +6,9 @@ Thousands separators and decimal commas are not guessed either: ``1,234`` is a w
 =======  ==================================================================================================
 number   ``12``, ``-3.5``, ``.5``, ``1e-3``, ``inf``; typed integers, floats, decimals, durations (in seconds)
 boolean  true/false, yes/no, t/f, y/n, in any case; typed booleans; but 0 and 1 are numbers
-date     what `uulearn.tabular.dates` parses; typed dates and timestamps
+date     ``2024-12-31`` (also with / or .), ``31.12.2024``, ``31 Dec 2024`` or ``Dec 31, 2024``, with or without a time
+         and a time zone; typed dates and timestamps. In ``03/04/2024`` the order of day and month is open: each cell
+         says which orders it allows, and the column as a whole decides
 word     everything else
 =======  ==================================================================================================
 """
@@ -27,16 +29,25 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pandas.api import types
 
-from uulearn.tabular.dates import KNOWN, Integers, Moments, parse_dates
-
 NUMBER, BOOLEAN, DATE, WORD, UNREADABLE = range(5)
-N_KINDS = 5
+KNOWN, DAY_FIRST, MONTH_FIRST, EITHER = range(4)
+"""What a date says about the order of day and month."""
 
 BOOLEAN_TEXTS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
 NUMBER_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity))$"
 FEW_VALUES = 0.1  # a text column with at most this fraction of distinct cells is stored as categories
+DATE_SHAPE = (
+    r"^(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.][12]\d{3}"
+    r"|\d{1,2}[ -][A-Za-z]{3,9}\.?[ -][12]\d{3}|[A-Za-z]{3,9}\.? \d{1,2},? [12]\d{3})"
+    r"(?:[T ,] ?(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<f>\d{1,6})\d*)?)? ?(?P<p>[AaPp][Mm])?"
+    r" ?(?P<z>Z|z|UTC|[+-]\d{2}:?\d{2})?)?$"
+)
+DATE_FORMATS = ("%Y %m %d", "%d %m %Y", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y")
+OPEN_ORDER = r"^\d{1,2}[/-]\d{1,2}[/-]"
 
 Floats = NDArray[np.float64]
+Moments = NDArray[np.datetime64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -47,12 +58,9 @@ class Cells:
     """Shape (n,): the value of each row, −1 for a missing one. Different codes may stand for equal values."""
     kinds: NDArray[np.int8]
     """Shape (k,), like all that follow: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
-    numbers: Floats
-    """The value of a number, 1 or 0 for a boolean, else NaN."""
-    dates: Moments
-    """In UTC, in microseconds, else NaT."""
-    orders: NDArray[np.int8]
-    """What a date says about the order of day and month."""
+    numbers: Floats  # the value of a number, 1 or 0 for a boolean, else NaN
+    dates: Moments  # in UTC, in microseconds, else NaT
+    orders: NDArray[np.int8]  # what a date says about the order of day and month
     raw: NDArray[Any]
 
     @cached_property
@@ -80,8 +88,6 @@ class Cells:
 def format_value(value: Any) -> str:
     """Return a value of any type as text; integers have no decimal point.
 
-    Examples
-    --------
     >>> format_value(3.0), format_value(True), format_value(0.5)
     ('3', 'true', '0.5')
     """
@@ -97,25 +103,20 @@ def compact(frame: pd.DataFrame) -> pd.DataFrame:
 
     `parse_cells` gives the same values for the result, except that the spelling of numbers (``007``) is lost.
 
-    Examples
-    --------
     >>> compact(pd.DataFrame({"age": ["41", None], "note": ["a", "b"]})).dtypes.astype(str).tolist()
     ['float64', 'str']
     """
     columns = {}
-    for name in frame.columns:
-        column = frame[name]
+    for name, column in frame.items():
+        columns[name] = column
         if isinstance(column.dtype, pd.StringDtype):
             texts = _arrow(column)
             numbers = parse_all_numbers(texts)
             if numbers is not None:
-                column = pd.Series(numbers, index=frame.index)
+                columns[name] = pd.Series(numbers, index=frame.index)
             elif (encoded := texts.dictionary_encode()) and len(encoded.dictionary) <= FEW_VALUES * len(texts):
-                values = pd.Categorical.from_codes(
-                    encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
-                )
-                column = pd.Series(values, index=frame.index)
-        columns[name] = column
+                values = pd.Categorical.from_codes(_codes(encoded), encoded.dictionary.to_pylist())
+                columns[name] = pd.Series(values, index=frame.index)
     return pd.DataFrame(columns, index=frame.index)
 
 
@@ -131,19 +132,11 @@ def parse_all_numbers(texts: Any) -> Floats | None:
 
 
 def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = True) -> Cells:
-    """Parse a column of a chunk.
+    """Parse a column of a chunk, of any type; empty and blank cells are missing.
 
-    Parameters
-    ----------
-    column : Series of shape (n,)
-        Of any type; empty and blank cells are missing.
-    day_first : bool
-        How to parse dates such as 03/04/2024.
-    keep_text : bool
-        Whether `Cells.words` has numbers as they were written; without it a text column of numbers is parsed faster.
+    ``day_first`` says how to parse dates such as 03/04/2024. With ``keep_text``, `Cells.words` has numbers as they were
+    written; without it a text column of numbers is parsed faster.
 
-    Examples
-    --------
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()
     ([0, 1, -1, 0], ['1', 'x'], [1.0, nan])
@@ -151,11 +144,10 @@ def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = 
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         values = parse_cells(pd.Series(dtype.categories), day_first=day_first)
-        chosen = column.cat.codes.to_numpy().astype(np.int64)
-        return replace(values, codes=np.where(chosen >= 0, np.append(values.codes, -1)[chosen], -1))
+        return replace(values, codes=np.append(values.codes, -1)[column.cat.codes.to_numpy().astype(np.int64)])
     if types.is_bool_dtype(dtype):
         codes = np.nan_to_num(column.to_numpy(dtype=np.float64, na_value=np.nan), nan=-1).astype(np.int64)
-        return _cells(codes, BOOLEAN, np.array([0.0, 1.0]), _no_dates(2), np.array([False, True]))
+        return _typed(codes, BOOLEAN, np.array([0.0, 1.0]), np.array([False, True]))
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
         return _from_numbers(column.to_numpy(dtype=np.float64, na_value=np.nan))
     if types.is_timedelta64_dtype(dtype):
@@ -165,7 +157,7 @@ def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = 
     try:
         texts = _arrow(column)
     except (pa.ArrowException, TypeError, ValueError):  # not only strings, or half of a surrogate pair
-        return _from_objects(column.astype(object).to_numpy(), day_first)
+        return _from_objects(column.astype(object).tolist(), day_first)
     numbers = None if keep_text else parse_all_numbers(texts)
     return _from_texts(texts, day_first) if numbers is None else _from_numbers(numbers)
 
@@ -175,10 +167,14 @@ def _arrow(column: pd.Series) -> Any:
     return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
 
 
+def _codes(encoded: Any) -> Integers:
+    return np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+
+
 def _from_numbers(values: Floats) -> Cells:
-    codes, known = _numbered(~np.isnan(values))
+    known = ~np.isnan(values)
     numbers = values[known] + 0.0  # −0 becomes 0
-    return _cells(codes, NUMBER, numbers, _no_dates(len(known)), numbers)
+    return _typed(_count_known(known), NUMBER, numbers, numbers)
 
 
 def _from_dates(column: pd.Series) -> Cells:
@@ -187,29 +183,29 @@ def _from_dates(column: pd.Series) -> Cells:
     else:
         aware = getattr(column.dtype, "tz", None) is not None
         values = (column.dt.tz_convert(None) if aware else column).to_numpy().astype("datetime64[us]")
-    codes, known = _numbered(~np.isnat(values))
-    return _cells(codes, DATE, np.full(len(known), np.nan), values[known], values[known])
+    known = ~np.isnat(values)
+    dates = values[known]
+    return replace(_typed(_count_known(known), DATE, np.full(len(dates), np.nan), dates), dates=dates)
 
 
-def _numbered(known: NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    """Return codes that count the known cells, and the rows of these."""
-    return np.where(known, np.cumsum(known) - 1, -1), np.flatnonzero(known)
+def _count_known(known: NDArray[np.bool_]) -> Integers:
+    """Return codes that count the known cells."""
+    return np.where(known, np.cumsum(known) - 1, -1)
 
 
 def _no_dates(k: int) -> Moments:
     return np.full(k, np.datetime64("NaT"), dtype="datetime64[us]")
 
 
-def _cells(codes: Integers, kind: int, numbers: Floats, dates: Moments, raw: NDArray[Any]) -> Cells:
+def _typed(codes: Integers, kind: int, numbers: Floats, raw: NDArray[Any]) -> Cells:
     k = len(numbers)
-    return Cells(codes, np.full(k, kind, dtype=np.int8), numbers, dates, np.zeros(k, dtype=np.int8), raw)
+    return Cells(codes, np.full(k, kind, dtype=np.int8), numbers, _no_dates(k), np.zeros(k, dtype=np.int8), raw)
 
 
 def _from_texts(texts: Any, day_first: bool) -> Cells:
     """Parse an Arrow array of strings; each distinct string is parsed once."""
     encoded = texts.dictionary_encode()
-    values = pc.utf8_trim_whitespace(encoded.dictionary)
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    values, codes = pc.utf8_trim_whitespace(encoded.dictionary), _codes(encoded)
     blank = _mask(pc.equal(values, ""))
     codes[np.isin(codes, np.flatnonzero(blank))] = -1
     is_number = _mask(pc.match_substring_regex(values, NUMBER_SHAPE))
@@ -227,26 +223,20 @@ def _from_texts(texts: Any, day_first: bool) -> Cells:
     return Cells(codes, kinds, numbers + 0.0, dates, orders, _objects(values.to_pylist()))
 
 
-def _from_objects(values: NDArray[np.object_], day_first: bool) -> Cells:
+def _from_objects(values: list[Any], day_first: bool) -> Cells:
     """Parse Python objects of mixed types, as in JSON."""
-    parsed = [_parse_object(value) for value in values.tolist()]
+    parsed = [_parse_object(value) for value in values]
     texts = _from_texts(pa.array([v if kind == WORD else None for kind, v in parsed], pa.large_string()), day_first)
-    others = np.array([row for row, (kind, _) in enumerate(parsed) if kind not in (None, WORD)], dtype=np.int64)
+    rows = [row for row, (kind, _) in enumerate(parsed) if kind not in (None, WORD)]
     codes = texts.codes.copy()
-    codes[others] = len(texts.kinds) + np.arange(len(others))
-    kinds = np.array([parsed[row][0] for row in others], dtype=np.int8)
-    raw = _objects([parsed[row][1] for row in others])
-    numbers, dates = np.full(len(others), np.nan), _no_dates(len(others))
+    codes[rows] = len(texts.kinds) + np.arange(len(rows))
+    kinds = np.array([parsed[row][0] for row in rows], dtype=np.int8)
+    raw = _objects([parsed[row][1] for row in rows])
+    own = replace(_typed(codes, NUMBER, np.full(len(rows), np.nan), raw), kinds=kinds)
     plain, dated = np.isin(kinds, (NUMBER, BOOLEAN)), kinds == DATE
-    numbers[plain], dates[dated] = raw[plain].astype(np.float64), raw[dated].astype("datetime64[us]")
-    return Cells(
-        codes,
-        np.concatenate([texts.kinds, kinds]),
-        np.concatenate([texts.numbers, numbers]),
-        np.concatenate([texts.dates, dates]),
-        np.concatenate([texts.orders, np.zeros(len(others), dtype=np.int8)]),
-        np.concatenate([texts.raw, raw]),
-    )
+    own.numbers[plain], own.dates[dated] = raw[plain].astype(np.float64), raw[dated].astype("datetime64[us]")
+    names = ("kinds", "numbers", "dates", "orders", "raw")
+    return Cells(codes, *(np.concatenate([getattr(texts, name), getattr(own, name)]) for name in names))
 
 
 def _parse_object(value: Any) -> tuple[int | None, Any]:
@@ -281,3 +271,62 @@ def _objects(values: list[Any]) -> NDArray[np.object_]:
 
 def _mask(values: Any) -> NDArray[np.bool_]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int8]]:
+    """Parse an Arrow array of strings with the same formats for each, so that no format is inferred from other cells.
+
+    Returns the moments in UTC (NaT for a text that is not a date, or not with the given order), and what each text says
+    about the order of day and month: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
+
+    >>> moments, orders = parse_dates(pa.array(["2024-12-31 10:00+01:00", "31/12/2024", "soon"]), day_first=True)
+    >>> moments.astype("datetime64[m]").astype(str).tolist(), orders.tolist()
+    (['2024-12-31T09:00', '2024-12-31T00:00', 'NaT'], [0, 1, 0])
+    """
+    moments, orders = _no_dates(len(texts)), np.zeros(len(texts), dtype=np.int8)
+    parts = pc.extract_regex(texts, DATE_SHAPE)
+    matched = np.flatnonzero(_mask(parts.is_valid()))
+    if not len(matched):
+        return moments, orders
+    parts = parts.take(pa.array(matched))
+    dates = parts.field("date")
+    is_open = _mask(pc.match_substring_regex(dates, OPEN_ORDER))
+    words = pc.replace_substring_regex(pc.replace_substring_regex(dates, r"[ ,./-]+", " "), r"(?i)\bsept\b", "Sep")
+    plain = pd.Series(words.to_pylist(), dtype=object)
+    days = _no_dates(len(plain))
+    for each in DATE_FORMATS:
+        _parse_rest(plain, each, np.isnat(days), days)
+    months = days.copy()
+    _parse_rest(plain, "%m %d %Y", is_open, months)
+    time = _time_of_day(parts)
+    no_day, no_month = np.isnat(days + time), np.isnat(months + time)
+    moments[matched] = np.where(is_open & (not day_first), months, days) + time
+    one_order = np.where(no_month, DAY_FIRST, MONTH_FIRST)
+    open_order = np.where(no_day | no_month, one_order, np.where(days == months, KNOWN, EITHER))
+    orders[matched] = np.where(is_open & ~(no_day & no_month), open_order, KNOWN)
+    return moments, orders
+
+
+def _parse_rest(texts: pd.Series, format: str, rest: NDArray[np.bool_], out: Moments) -> None:
+    """Parse some of the texts, which become NaT if they have another format."""
+    if rest.any():
+        out[rest] = pd.to_datetime(texts[rest], format=format, errors="coerce").to_numpy().astype("datetime64[us]")
+
+
+def _time_of_day(parts: Any) -> NDArray[np.timedelta64]:
+    """Return the time since midnight UTC, NaT for an invalid time."""
+    hour, minute, second = (_integers(parts.field(name)) for name in "HMS")
+    fraction = _integers(pc.utf8_rpad(parts.field("f"), 6, "0"))
+    half = pc.utf8_lower(parts.field("p")).to_numpy(zero_copy_only=False)
+    offset = _integers(pc.replace_substring_regex(parts.field("z"), "Z|z|UTC|:", ""))  # -02:30 is -230
+    east = np.sign(offset) * (np.abs(offset) // 100 * 60 + np.abs(offset) % 100)
+    valid = (minute < 60) & (second < 60) & (np.abs(offset) < 1600) & (np.abs(offset) % 100 < 60)
+    valid &= np.where(half == "", hour < 24, (hour >= 1) & (hour <= 12))
+    hour = np.where(half == "", hour, hour % 12 + 12 * (half == "pm"))
+    time = (10**6 * (3600 * hour + 60 * (minute - east) + second) + fraction).astype("timedelta64[us]")
+    return np.where(valid, time, np.timedelta64("NaT"))
+
+
+def _integers(texts: Any) -> Integers:
+    texts = pc.if_else(pc.equal(texts, ""), "0", pc.replace_substring(texts, "+", ""))
+    return np.asarray(pc.cast(texts, pa.int64()).to_numpy(zero_copy_only=False))

@@ -13,12 +13,9 @@ text      Sixteen numbers: counts of letter groups (short text) or words (long t
 
 A number, boolean, date or text column with missing values has one more feature that marks them.
 
-Normal scores were chosen by measurement: classifiers trained on six tables (two sets of up to 1,000 rows at priors 0.8
-and 0.2, three seeds) had a balanced accuracy of 89.4% with normal scores on the original columns, 89.4% on exponentials
-of the columns, and 89.1% with one cell in 500 multiplied by 100,000. With standardized columns these were 89.2%, 71.1%
-and 60.6%, with robust scaling and a smooth cut (Holzmüller et al., 2024) 88.8%, 83.7% and 88.8%. A monotone change of a
-column does not change its scores, and an outlier is only the largest rank. `QuantileTransformer` of scikit-learn
-correlates only 0.90 with these scores on integer columns.
+A monotone change of a column does not change its normal scores, and an outlier is only the largest rank: on six tables,
+classifiers were as accurate as with standardized columns, and 28 percentage points more accurate after multiplying one
+cell in 500 by 100,000. `QuantileTransformer` of scikit-learn correlates only 0.90 with them on integer columns.
 
 The fitted state consists of arrays of numbers whose shapes follow from the schema. A model directory stores the schema
 as JSON and the arrays as safetensors, so that loading runs no code.
@@ -26,7 +23,7 @@ as JSON and the arrays as safetensors, so that loading runs no code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -63,19 +60,7 @@ Arrays = dict[str, NDArray[Any]]
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode rows with typed columns as a matrix of float32; each row is encoded on its own.
 
-    Parameters
-    ----------
-    schema : Schema
-        The columns. Which features there are follows from the schema alone, not from the rows of the fit.
-
-    Attributes
-    ----------
-    arrays_ : dict of str to array
-        The fitted state, see `array_shapes`.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : array of str
-        Names of the columns.
+    Which features there are follows from the schema alone, not from the rows. ``arrays_`` is the fitted state.
 
     Examples
     --------
@@ -99,16 +84,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: pd.DataFrame, y: None = None) -> Self:
         """Fit to rows of both sets, as `uulearn.tabular.schema.apply_schema` returns them."""
-        numbers, dates = self.of_kind("number"), self.of_kind("date")
         arrays: Arrays = {}
-        for kind, values in (
-            ("number", [_floats(X, column) for column in numbers]),
-            ("date", [_days(_moments(X, column)) for column in dates]),
-        ):
-            if values:
+        for kind in ("number", "date"):
+            if columns := self.of_kind(kind):
+                values = [_floats(X, own) if kind == "number" else _days(_moments(X, own)) for own in columns]
                 arrays |= {f"{kind}.{name}": array for name, array in _fit_scores(values).items()}
         if booleans := self.of_kind("boolean"):
-            arrays["boolean.fills"] = np.array([_mean(_floats(X, column)) for column in booleans])
+            known = [values[~np.isnan(values)] for values in (_floats(X, column) for column in booleans)]
+            arrays["boolean.fills"] = np.array([float(own.mean()) if len(own) else 0.5 for own in known])
         for position, column in enumerate(self.of_kind("text")):
             fitted = _fit_text(X[column.name], long=column.long)
             fitted["probe"] = _encode_text(PROBE, fitted, long=column.long)
@@ -165,17 +148,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def feature_groups(self) -> dict[str, list[int]]:
         """Return the features (columns of the matrix) of each column of the table."""
         numbers, booleans, categories, dates, texts = map(self.of_kind, KINDS)
-        order = [
-            *_repeated(numbers),
-            *_repeated(numbers, lambda column: column.missing),
-            *_repeated(booleans),
-            *_repeated(booleans, lambda column: column.missing),
-            *_repeated(categories, _n_categories),
-            *_repeated(dates),
-            *_repeated(dates, lambda column: 6 if column.clock else 4),
-            *_repeated(dates, lambda column: column.missing),
-            *_repeated(texts, lambda column: TEXT_FEATURES + column.missing),
+        widths = [
+            *((column, 1) for column in numbers),
+            *((column, column.missing) for column in numbers),
+            *((column, 1) for column in booleans),
+            *((column, column.missing) for column in booleans),
+            *((column, _n_categories(column)) for column in categories),
+            *((column, 1) for column in dates),
+            *((column, 6 if column.clock else 4) for column in dates),
+            *((column, column.missing) for column in dates),
+            *((column, TEXT_FEATURES + column.missing) for column in texts),
         ]
+        order = [column.name for column, width in widths for _ in range(width)]
         groups: dict[str, list[int]] = {name: [] for name in self.schema.names}
         for feature, name in enumerate(order):
             groups[name].append(feature)
@@ -190,14 +174,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 shapes[f"{kind}.fills"] = ((n,), np.float64)
         if booleans := self.of_kind("boolean"):
             shapes["boolean.fills"] = ((len(booleans),), np.float64)
+        text: dict[str, tuple[tuple[int, ...], type]] = {
+            "weights": ((HASHED,), np.float64),
+            "directions": ((HASHED, TEXT_FEATURES), np.float32),
+            "centers": ((TEXT_FEATURES,), np.float64),
+            "spreads": ((TEXT_FEATURES,), np.float64),
+            "probe": ((len(PROBE), TEXT_FEATURES), np.float32),
+        }
         for position in range(len(self.of_kind("text"))):
-            shapes |= {
-                f"text.{position}.weights": ((HASHED,), np.float64),
-                f"text.{position}.directions": ((HASHED, TEXT_FEATURES), np.float32),
-                f"text.{position}.centers": ((TEXT_FEATURES,), np.float64),
-                f"text.{position}.spreads": ((TEXT_FEATURES,), np.float64),
-                f"text.{position}.probe": ((len(PROBE), TEXT_FEATURES), np.float32),
-            }
+            shapes |= {f"text.{position}.{name}": shape for name, shape in text.items()}
         return shapes
 
     def to_bytes(self) -> bytes:
@@ -243,17 +228,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(self.schema.names, dtype=object)
 
 
-def _repeated(columns: list[TableColumn], times: Callable[[TableColumn], int] = lambda column: 1) -> list[str]:
-    return [column.name for column in columns for _ in range(times(column))]
-
-
 def _damaged(why: str) -> ModelFormatError:
     return ModelFormatError(
         f"the encoder does not fit its schema or is damaged ({why}); copy or train the model again."
     )
-
-
-# ------------------------------------------------------------------------------------------------ numbers and dates
 
 
 def _floats(X: pd.DataFrame, column: TableColumn) -> Floats:
@@ -267,10 +245,6 @@ def _moments(X: pd.DataFrame, column: TableColumn) -> NDArray[np.datetime64]:
 def _days(moments: NDArray[np.datetime64]) -> Floats:
     """Return days since 1970, NaN for a missing date."""
     return np.asarray((moments - np.datetime64(0, "us")) / np.timedelta64(1, "D"))
-
-
-def _mean(values: Floats) -> float:
-    return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else 0.5
 
 
 def _missing_marks(X: pd.DataFrame, columns: list[TableColumn]) -> Iterable[NDArray[Any]]:
@@ -312,9 +286,6 @@ def _circles(moments: NDArray[np.datetime64], days: Floats, *, clock: bool) -> F
     return np.asarray(np.nan_to_num(np.column_stack(parts)))
 
 
-# ------------------------------------------------------------------------------------------------------- categories
-
-
 def _n_categories(column: TableColumn) -> int:
     return len(column.values) + column.other + column.missing
 
@@ -328,9 +299,6 @@ def _one_hot(cells: pd.Series, column: TableColumn) -> Matrix:
     if column.missing:
         out[codes < 0, -1] = 1
     return out
-
-
-# ------------------------------------------------------------------------------------------------------------- text
 
 
 def count_groups(cells: Iterable[Any], *, long: bool) -> Any:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.reading import CHUNK_ROWS, is_table_folder, open_table
+from uulearn.io.formats import STANDARD
+from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 PATH = "path"  # name of the only column of a folder of images
@@ -50,8 +51,7 @@ class ImageSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {"images": {"column": self.column, "height": self.height, "width": self.width, "mode": self.mode,
-                           "ids": list(self.ids), "flat": self.flat}}  # fmt: skip
+        return {"images": {**asdict(self), "ids": list(self.ids)}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -63,36 +63,25 @@ class ImageSchema:
         return cls(str(own["column"]), height, width, own["mode"], tuple(map(str, own["ids"])), bool(own["flat"]))
 
 
-class ImageFolder:
-    """A reader of the images of a folder and its subfolders, sorted by name; the only column is their path."""
-
-    def __init__(self, folder: Path) -> None:
-        self.name, self.columns, self.notes, self.typed = str(folder), [PATH], list[str](), True
-        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
-        if not found:
-            raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with some.")
-        others = sum(path.is_file() for path in folder.rglob("*")) - len(found)
-        if others:
-            self.notes.append(f"{others} files that are not images are ignored")
-        self._paths = [path.relative_to(folder).as_posix() for path in found]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[pd.DataFrame]:
-        for start in range(0, len(self._paths), CHUNK):
-            part = self._paths[start : start + CHUNK]
-            yield pd.DataFrame({PATH: part}, index=range(start, start + len(part)))
-
-
-def open_rows(source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None) -> Any:
+def open_rows(
+    source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None
+) -> TableReader:
     """Return a reader of a file of rows or a folder of images; ``images`` makes chunks whose pixels fit in memory."""
-    if source != "-" and Path(source).is_dir() and not is_table_folder(source):
-        return ImageFolder(Path(source))
+    if source != STANDARD and Path(source).is_dir() and not is_table_folder(source):
+        return _open_folder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)
+
+
+def _open_folder(folder: Path) -> TableReader:
+    """Return a reader of the images of a folder and its subfolders, sorted by name; the only column is their path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = [path.relative_to(folder).as_posix() for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
+    if not found:
+        raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with some.")
+    others = len(files) - len(found)
+    notes = [f"{others} files that are not images are ignored"] if others else []
+    frames = (pd.DataFrame({PATH: found[start : start + CHUNK]}) for start in range(0, len(found), CHUNK))
+    return TableReader(str(folder), frames, pd.DataFrame({PATH: found[:0]}), notes)
 
 
 def base_folder(source: str | Path) -> Path:
@@ -122,22 +111,16 @@ def survey_images(
                 for path in frame[where].iloc[: SURVEYED_IMAGES - n_read]:
                     with _opened(base_folder(source), path) as image:
                         sizes.add((image.height, image.width))
-                        has_color = has_color or _has_color(image)
+                        has_color = has_color or image.mode not in ("1", "L", "LA", "I", "I;16", "F")
                     n_read += 1
                 if n_read >= SURVEYED_IMAGES:
                     break
-    mode = "RGB" if has_color else "L"
-    one = next(iter(sizes))
-    if size is not None:
-        height = width = size
-    elif len(sizes) == 1 and max(one) <= 2 * DEFAULT_SIZE:
+    height = width = size or DEFAULT_SIZE
+    if size is None and len(sizes) == 1 and max(one := next(iter(sizes))) <= 2 * DEFAULT_SIZE:
         height, width = one
-    else:
-        height = width = DEFAULT_SIZE
-    notes = []
-    if sizes != {(height, width)}:
-        notes.append(f"images are resized to {width} × {height} pixels; choose another size with --image-size")
-    return ImageSchema(column or PATH, height, width, mode, tuple(ids), flat), notes
+    resized = f"images are resized to {width} × {height} pixels; choose another size with --image-size"
+    notes = [resized] if sizes != {(height, width)} else []
+    return ImageSchema(column or PATH, height, width, "RGB" if has_color else "L", tuple(ids), flat), notes
 
 
 def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Bytes:
@@ -176,7 +159,3 @@ def _opened(folder: Path, path: Any) -> Any:
         raise TableError(f"{place} has too many pixels to open safely; make it smaller.") from None
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise TableError(f"{place} is not a readable image ({error}); replace or remove it.") from error
-
-
-def _has_color(image: Any) -> bool:
-    return image.mode not in ("1", "L", "LA", "I", "I;16", "F")

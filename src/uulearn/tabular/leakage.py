@@ -6,23 +6,18 @@ its rates among positives and negatives. Both rates must be in [0, 1]. For θ > 
 
     (1 − θ)/(1 − θ′) ≤ q/q′ ≤ θ/θ′:
 
-at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other (and no total
-variation distance can exceed |θ − θ′|). An event beyond these bounds differs between the sets for another reason than
-the class, and a classifier would learn that reason.
+at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. An event beyond
+these bounds differs between the sets for another reason than the class, and a classifier would learn that reason.
 
 For each column the rows are halved: one half chooses the values that violate the bound most, the other half counts
 them, and vice versa. Exact intervals (Clopper and Pearson, 1934) hold for all columns together with 99.9%: under the
 assumption, at most one table in a thousand gives an alarm, whatever its columns are. Small differences do no harm, so a
 rate must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
-
-Measured at (0.8, 0.2) among six columns that follow the assumption: a site that is right in 95% of the rows is found in
-83% of the tables with 200 rows per set, and in all with 1,000; a normal column shifted by two standard deviations is
-found in all with 1,000; one shifted by one standard deviation is not found, because classes could cause that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,11 +25,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
+from sklearn.naive_bayes import MultinomialNB
 
 from uulearn.metrics.estimates import combine_proportions, split_scores
 from uulearn.risk.coefficients import check_set_priors
-from uulearn.tabular.coding import Codes, ColumnCells, column_cells, make_codings, show_value
-from uulearn.tabular.schema import Schema, TableColumn
+from uulearn.tabular.cells import format_value
+from uulearn.tabular.encoder import count_groups
+from uulearn.tabular.schema import OTHER, Schema, TableColumn, quote_value
+from uulearn.tabular.survey import FILE_NAMES
 
 LEAKAGE_CONFIDENCE = 0.999  # of all statements about a pair of sets together
 MARGIN = 0.02  # how far outside [0, 1] a rate must be
@@ -42,9 +40,13 @@ MAX_COMPARED_ROWS = 20_000  # rows of each set that are compared; more would fin
 MIN_COMPARED_ROWS = 10  # with fewer rows, one value in one file and another in the other means nothing
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
 QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the scores: thresholds at which the sets are compared
-FILE_NAMES = ("the first file", "the second file")
+N_RANGES = 32  # ranges, with equally many rows, by which numbers are compared
+ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compared value by value
 
 Pair = tuple[float, float]
+Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,6 @@ class LeakingColumn:
     auc: float
     """How well the column alone distinguishes the sets, on rows not used to learn it: 0.5 not at all, 1 completely."""
     reason: str
-    """One sentence."""
 
 
 def find_leaking_columns(
@@ -69,21 +70,10 @@ def find_leaking_columns(
 ) -> list[LeakingColumn]:
     """Return the columns that differ between two sets by more than their class priors allow, the clearest first.
 
-    Parameters
-    ----------
-    frame0, frame1 : DataFrames of n and n′ rows
-        A random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
-    schema : Schema
-    set_priors : (θ, θ′)
-        Class priors. (1, 0) allows any difference, and finds only columns with one value in all rows of one set and
-        another value in all rows of the other.
-    files : pair of str
-        Names of the sets in the reasons.
-    seed : int
-        Seed of the halving.
+    The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
+    ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, and find only columns with one
+    value in all rows of one set and another value in all rows of the other.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
     >>> in_a = pd.DataFrame({"age": rng.normal(50, 9, 500), "ward": rng.choice(["a", "b"], 500)})
@@ -101,14 +91,127 @@ def find_leaking_columns(
     alpha = (1 - LEAKAGE_CONFIDENCE) / len(schema.columns)
     found = []
     for column in schema.columns:
-        cells = [column_cells(frame, column) for frame in frames]
+        cells = [_column_cells(frame[column.name], column) for frame in frames]
         leak = _one_value_each(column, cells, files) or _beyond_bounds(column, cells, halves, priors, alpha, files)
         if leak is not None:
             found.append(leak)
     return sorted(found, key=lambda leak: -leak.auc)
 
 
-# --------------------------------------------------------------------------------------- one value in each of the files
+class ColumnCells(NamedTuple):
+    """One column of one set: the values, and which of them are known."""
+
+    values: NDArray[Any]
+    known: Mask
+
+
+def _column_cells(series: pd.Series, column: TableColumn) -> ColumnCells:
+    known = series.notna().to_numpy()
+    if column.kind == "date":
+        return ColumnCells(series.to_numpy().astype("datetime64[us]").astype(np.int64).astype(np.float64), known)
+    return ColumnCells(series.to_numpy(dtype=np.float64 if column.kind in ("number", "boolean") else object), known)
+
+
+class Coding(NamedTuple):
+    """A map from cells to integers: 0 for missing, then ranges or values, and the last code for other values."""
+
+    column: TableColumn
+    values: NDArray[Any]
+    """Values in order, or inner bounds of ranges."""
+    ranges: bool
+    score: Callable[[NDArray[Any]], Floats] | None = None  # for text: a function from cells to numbers
+
+    def count_rows(self, cells: ColumnCells) -> Codes:
+        """Return the number of rows with each code."""
+        size = len(self.values) + 2
+        codes = np.zeros(len(cells.known), dtype=np.int64)
+        known = cells.values[cells.known]
+        if self.score is not None and len(known):
+            known = self.score(known)
+        if self.ranges:
+            codes[cells.known] = 1 + np.searchsorted(self.values, known.astype(np.float64), side="right")
+        else:
+            places = pd.Index(self.values).get_indexer(known)
+            codes[cells.known] = np.where(places < 0, size - 1, places + 1)
+        return np.bincount(codes, minlength=size)
+
+    def describe(self, chosen: Mask, counts: Codes) -> str:
+        """Return the chosen codes in words, as the subject and verb of a sentence."""
+        codes = np.flatnonzero(chosen & (counts > 0))
+        if codes.tolist() == [0]:
+            return "missing cells occur"
+        if self.ranges:
+            return "certain words or letters occur" if self.score is not None else self._describe_ranges(codes)
+        largest = codes[np.argsort(-counts[codes], kind="stable")]
+        names = ["no value" if code == 0 else self._show(code - 1) for code in largest.tolist()]
+        if len(names) == 1:
+            return f"{names[0]} occurs"
+        if len(names) > 3:
+            names = [*names[:3], f"{len(names) - 3} more values"]
+        return f"{', '.join(names[:-1])} and {names[-1]} occur"
+
+    def _describe_ranges(self, codes: Codes) -> str:
+        ranges = codes[codes > 0]
+        if len(ranges) < len(codes) or ranges[-1] - ranges[0] >= len(ranges):
+            return "certain ranges of values occur"
+        low, high = int(ranges[0]) - 2, int(ranges[-1]) - 1
+        if low < 0:
+            if high == len(self.values):
+                return "any value occurs"
+            return f"values below {self._show(high)} occur"
+        until = f" to {self._show(high)}" if high < len(self.values) else ""
+        return f"values from {self._show(low)}{until} occur"
+
+    def _show(self, at: int) -> str:
+        return show_value(self.values[at], self.column)
+
+
+def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Coding]:
+    """Return the codings by which to compare a column: by values, by ranges, or both."""
+    if column.kind == "category":
+        return [Coding(column, np.array([*column.values, OTHER], dtype=object), ranges=False)]
+    if column.kind == "boolean":
+        return [Coding(column, np.array([0.0, 1.0]), ranges=False)]
+    known = np.concatenate([own.values[own.known] for own in cells])
+    if column.kind == "text":
+        return [_text_coding(column, known, np.repeat([0, 1], [int(own.known.sum()) for own in cells]))]
+    values = np.unique(known)
+    by_value = Coding(column, values, ranges=False)
+    if len(values) <= N_RANGES:
+        return [by_value]
+    bounds = np.unique(np.quantile(known, np.linspace(0, 1, N_RANGES + 1)[1:-1], method="inverted_cdf"))
+    by_range = Coding(column, bounds, ranges=True)
+    return [by_range, by_value] if len(known) >= ROWS_PER_VALUE * len(values) else [by_range]
+
+
+def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Coding:
+    """Code text by the scores of naive Bayes: fitted on half of the rows, with ranges from the other half."""
+    fitted = np.arange(len(texts)) % 2 == 0
+    if min(np.bincount(sets[fitted], minlength=2)) == 0 or fitted.all():
+        return Coding(column, np.empty(0), ranges=True, score=lambda some: np.zeros(len(some)))
+
+    def count(some: NDArray[Any]) -> Any:
+        codes, distinct = pd.factorize(some)  # cells may repeat
+        return count_groups(distinct, long=column.long)[codes]
+
+    model = MultinomialNB().fit(count(texts[fitted]), sets[fitted])
+
+    def score(some: NDArray[Any]) -> Floats:
+        return np.asarray(model.predict_joint_log_proba(count(some)) @ [-1.0, 1.0])
+
+    bounds = np.unique(np.quantile(score(texts[~fitted]), np.linspace(0, 1, N_RANGES + 1)[1:-1]))
+    return Coding(column, bounds, ranges=True, score=score)
+
+
+def show_value(value: Any, column: TableColumn) -> str:
+    """Return a value as a person would write it."""
+    if column.kind == "boolean":
+        return "true" if value else "false"
+    if column.kind == "date":
+        return str(np.datetime64(int(value), "us"))[: 19 if column.clock else 10].replace("T", " ")
+    if column.kind == "number":
+        return format_value(value) if value == round(value) else f"{value:.6g}"
+    return "a rare value" if value == OTHER else quote_value(value)
 
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
@@ -117,22 +220,21 @@ def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Se
         return None
     values = []
     for own in cells:
-        if own.known.any() and not own.known.all():
-            return None
         distinct = set(own.values[own.known].tolist())
-        if len(distinct) > 1:
+        if len(distinct) > 1 or (distinct and not own.known.all()):
             return None
         values.append(f"{show_value(distinct.pop(), column)} in every row" if distinct else "no value in any row")
     if values[0] == values[1]:
         return None
+    return _identifies_file(column, 1.0, f"{values[0]} of {files[0]}, {values[1]} of {files[1]}")
+
+
+def _identifies_file(column: TableColumn, auc: float, how: str) -> LeakingColumn:
     reason = (
-        f"Column {column.name!r} identifies the file of a row ({values[0]} of {files[0]}, {values[1]} of {files[1]}), "
-        "so a classifier would learn the files, not the classes."
+        f"Column {column.name!r} identifies the file of a row ({how}), so a classifier would learn the files, not the "
+        "classes."
     )
-    return LeakingColumn(column.name, 1.0, reason)
-
-
-# ------------------------------------------------------------------------------------------------- beyond the bounds
+    return LeakingColumn(column.name, auc, reason)
 
 
 class PriorBound(NamedTuple):
@@ -144,15 +246,6 @@ class PriorBound(NamedTuple):
     own: int
     many: float
     few: float
-
-
-class BoundViolation(NamedTuple):
-    """A violation of a bound: the fraction of rows of each set, and a description."""
-
-    excess: float
-    shares: Pair
-    side: PriorBound
-    words: str
 
 
 def _sides(priors: Pair) -> tuple[PriorBound, PriorBound]:
@@ -171,10 +264,16 @@ def _beyond_bounds(
 ) -> LeakingColumn | None:
     """Choose values on one half of the rows and count them on the other half, and vice versa."""
     gap = abs(priors[0] - priors[1])
-    events, areas = [], []
+    events: list[tuple[float, Pair, PriorBound, str]] = []
+    areas = []
     for held in (0, 1):
-        learned = [own.take(half != held) for own, half in zip(cells, halves, strict=True)]
-        evaluated = [own.take(half == held) for own, half in zip(cells, halves, strict=True)]
+        learned, evaluated = (
+            [
+                ColumnCells(own.values[half == part], own.known[half == part])
+                for own, half in zip(cells, halves, strict=True)
+            ]
+            for part in (1 - held, held)
+        )
         if min(len(own.known) for own in (*learned, *evaluated)) == 0:
             return None
         codings = make_codings(column, learned)
@@ -186,25 +285,38 @@ def _beyond_bounds(
             for side in _sides(priors):
                 chosen = _choose(before, side)
                 excess, shares = _excess(after, chosen, side, level)
-                perfect = shares[side.own] >= PERFECT and shares[1 - side.own] <= 1 - PERFECT
-                if excess > (0 if perfect else MARGIN * gap):
-                    events.append(BoundViolation(excess, shares, side, coding.describe(chosen, before[side.own])))
+                if excess > (0 if _is_perfect(shares, side) else MARGIN * gap):
+                    events.append((excess, shares, side, coding.describe(chosen, before[side.own])))
         areas.append(max(own_areas))
     if not events:
         return None
-    return LeakingColumn(column.name, float(np.mean(areas)), _reason(column, max(events), priors, files))
+    _, shares, side, words = max(events)
+    auc, own, other = float(np.mean(areas)), side.own, 1 - side.own
+    q = [f"{100 * share:.{0 if share >= 0.0995 or share == 0 else 1}f}%" for share in shares]
+    how = f"{words} in {q[own]} of the rows of {files[own]} and {q[other]} of those of {files[other]}"
+    if _is_perfect(shares, side):
+        return _identifies_file(column, auc, how)
+    reason = (
+        f"Column {column.name!r} differs between the files by more than the class priors allow: {how}, but at priors "
+        f"of {priors[0]:g} and {priors[1]:g} no value can be more than {side.few / side.many:.2g} times as frequent."
+    )
+    return LeakingColumn(column.name, auc, reason)
 
 
-def _choose(counts: Sequence[Codes], side: PriorBound) -> NDArray[np.bool_]:
+def _is_perfect(shares: Pair, side: PriorBound) -> bool:
+    return shares[side.own] >= PERFECT and shares[1 - side.own] <= 1 - PERFECT
+
+
+def _choose(counts: Sequence[Codes], side: PriorBound) -> Mask:
     """Return the codes that violate the bound by more than a standard error."""
-    own, other = (counts[which] / max(1, counts[which].sum()) for which in (side.own, 1 - side.own))
     sizes = [max(1, int(counts[which].sum())) for which in (side.own, 1 - side.own)]
+    own, other = counts[side.own] / sizes[0], counts[1 - side.own] / sizes[1]
     error = np.sqrt(side.many**2 * own / sizes[0] + side.few**2 * other / sizes[1])
-    chosen: NDArray[np.bool_] = side.many * own - side.few * other > error
+    chosen: Mask = side.many * own - side.few * other > error
     return chosen
 
 
-def _excess(counts: Sequence[Codes], chosen: NDArray[np.bool_], side: PriorBound, level: float) -> tuple[float, Pair]:
+def _excess(counts: Sequence[Codes], chosen: Mask, side: PriorBound, level: float) -> tuple[float, Pair]:
     """Return a lower confidence bound of the violation, and the fraction of rows of each set."""
     inside = [int(own[chosen].sum()) for own in counts]
     sizes = [int(own.sum()) for own in counts]
@@ -222,25 +334,6 @@ def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
     return float(first @ (np.cumsum(second) - second / 2))
 
 
-def _reason(column: TableColumn, event: BoundViolation, priors: Pair, files: Sequence[str]) -> str:
-    name, (own, many, few) = column.name, event.side
-    other = 1 - own
-    q = [f"{100 * share:.{0 if share >= 0.0995 or share == 0 else 1}f}%" for share in event.shares]
-    shares = f"{event.words} in {q[own]} of the rows of {files[own]} and {q[other]} of those of {files[other]}"
-    if event.shares[own] >= PERFECT and event.shares[other] <= 1 - PERFECT:
-        return (
-            f"Column {name!r} identifies the file of a row ({shares}), so a classifier would learn the files, not the "
-            "classes."
-        )
-    return (
-        f"Column {name!r} differs between the files by more than the class priors allow: {shares}, but at priors of "
-        f"{priors[0]:g} and {priors[1]:g} no value can be more than {few / many:.2g} times as frequent."
-    )
-
-
-# ---------------------------------------------------------------------------------------------- all columns together
-
-
 @dataclass(frozen=True)
 class MixtureCheck:
     """Whether the scores of two sets violate the mixture assumption."""
@@ -250,9 +343,7 @@ class MixtureCheck:
     true_positive: tuple[Pair, ...]
     """At each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
     false_positive: tuple[Pair, ...]
-    """The same for negatives."""
     reason: str | None
-    """One sentence, if they differ."""
 
 
 def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[float]) -> MixtureCheck:
@@ -260,21 +351,11 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
 
     If no single column violates a bound, all of them together may. At five thresholds, the fractions of both sets above
     it imply a true-positive and a false-positive rate (`uulearn.metrics.uu_rates`), with a 99.9% interval each; an
-    interval outside [0, 1] is impossible. In simulations of 36 true mixtures at most 0.13% gave an alarm. A shift of
-    half a standard deviation, with 1,000 rows per set, gave one in 100% of the cases at (0.6, 0.4), and at (0.8, 0.2)
-    in 92% with classes three standard deviations apart, in 21% with classes one standard deviation apart.
+    interval outside [0, 1] is impossible. In simulations of 36 true mixtures at most 0.13% gave an alarm.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Higher for rows like those of the set with the higher prior, each from a model that has not seen the row
-        (`uulearn.priors.out_of_fold_scores`).
-    sets : array of shape (n,)
-        The set of each row, 0 or 1.
-    set_priors : (θ, θ′)
+    Scores are higher for rows like those of the set with the higher prior, each from a model that has not seen the row
+    (`uulearn.priors.out_of_fold_scores`); ``sets`` has the set of each row, 0 or 1.
 
-    Examples
-    --------
     >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is above, set 1 below
     >>> compare_sets_beyond_priors(scores, sets, (0.8, 0.2)).differ
     True
@@ -286,29 +367,20 @@ def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[floa
     sizes, gap = [len(part) for part in parts], theta - theta_prime
     thresholds = tuple(float(t) for t in np.quantile(np.concatenate(parts), QUANTILES, method="inverted_cdf"))
     shares = [[float((part > threshold).mean()) for part in parts] for threshold in thresholds]
+    weights = ((1 - theta_prime) / gap, (theta - 1) / gap), (-theta_prime / gap, theta / gap)
+    unbounded = (-np.inf, np.inf)
     rates = [
-        tuple(
-            combine_proportions(
-                own, sizes, (first / gap, second / gap), 0.0, LEAKAGE_CONFIDENCE, (-np.inf, np.inf)
-            ).interval
-            for own in shares
-        )
-        for first, second in ((1 - theta_prime, theta - 1), (-theta_prime, theta))
-    ]
-    outside = [
-        (position, which)
-        for which, intervals in enumerate(rates)
-        for position, (low, high) in enumerate(intervals)
-        if high < 0 or low > 1
+        tuple(combine_proportions(own, sizes, pair, 0.0, LEAKAGE_CONFIDENCE, unbounded).interval for own in shares)
+        for pair in weights
     ]
     reason = None
-    if outside:
-        position, which = outside[0]
+    for which, position in np.ndindex(2, len(thresholds)):
         low, high = rates[which][position]
-        q = [f"{100 * share:.0f}%" for share in shares[position]]
-        reason = (
-            f"The sets differ by more than the class priors allow: {q[0]} of the rows of set 0 and {q[1]} of set 1 "
-            f"score high, which at priors of {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to "
-            f"{100 * high:.0f}% of the {('positives', 'negatives')[which]}."
-        )
-    return MixtureCheck(bool(outside), thresholds, rates[0], rates[1], reason)
+        if reason is None and (high < 0 or low > 1):
+            q = [f"{100 * share:.0f}%" for share in shares[position]]
+            reason = (
+                f"The sets differ by more than the class priors allow: {q[0]} of the rows of set 0 and {q[1]} of set 1 "
+                f"score high, which at priors of {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to "
+                f"{100 * high:.0f}% of the {('positives', 'negatives')[which]}."
+            )
+    return MixtureCheck(reason is not None, thresholds, rates[0], rates[1], reason)

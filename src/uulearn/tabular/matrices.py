@@ -1,7 +1,7 @@
 """Turn two files, or two folders of images, into two matrices, in memory that does not grow with them.
 
 A file is parsed once. Its rows are kept in memory if there are few; those of a larger CSV file go to a temporary file
-in Arrow format, already parsed (`RowStore`). Files of other formats are read again: to sample rows, and to encode them.
+in Arrow format, already parsed. Files of other formats are read again: to sample rows, and to encode them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import errno
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,41 +41,13 @@ Matrix = NDArray[Any]
 """Rows of numbers, float32 of shape (n, features), or of images, bytes of shape (n, channels, height, width)."""
 
 
-class RowStore:
-    """Frames of text and numbers in a temporary file, in Arrow format; the file has no name and is gone at the end."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the store)
-
-    def append(self, frame: pd.DataFrame) -> None:
-        """Add a frame; OSError if the disk is full."""
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        with pa.ipc.new_stream(self._file, table.schema) as stream:
-            stream.write_table(table)
-
-    def frames(self) -> Iterator[pd.DataFrame]:
-        """Yield the frames in their order, with a running index."""
-        self._file.seek(0)
-        source = pa.PythonFile(self._file, "r")
-        start = 0
-        while True:
-            try:
-                with pa.ipc.open_stream(source) as stream:
-                    frame = stream.read_all().to_pandas()
-            except pa.ArrowInvalid:  # the end of the file
-                return
-            frame.index = pd.RangeIndex(start, start + len(frame))
-            start += len(frame)
-            yield frame
-
-
 class RowSource:
     """A file of rows, or a folder of images, that can be read more than once."""
 
     def __init__(self, path: str | Path, images: bool = False, sheet: str | None = None) -> None:
         self.path, self.images, self.sheet, self.rows, self.notes = path, images, sheet, 0, list[str]()
         self._kept: list[pd.DataFrame] = []
-        self._store: RowStore | None = None
+        self._store: BinaryIO | None = None  # frames in Arrow format, in a file without a name
         self._parsed = False
         self._as_numbers: set[str] = set()  # text columns that were stored as numbers in some chunk
 
@@ -98,7 +70,7 @@ class RowSource:
     def frames(self) -> Iterator[pd.DataFrame]:
         """Yield the rows in chunks."""
         if self._store is not None:
-            yield from self._store.frames()
+            yield from _stored_frames(self._store)
         elif self._kept:
             yield from self._kept
         else:
@@ -120,30 +92,39 @@ class RowSource:
                 if kept is not None:
                     kept.append(frame)
                     if cells > KEPT_CELLS:
-                        store = _store(kept) if not reader.typed else None
+                        store = None if reader.typed else _append_frames(None, kept)
                         kept = None
                 elif store is not None:
-                    store = _appended(store, frame)
+                    store = _append_frames(store, [frame])
                 yield frame
         self._kept, self._store = kept or [], store
 
 
-def _store(frames: list[pd.DataFrame]) -> RowStore | None:
+def _append_frames(file: Any, frames: list[pd.DataFrame]) -> BinaryIO | None:
+    """Return the temporary file with more frames, or None if the disk is full: then the file is parsed again."""
     try:
-        store: RowStore | None = RowStore()
+        file = file or tempfile.TemporaryFile()  # noqa: SIM115  (closed with the source)
+        for frame in frames:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
     except OSError:
         return None
-    for frame in frames:
-        store = store and _appended(store, frame)
-    return store
+    return file  # type: ignore[no-any-return]
 
 
-def _appended(store: RowStore, frame: pd.DataFrame) -> RowStore | None:
-    """Return the store with one more frame, or None if the disk is full: then the file is parsed again."""
-    with contextlib.suppress(OSError):
-        store.append(frame)
-        return store
-    return None
+def _stored_frames(file: BinaryIO) -> Iterator[pd.DataFrame]:
+    file.seek(0)
+    content, start = pa.PythonFile(file, "r"), 0
+    while True:
+        try:
+            with pa.ipc.open_stream(content) as stream:
+                frame = stream.read_all().to_pandas()
+        except pa.ArrowInvalid:  # the end of the file
+            return
+        frame.index = pd.RangeIndex(start, start + len(frame))
+        start += len(frame)
+        yield frame
 
 
 @dataclass(frozen=True)
@@ -165,15 +146,15 @@ class Prepared:
         return first, second
 
     def _matrix(self, which: int, folder: Path) -> Matrix:
-        source, out, size = self.sources[which], None, self.sizes[which]
+        source, out, size, rows = self.sources[which], None, self.sizes[which], 0
         for frame in source.frames():
             block = encode_rows(frame, self.schema, self.encoder, base_folder(source.path), source.name)
-            if out is None:
-                out = MatrixWriter((size, *block.shape[1:]), block.dtype, folder)
-            if out.rows + len(block) > size:
-                raise TableError(f"{source.name} changed while it was read; retry.")
+            out = out or MatrixWriter((size, *block.shape[1:]), block.dtype, folder)
+            rows += len(block)
+            if rows > size:
+                break
             out.append(block)
-        if out is None or out.rows != size:
+        if out is None or rows != size:
             raise TableError(f"{source.name} changed while it was read; retry.")
         return out.matrix()
 
@@ -193,28 +174,34 @@ def prepare(
     sources = (RowSource(first, sheet=sheet), RowSource(second, sheet=sheet))
     names = (sources[0].name, sources[1].name)
     survey = Survey(drop=drop, ids=ids, only=only, files=names)
-    for which, source in enumerate(sources):
-        for frame in source.frames():
-            survey.add(frame, which)
-        if source.rows < 2:
-            raise TableError(f"{source.name} has {source.rows} rows; each file needs at least two.")
+    sizes = _read_both(sources, "rows", survey.add)
     schema, notes = survey.finish()
     for source in sources:
         source.keep_spelling(column.name for column in schema.columns if column.kind == "text")
     samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
     leaking_columns = find_leaking_columns(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)
     encoder = TableEncoder(schema).fit(pd.concat(samples, ignore_index=True))
-    sizes = (sources[0].rows, sources[1].rows)
-    counts = [survey.missing(which) for which in (0, 1)]
-    return Prepared(
-        sources,
-        schema,
-        encoder,
-        leaking_columns,
-        [f"{source.name}: {note}" for source in sources for note in source.notes] + notes,
-        sizes,
-        {name: (counts[0][name] / sizes[0], counts[1][name] / sizes[1]) for name in counts[0]},
-    )
+    missing = {
+        name: (int(summary.missing[0]) / sizes[0], int(summary.missing[1]) / sizes[1])
+        for name, summary in survey.summaries.items()
+    }
+    return Prepared(sources, schema, encoder, leaking_columns, _file_notes(sources) + notes, sizes, missing)
+
+
+def _read_both(
+    sources: tuple[RowSource, RowSource], unit: str, add: Callable[[pd.DataFrame, int], object]
+) -> tuple[int, int]:
+    """Call ``add`` with all rows of each source, and return the numbers of rows."""
+    for which, source in enumerate(sources):
+        for frame in source.frames():
+            add(frame, which)
+        if source.rows < 2:
+            raise TableError(f"{source.name} has {source.rows} {unit}; each file needs at least two.")
+    return sources[0].rows, sources[1].rows
+
+
+def _file_notes(sources: tuple[RowSource, RowSource]) -> list[str]:
+    return [f"{source.name}: {note}" for source in sources for note in source.notes]
 
 
 def prepare_images(
@@ -229,13 +216,8 @@ def prepare_images(
     """Decide size and color of the images of two folders, or of two tables with a column of paths."""
     sources = (RowSource(first, images=True), RowSource(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
-    for source in sources:
-        for _ in source.frames():
-            pass  # counts the rows
-        if source.rows < 2:
-            raise TableError(f"{source.name} has {source.rows} images; each source needs at least two.")
-    all_notes = [f"{source.name}: {note}" for source in sources for note in source.notes] + notes
-    return Prepared(sources, schema, None, [], all_notes, (sources[0].rows, sources[1].rows), {})
+    sizes = _read_both(sources, "images", lambda frame, which: None)
+    return Prepared(sources, schema, None, [], _file_notes(sources) + notes, sizes, {})
 
 
 def encode_rows(
@@ -304,29 +286,26 @@ class MatrixWriter:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> None:
-        self.rows, self._shape, self._dtype, self._folder = 0, shape, dtype, folder
+        self._rows, self._shape, self._dtype, self._folder = 0, shape, dtype, folder
         self._size = math.prod(shape) * dtype.itemsize
-        self._array, self._file = None, None
-        if self._size <= MEMORY_BYTES:
-            self._array = np.empty(shape, dtype)
-            return
-        with self._explained():
-            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (the mapping keeps it)
-            reserve(self._file.fileno(), self._size)
+        self._array = np.empty(shape, dtype) if self._size <= MEMORY_BYTES else None
+        if self._array is None:
+            with self._explained():
+                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (the mapping keeps it)
+                reserve(self._file.fileno(), self._size)
 
     def append(self, rows: Matrix) -> None:
         """Add rows."""
         if self._array is not None:
-            self._array[self.rows : self.rows + len(rows)] = rows
-        elif self._file is not None:
-            with self._explained():
-                self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
-        self.rows += len(rows)
+            self._array[self._rows : self._rows + len(rows)] = rows
+            self._rows += len(rows)
+            return
+        with self._explained():
+            self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
 
     def matrix(self) -> Matrix:
         """Return the matrix; a temporary file is gone with the last array that uses it."""
-        if self._file is None:
-            assert self._array is not None
+        if self._array is not None:
             return self._array
         with self._explained(), self._file:
             self._file.flush()

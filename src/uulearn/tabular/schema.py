@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,43 +17,30 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
+from uulearn.io.formats import repeated_names
 from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
 """The category of values that were rare in the training files, or not in them."""
-LARGEST_NUMBER, SMALLEST_NUMBER = (
-    1e300,
-    1e-280,
-)  # larger numbers are cut, smaller ones become 0, so that no later step overflows
+# Larger numbers are cut and smaller ones become 0, so that no later step overflows.
+LARGEST_NUMBER, SMALLEST_NUMBER = 1e300, 1e-280
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column that is used, with the details of its kind.
-
-    Examples
-    --------
-    >>> TableColumn("color", "category", values=("green", "red"))
-    TableColumn(name='color', kind='category', missing=False, values=('green', 'red'), other=False, day_first=True, ...)
-    """
+    """One column that is used, with the details of its kind, such as the values of a category."""
 
     name: str
     kind: str
-    """``"number"``, ``"boolean"``, ``"category"``, ``"date"`` or ``"text"``."""
-    missing: bool = False
-    """Whether any cell of either file was missing."""
-    values: tuple[str, ...] = ()
-    """Category: the values with their own feature."""
-    other: bool = False
-    """Category: whether there are rare values, which share one feature."""
-    day_first: bool = True
-    """Date: whether 03/04/2024 is in April."""
-    clock: bool = False
-    """Date: whether any cell has a time of day."""
-    long: bool = False
-    """Text: whether cells are sentences, compared by words, or short, compared by letters."""
+    """One of `KINDS`."""
+    missing: bool = False  # whether any cell of either file was missing
+    values: tuple[str, ...] = ()  # category: the values with their own feature
+    other: bool = False  # category: whether there are rare values, which share one feature
+    day_first: bool = True  # date: whether 03/04/2024 is in April
+    clock: bool = False  # date: whether any cell has a time of day
+    long: bool = False  # text: whether cells are sentences, compared by words, or short, compared by letters
 
     def __post_init__(self) -> None:
         _check(isinstance(self.name, str) and self.name != "", f"a column must have a name, got {self.name!r}")
@@ -72,8 +58,6 @@ class TableColumn:
 class Schema:
     """The columns that are used, those kept only for the output, and why the others are dropped.
 
-    Examples
-    --------
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
     True
@@ -84,13 +68,11 @@ class Schema:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(all(isinstance(column, TableColumn) for column in self.columns), "columns must be TableColumn objects")
         _check(len(self.columns) > 0, "a schema must have a column")
         _check(all(isinstance(name, str) for name in self.ids), "ids must be names of columns")
         texts = isinstance(self.left_out, dict) and all(isinstance(t, str) for p in self.left_out.items() for t in p)
         _check(texts, "left_out must map column names to reasons")
-        names = [*self.names, *self.ids, *self.left_out]
-        repeated = [name for name, count in Counter(names).items() if count > 1]
+        repeated = repeated_names([*self.names, *self.ids, *self.left_out])
         _check(not repeated, f"column {repeated[:1]!r} is named twice")
 
     @property
@@ -100,19 +82,17 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
+        defaults = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
         columns = [
-            {name: value for name, value in dataclasses.asdict(column).items() if value != DEFAULTS.get(name)}
+            {
+                name: list(value) if name == "values" else value
+                for name, value in dataclasses.asdict(column).items()
+                if value != defaults[name]
+            }
             for column in self.columns
         ]
-        for column in columns:
-            if "values" in column:
-                column["values"] = list(column["values"])
-        return {
-            "format_version": SCHEMA_VERSION,
-            "columns": columns,
-            "ids": list(self.ids),
-            "left_out": dict(self.left_out),
-        }
+        rest = {"ids": list(self.ids), "left_out": dict(self.left_out)}
+        return {"format_version": SCHEMA_VERSION, "columns": columns} | rest
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
@@ -125,7 +105,7 @@ class Schema:
         known = {entry.name for entry in dataclasses.fields(TableColumn)}
         columns = []
         for entry in given["columns"]:
-            column = dict(_fields(entry, "a column", {"name", "kind"}, known))
+            column = _fields(entry, "a column", {"name", "kind"}, known)
             if "values" in column:
                 _check(isinstance(column["values"], list), "values must be a list")
                 column["values"] = tuple(column["values"])
@@ -133,31 +113,15 @@ class Schema:
         return cls(tuple(columns), tuple(given["ids"]), given["left_out"])
 
 
-DEFAULTS = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
-
-
 def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
     """Return the columns of a schema, in its order and in the types of their kinds.
 
     Numbers and booleans become float64 (1 for true, NaN for missing), dates datetime64 in UTC, categories Categorical
     with a fixed list of values, and text strings or None. A number, boolean or date that cannot be parsed is an error,
-    not a missing value: all training rows could be parsed, so the file is wrong or has other columns. A category that
-    is not in the schema becomes ``"(other)"``.
+    and a category that is not in the schema becomes ``"(other)"``.
 
-    Parameters
-    ----------
-    frame : DataFrame of n rows
-        A chunk of a file. Other columns are ignored. Messages show the index as the row, counted from 1.
-    schema : Schema
-    name : str
-        Name of the file in messages.
+    ``name`` is the name of the file in messages, which show the index as the row, counted from 1.
 
-    Returns
-    -------
-    DataFrame of n rows with the index of ``frame``
-
-    Examples
-    --------
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("color", "category", values=("green", "red"))))
     >>> apply_schema(pd.DataFrame({"color": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
         age    color
@@ -187,8 +151,6 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
 def join_names(names: Iterable[str], limit: int = 5) -> str:
     """Return names in quotes, only the first if there are many.
 
-    Examples
-    --------
     >>> join_names(["a", "b", "c"]), join_names("abcdef", 2)
     ("'a', 'b' and 'c'", "'a', 'b' and 4 more")
     """
@@ -201,8 +163,6 @@ def join_names(names: Iterable[str], limit: int = 5) -> str:
 def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
     """Return similar names as a hint in parentheses, or nothing.
 
-    Examples
-    --------
     >>> suggest("wieght", ["weight", "age"])
     " (did you mean 'weight'?)"
     """
@@ -221,10 +181,7 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
     bad = cells.kinds == UNREADABLE
     if wanted is not None:
         bad = (cells.kinds != wanted) | (np.isnat(cells.dates) if wanted == DATE else bad)
-    if not bad.any():
-        return
-    rows = np.append(bad, False)[cells.codes]  # a missing cell, code −1, is never bad
-    if not rows.any():
+    if not bad.any() or not (rows := np.append(bad, False)[cells.codes]).any():  # a missing cell is never bad
         return
     position = int(rows.argmax())
     cell = parse_cells(frame[column.name].iloc[[position]])  # with the text of a number as it was written
@@ -260,11 +217,10 @@ def _check(holds: bool, problem: str) -> None:
         raise ValueError(f"{problem}.")
 
 
-def _fields(data: Any, what: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
+def _fields(data: Any, what: str, needed: set[str], allowed: set[str]) -> dict[str, Any]:
     _check(isinstance(data, dict), f"{what} must be an object, got {type(data).__name__}")
     odd = sorted(map(repr, data.keys() - needed - allowed))
     _check(not odd, f"{what} may not have {', '.join(odd)}")
     lacking = sorted(needed - data.keys())
     _check(not lacking, f"{what} must have {', '.join(lacking)}")
-    result: Mapping[str, Any] = data
-    return result
+    return dict(data)

@@ -1,31 +1,207 @@
-"""Decide the columns of two files over all of their rows, and check that the files go together.
+"""Decide the columns of two files over all of their rows, in chunks and bounded memory, and check that they match.
 
-Each row is seen once, in chunks, in bounded memory. `uulearn.tabular.kinds` describes how kinds are decided.
+A column is a number, boolean or date if all cells that are not missing are, in both files. Otherwise it holds words: a
+category if there are few values, text if there are many. The decision does not depend on the order of the rows:
+
+- A column that is a number or a date in one file and something else in the other is an error, with an example.
+- ``1,234`` and ``3,5`` are not numbers. A column of such cells is used as words, with a note.
+- ``03/04/2024`` is read as its column demands: 25/04/2024 elsewhere in it puts the day first. If no cell of either file
+  decides, the day comes first, with a note.
+- A category has at most 50 values, or up to 200 if there are 100 rows per value on average, and fewer values than half
+  the rows. A value in fewer than 5 rows, or in fewer than one row in a thousand, is ``"(other)"``.
+- Columns without a value, with only one value, and copies of another column are dropped, with a note.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.cells import UNREADABLE, parse_cells
-from uulearn.tabular.dates import DAY_FIRST, MONTH_FIRST
-from uulearn.tabular.kinds import (
-    column_notes,
-    compatible,
-    explain_mismatch,
-    file_kind,
-    find_useless_columns,
-    make_column,
-    pooled_kind,
+from uulearn.io.formats import repeated_names
+from uulearn.tabular.cells import (
+    BOOLEAN,
+    DATE,
+    DAY_FIRST,
+    EITHER,
+    MONTH_FIRST,
+    NUMBER,
+    UNREADABLE,
+    WORD,
+    Cells,
+    parse_cells,
 )
-from uulearn.tabular.schema import Schema, join_names, suggest
-from uulearn.tabular.summary import ColumnSummary
+from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote_value, suggest
 
 FILE_NAMES = ("the first file", "the second file")
+MAX_CATEGORIES = 200  # columns with more distinct values are text, so no more are counted
+CATEGORIES = 50  # limit for a category, unless each value has enough rows
+ROWS_PER_CATEGORY = 100  # rows per value, on average, that allow up to `MAX_CATEGORIES` values
+MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
+LONG_TEXT = 40  # letters per cell, on average, above which text consists of sentences
+MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values are no sign of an identifier
+DENSE = 2  # distinct integers within a range of this many times their number look like row numbers
+FIRST_CELLS = 10_000  # cells of each file that show whether a column repeats a value
+SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
+"""Numbers with thousands separators or a decimal comma; not parsed, but mentioned in notes."""
+PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
+MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
+
+Hashes = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+
+
+class Example(NamedTuple):
+    """A cell and its row, counted from 1."""
+
+    row: int
+    value: str
+
+    @property
+    def text(self) -> str:
+        """The cell and its row in words."""
+        return f"{quote_value(self.value)} in row {self.row}"
+
+
+class ColumnSummary:
+    """Counts of one column; arrays have one entry per file."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros(2, dtype=np.int64)
+        self.missing = np.zeros(2, dtype=np.int64)
+        self.kinds = np.zeros((2, UNREADABLE + 1), dtype=np.int64)
+        self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
+        self.examples: list[dict[int, Example]] = [{}, {}]
+        self.order_examples: list[dict[int, Example]] = [{}, {}]
+        self.value_counts: dict[str, int] | None = {}  # None: more than `MAX_CATEGORIES` values
+        self.low, self.high = np.inf, -np.inf
+        self.is_integer, self.has_time, self.is_rising = True, False, [True, True]
+        self.n_letters = self.n_with_space = self.n_separated = 0  # in words; cells that match `SEPARATED`
+        self._last = [-np.inf, -np.inf]
+        self._first: list[list[Hashes]] = [[], []]
+        self.digest = hashlib.sha256()  # equal for columns with equal cells in equal order
+
+    def add(self, cells: Cells, which: int) -> None:
+        """Count a chunk of file 0 or 1."""
+        start, counts = int(self.rows[which]), cells.counts()
+        self.rows[which] += len(cells.codes)
+        self.missing[which] += int((cells.codes < 0).sum())
+        self.kinds[which] += np.bincount(cells.kinds, weights=counts, minlength=UNREADABLE + 1).astype(np.int64)
+        dated = cells.kinds == DATE
+        if dated.any():
+            orders = np.bincount(cells.orders[dated], weights=counts[dated], minlength=EITHER + 1)
+            self.orders[which] += orders.astype(np.int64)
+            dates = cells.dates[dated]
+            self.has_time = self.has_time or bool((dates != dates.astype("datetime64[D]")).any())
+        hashes = _hash_values(cells)
+        by_row = np.append(hashes, np.uint64(0))[cells.codes]
+        self.digest.update(by_row.data)
+        room = FIRST_CELLS - sum(map(len, self._first[which]))
+        if room > 0:
+            self._first[which].append(by_row[by_row > 0][:room])
+        self._count_values(cells, hashes, counts)
+        self._keep_examples(cells, which, start)
+        self._count_numbers(cells, which)
+        self._count_words(cells, counts)
+
+    def file_kind(self, which: int) -> int | None:
+        """Return the kind of the column in one file: WORD if cells have different kinds, None if it is empty there."""
+        found = np.flatnonzero(self.kinds[which])
+        return None if not len(found) else int(found[0]) if len(found) == 1 else WORD
+
+    @property
+    def kind(self) -> int | None:
+        """The kind of the column in both files, if they are `compatible`."""
+        kinds = {self.file_kind(0), self.file_kind(1)} - {None}
+        return WORD if WORD in kinds else next(iter(kinds), None)
+
+    @property
+    def compatible(self) -> bool:
+        """Whether the kinds in the two files go together; words may be only yes and no in one of them."""
+        kinds = {self.file_kind(0), self.file_kind(1)}
+        return len(kinds) == 1 or None in kinds or kinds == {BOOLEAN, WORD}
+
+    @property
+    def known(self) -> int:
+        """Number of cells that are not missing."""
+        return int((self.rows - self.missing).sum())
+
+    @property
+    def n_distinct(self) -> float:
+        """Number of distinct values, infinite if above `MAX_CATEGORIES`."""
+        return np.inf if self.value_counts is None else len(self.value_counts)
+
+    @property
+    def all_different(self) -> bool:
+        """Whether the first `FIRST_CELLS` cells of each file repeat no value; both files may have the same values."""
+        return all(len(np.unique(own)) == len(own) for own in (np.concatenate([*f, []]) for f in self._first))
+
+    def _count_values(self, cells: Cells, hashes: Hashes, counts: Integers) -> None:
+        if self.value_counts is None:
+            return
+        own = np.flatnonzero(counts)
+        codes, values = pd.factorize(hashes[own])
+        if len(values) <= MAX_CATEGORIES:
+            first = np.zeros(len(values), dtype=np.int64)
+            first[codes[::-1]] = own[::-1]
+            totals = np.bincount(codes, weights=counts[own]).astype(np.int64).tolist()
+            for label, count in zip(cells.select(first).labels.tolist(), totals, strict=True):
+                self.value_counts[label] = self.value_counts.get(label, 0) + count
+        if max(len(values), len(self.value_counts)) > MAX_CATEGORIES:
+            self.value_counts = None
+
+    def _keep_examples(self, cells: Cells, which: int, start: int) -> None:
+        for labels, seen in ((cells.kinds, self.examples[which]), (cells.orders, self.order_examples[which])):
+            for label in set(np.flatnonzero(np.bincount(labels)).tolist()) - seen.keys():
+                rows = np.append(labels == label, False)[cells.codes]
+                if rows.any():
+                    position = int(rows.argmax())
+                    seen[label] = Example(start + position + 1, cells.select(cells.codes[[position]]).words[0])
+
+    def _count_numbers(self, cells: Cells, which: int) -> None:
+        numbers = np.append(cells.numbers, np.nan)[cells.codes]
+        numbers = numbers[~np.isnan(numbers)]
+        if not len(numbers):
+            return
+        self.low, self.high = min(self.low, float(numbers.min())), max(self.high, float(numbers.max()))
+        self.is_integer = self.is_integer and bool((np.isfinite(numbers) & (numbers == np.rint(numbers))).all())
+        if self.is_rising[which]:
+            self.is_rising[which] = bool(numbers[0] > self._last[which] and (numbers[1:] > numbers[:-1]).all())
+        self._last[which] = float(numbers[-1])
+
+    def _count_words(self, cells: Cells, counts: Integers) -> None:
+        own = np.flatnonzero((cells.kinds == WORD) & (counts > 0))
+        if not len(own):
+            return
+        words = pa.array(cells.raw[own], type=pa.large_string())
+
+        def total(found: Any) -> int:
+            return int(found.to_numpy(zero_copy_only=False).astype(np.int64) @ counts[own])
+
+        self.n_letters += total(pc.utf8_length(words))
+        self.n_with_space += total(pc.match_substring(words, " "))
+        self.n_separated += total(pc.match_substring_regex(words, SEPARATED))
+
+
+def _hash_values(cells: Cells) -> Hashes:
+    """Return a hash of each value, never 0: of numbers by value, as in `Cells.labels`, of all others by text."""
+    hashes = np.empty(len(cells.kinds), dtype=np.uint64)
+    number = cells.kinds == NUMBER
+    hashes[number] = cells.numbers[number].view(np.uint64) ^ MIX
+    others = np.flatnonzero(~number)
+    if cells.raw.dtype.kind == "M":
+        hashes[others] = pd.util.hash_array(cells.raw[others])
+    elif len(others):
+        hashes[others] = pd.util.hash_array(cells.select(others).words, categorize=False)
+    return np.maximum(hashes, np.uint64(1))
 
 
 def check_columns(
@@ -38,23 +214,18 @@ def check_columns(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the columns to use, in the order of the first file, and why the others are dropped; needs no row.
 
-    Parameters
-    ----------
-    columns : pair of sequences of str
-        The names in each file, in any order.
-    drop, ids, only : iterables of str
-        Columns to drop, to keep for the output only, and to use (default: all).
-    files : pair of str
-        Names of the files in messages.
+    ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
 
-    Examples
-    --------
     >>> check_columns([["age", "note"], ["note", "age"]], drop=["note"])
     (['age'], {'note': 'dropped by --drop'})
     """
     drop, ids, only = list(dict.fromkeys(drop)), list(dict.fromkeys(ids)), list(dict.fromkeys(only))
     for file, names in zip(files, columns, strict=True):
-        _check_names(file, names)
+        bad = next((name for name in names if not isinstance(name, str) or not name), None)
+        if bad is not None:
+            raise TableError(f"{file} has a column named {bad!r}; use names that are text.")
+        if repeated := repeated_names(names):
+            raise TableError(f"{file} has two columns named {repeated[0]!r}; rename one of them.")
     either = list(dict.fromkeys([*columns[0], *columns[1]]))
     for option, names in (("--drop", drop), ("--id", ids), ("--only", only)):
         unknown = [name for name in names if name not in either]
@@ -83,27 +254,11 @@ def check_columns(
     return wanted, dropped
 
 
-def _check_names(file: str, names: Sequence[str]) -> None:
-    bad = next((name for name in names if not isinstance(name, str) or not name), None)
-    if bad is not None:
-        raise TableError(f"{file} has a column named {bad!r}; use names that are text.")
-    if len(set(names)) < len(names):
-        repeated = next(name for name in names if list(names).count(name) > 1)
-        raise TableError(f"{file} has two columns named {repeated!r}; rename one of them.")
-
-
 class Survey:
     """Collect counts of every row of both files, in chunks of any size, and make the schema.
 
-    Parameters
-    ----------
-    drop, ids, only : iterables of str
-        Columns to drop, to keep for the output only, and to use (default: all).
-    files : pair of str
-        Names of the files in messages.
+    ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the names in messages.
 
-    Examples
-    --------
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
     >>> survey.add(pd.DataFrame({"age": ["19", "56"], "patient": ["p3", "p4"]}), 1)
@@ -120,10 +275,9 @@ class Survey:
         only: Iterable[str] = (),
         files: Sequence[str] = FILE_NAMES,
     ) -> None:
-        self.drop, self.ids, self.only = tuple(drop), tuple(ids), tuple(only)
-        self.files = tuple(files)
+        self.drop, self.ids, self.only, self.files = tuple(drop), tuple(ids), tuple(only), tuple(files)
+        self.summaries: dict[str, ColumnSummary] = {}
         self._columns: list[list[str] | None] = [None, None]
-        self._summaries: dict[str, ColumnSummary] = {}
 
     def add(self, frame: pd.DataFrame, which: int) -> None:
         """Count rows of file 0 or 1."""
@@ -133,8 +287,10 @@ class Survey:
             self._check_columns()
         elif names != self._columns[which]:
             raise TableError(f"the columns of {self.files[which]} change between its rows; write the file again.")
-        for name in self.used(names):
-            summary = self._summaries.setdefault(name, ColumnSummary())
+        for name in names:
+            if name in {*self.drop, *self.ids} or (self.only and name not in self.only):
+                continue
+            summary = self.summaries.setdefault(name, ColumnSummary())
             summary.add(parse_cells(frame[name], keep_text=False), which)
             if summary.kinds[which, UNREADABLE]:
                 row, value = summary.examples[which][UNREADABLE]
@@ -142,15 +298,6 @@ class Survey:
                     f"{self.files[which]} has {value} in row {row}, column {name!r}, which is not a number, a date or "
                     f"text; write it in another way, or drop the column (--drop {shlex.quote(name)})."
                 )
-
-    def used(self, names: Iterable[str]) -> list[str]:
-        """Return the columns that are counted."""
-        ignored = {*self.drop, *self.ids}
-        return [name for name in names if name not in ignored and (not self.only or name in self.only)]
-
-    def missing(self, which: int) -> dict[str, int]:
-        """Return the number of missing cells of each column in a file."""
-        return {name: int(summary.missing[which]) for name, summary in self._summaries.items()}
 
     def _check_columns(self) -> tuple[list[str], dict[str, str]]:
         """Check the names as soon as both files have been opened."""
@@ -163,33 +310,29 @@ class Survey:
         """Return the schema, and notes for the user, one sentence each."""
         wanted, dropped = self._check_columns()
         for which in (0, 1):
-            rows = max((int(summary.rows[which]) for summary in self._summaries.values()), default=0)
-            if self._columns[which] is None or not rows:
+            if not any(summary.rows[which] for summary in self.summaries.values()):
                 raise TableError(f"{self.files[which]} has no rows; both files need some.")
-        summaries = {name: self._summaries[name] for name in wanted}
+        summaries = {name: self.summaries[name] for name in wanted}
         self._check_kinds(summaries)
-        useless, notes = find_useless_columns(summaries)
+        useless, notes = _find_useless_columns(summaries)
         used = {name: summary for name, summary in summaries.items() if name not in useless}
         if not used:
             raise TableError(f"no column is left to learn from: {' '.join(notes)}")
-        columns = tuple(make_column(name, summary) for name, summary in used.items())
+        columns = tuple(_make_column(name, summary) for name, summary in used.items())
         for column in columns:
-            notes += column_notes(column, used[column.name])
+            notes += _column_notes(column, used[column.name])
         return Schema(columns, self.ids, dropped | useless), notes
 
     def _check_kinds(self, summaries: dict[str, ColumnSummary]) -> None:
-        different = [
-            name for name, summary in summaries.items() if not compatible(file_kind(summary, 0), file_kind(summary, 1))
-        ]
+        different = [name for name, summary in summaries.items() if not summary.compatible]
         if different:
-            name = different[0]
             also = f"; the same goes for {join_names(different[1:])}" if different[1:] else ""
-            raise TableError(f"{explain_mismatch(name, summaries[name], self.files)}{also}.")
+            raise TableError(f"{self._explain_mismatch(different[0])}{also}.")
         for name, summary in summaries.items():
-            if pooled_kind(summary) == "date" and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
+            if summary.kind == DATE and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
                 day, month = (
                     next(
-                        f"{examples[order].value!r} in row {examples[order].row} of {file}"
+                        f"{examples[order].text} of {file}"
                         for examples, file in zip(summary.order_examples, self.files, strict=True)
                         if order in examples
                     )
@@ -199,3 +342,95 @@ class Survey:
                     f"column {name!r} has dates with the day first ({day}) and with the month first ({month}); write "
                     f"them like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
                 )
+
+    def _explain_mismatch(self, name: str) -> str:
+        """Return why a column differs between the files, with a cell of each, and what to do."""
+        summary, files = self.summaries[name], self.files
+        strict = 0 if summary.file_kind(0) in (NUMBER, DATE) else 1  # one of the two is, or they would be compatible
+        own, other = summary.file_kind(strict), summary.file_kind(1 - strict)
+        assert own is not None
+        examples = summary.examples[1 - strict]
+        bad = min([example for kind, example in examples.items() if kind != own] or examples.values())
+        if own == NUMBER and summary.n_separated:
+            remedy = "write numbers with a point and without separators, like 1234.5"
+        else:
+            remedy = "leave unknown values empty" if other == WORD else "use one format in both files"
+        return (
+            f"column {name!r} is {PHRASES[own]} in {files[strict]} ({summary.examples[strict][own].text}) but "
+            f"{files[1 - strict]} has {bad.text}; {remedy}, or drop the column (--drop {shlex.quote(name)})"
+        )
+
+
+def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str, str], list[str]]:
+    """Return the columns without information, with the reason, and one note per reason."""
+    why: dict[str, str] = {}
+    originals: dict[bytes, str] = {}
+    for name, summary in summaries.items():
+        by_value = summary.kind in (NUMBER, BOOLEAN)  # "yes" and "true" are two words, but one value
+        if not summary.known:
+            why[name] = "no row has a value"
+        elif not summary.missing.sum() and (summary.low == summary.high if by_value else summary.n_distinct == 1):
+            why[name] = "every row has the same value"
+        elif (original := originals.setdefault(summary.digest.digest(), name)) != name:
+            why[name] = f"a copy of {original!r}"
+    reasons: dict[str, list[str]] = {}
+    for name, reason in why.items():
+        reasons.setdefault(reason, []).append(name)
+    notes = [
+        f"{'Columns' if names[1:] else 'Column'} {join_names(names)} {'are' if names[1:] else 'is'} dropped: {reason}."
+        for reason, names in reasons.items()
+    ]
+    return why, notes
+
+
+def _make_column(name: str, summary: ColumnSummary) -> TableColumn:
+    missing, kind = bool(summary.missing.sum()), summary.kind
+    if kind in (NUMBER, BOOLEAN):
+        return TableColumn(name, "number" if kind == NUMBER else "boolean", missing)
+    if kind == DATE:
+        day_first = not bool(summary.orders[:, MONTH_FIRST].any())
+        return TableColumn(name, "date", missing, day_first=day_first, clock=summary.has_time)
+    rows, distinct, counts = summary.known, summary.n_distinct, summary.value_counts
+    limit = CATEGORIES if rows < ROWS_PER_CATEGORY * distinct else MAX_CATEGORIES
+    if counts is not None and distinct <= limit and distinct <= max(2, rows / 2):
+        least = max(min(MIN_CATEGORY_ROWS, rows // 4), MIN_CATEGORY_FRACTION * rows)
+        frequent = sorted((-count, value) for value, count in counts.items() if count >= least and value != OTHER)
+        if frequent:
+            values = tuple(value for _, value in frequent)
+            return TableColumn(name, "category", missing, values=values, other=len(frequent) < len(counts))
+    return TableColumn(name, "text", missing, long=bool(summary.n_letters > LONG_TEXT * summary.kinds[:, WORD].sum()))
+
+
+def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
+    """Return what the user may want to know about a column."""
+    name, rows, n_separated, orders = column.name, summary.known, summary.n_separated, summary.orders
+    notes = []
+    words = [examples[WORD] for examples in summary.examples if WORD in examples]
+    if column.kind in ("category", "text") and words:
+        if n_separated and n_separated + int(summary.kinds[:, NUMBER].sum()) >= rows / 2:
+            notes.append(
+                f"Column {name!r} looks like numbers with separators or a decimal comma (such as "
+                f"{quote_value(words[0].value)}), which are not parsed, and is used as {column.kind}; write 1234.5 to "
+                "use it as a number."
+            )
+        for kind, what in ((NUMBER, "number"), (DATE, "date")):
+            if not n_separated and summary.kinds[:, kind].sum() >= rows / 2:
+                notes.append(
+                    f"Column {name!r} is used as {column.kind}, because not every cell is a {what} ({words[0].text}); "
+                    f"leave such cells empty to use it as a {what}."
+                )
+    if column.kind == "date" and orders[:, EITHER].any() and not orders[:, [DAY_FIRST, MONTH_FIRST]].any():
+        example = next(examples[EITHER] for examples in summary.order_examples if EITHER in examples)
+        notes.append(
+            f"Column {name!r} has dates such as {example.value!r}, and no date shows whether the day or the month "
+            "comes first; the day is assumed to come first (write dates like 2024-12-31 otherwise)."
+        )
+    dense = all(summary.is_rising) or summary.high - summary.low < DENSE * rows
+    numbered = column.kind == "number" and summary.is_integer and dense
+    identifying = numbered or (column.kind == "text" and summary.n_with_space == 0)
+    if rows >= MIN_IDENTIFIED_ROWS and identifying and summary.all_different:
+        notes.append(
+            f"Column {name!r} has a different value in every row, like a row number or a person's number; if it is an "
+            f"identifier, keep it out of the training (--id {shlex.quote(name)})."
+        )
+    return notes

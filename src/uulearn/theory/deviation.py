@@ -1,6 +1,7 @@
 """Distance of the corrected risk from the true risk of a fixed classifier (Lemma 2 and Theorem 3).
 
-The classifier was chosen without the rows at hand: these bounds are for held-out rows. Common parameters:
+The classifier was chosen without the rows at hand: these bounds are for held-out rows. All functions have parameters
+from this list:
 
 * ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
 * ``alpha``, ``beta``: lower bounds of the two parts of the true risk, α ≤ π·R_p⁺(g) and β ≤ (1 − π)·R_n⁻(g). For the
@@ -11,7 +12,7 @@ The classifier was chosen without the rows at hand: these bounds are for held-ou
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
 and a row of set 1 by d·C_ℓ/n′, so that McDiarmid's inequality gives b²/n + d²/n′, which is used here; for n = n′ both
-agree. A returned probability above 1, or a risk above C_ℓ, is vacuous but not an error.
+agree. Bounds above 1 or C_ℓ are vacuous.
 """
 
 from __future__ import annotations
@@ -21,23 +22,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uulearn.risk.coefficients import check_sizes, check_target_prior
-from uulearn.theory.checks import (
-    check_between,
-    check_correction_lipschitz,
-    check_delta,
-    check_loss_bound,
-    magnitudes,
-)
+from uulearn.theory.constants import check_number, magnitudes
+
+Pair = Sequence[float]
 
 
 @dataclass(frozen=True)
 class NegativeTermBound:
     """Bounds on the probability that a risk term is negative; their sum is Δ_g of Theorem 3."""
 
-    positive: float
-    """For a·R̂_u⁺ − c·R̂_u′⁺."""
-    negative: float
-    """For d·R̂_u′⁻ − b·R̂_u⁻."""
+    positive: float  # for a·R̂_u⁺ − c·R̂_u′⁺
+    negative: float  # for d·R̂_u′⁻ − b·R̂_u⁻
 
     @property
     def value(self) -> float:
@@ -49,10 +44,8 @@ class NegativeTermBound:
 class BiasBound:
     """Two upper bounds on E[R̂_cc(g)] − R(g), which is never negative."""
 
-    value: float
-    """(L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)."""
-    sharp: float
-    """A smaller bound from the same exponents, see `bias_bound`."""
+    value: float  # (L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)
+    sharp: float  # a smaller bound from the same exponents, see `bias_bound`
 
 
 @dataclass(frozen=True)
@@ -60,12 +53,9 @@ class DeviationBound:
     """|R̂_cc(g) − R(g)| ≤ bias + spread with probability at least ``confidence``."""
 
     bias: float
-    spread: float
-    """C_δ·χ = C_ℓ·L_f·√(ln(2/δ)/2)·((a + b)/√n + (c + d)/√n′)."""
-    confidence: float
-    """May be negative; the bound is then vacuous."""
-    sharp: float
-    """A smaller bound with the same confidence, from `BiasBound.sharp` and `hoeffding_half_width`."""
+    spread: float  # C_δ·χ = C_ℓ·L_f·√(ln(2/δ)/2)·((a + b)/√n + (c + d)/√n′)
+    confidence: float  # may be negative; the bound is then vacuous
+    sharp: float  # a smaller bound with the same confidence
 
     @property
     def value(self) -> float:
@@ -74,19 +64,11 @@ class DeviationBound:
 
 
 def negative_term_bound(
-    set_priors: Sequence[float],
-    target_prior: float,
-    sizes: Sequence[int],
-    *,
-    alpha: float,
-    beta: float,
-    loss_bound: float = 1.0,
+    set_priors: Pair, target_prior: float, sizes: Sequence[int], *, alpha: float, beta: float, loss_bound: float = 1.0
 ) -> NegativeTermBound:
     """Return Δ_g, a bound on the probability that a correction has any effect (Lemma 2, Eq. 7).
 
         Δ_g = exp(−2(α/C_ℓ)² / (a²/n + c²/n′)) + exp(−2(β/C_ℓ)² / (b²/n + d²/n′))
-
-    Parameters are described at the top of this module.
 
     Examples
     --------
@@ -96,13 +78,12 @@ def negative_term_bound(
     """
     alpha, beta, loss_bound = _check_parts(target_prior, alpha, beta, loss_bound)
     positive, negative = _term_scales(set_priors, target_prior, sizes)
-    return NegativeTermBound(
-        math.exp(-2 * (alpha / loss_bound / positive) ** 2), math.exp(-2 * (beta / loss_bound / negative) ** 2)
-    )
+    ratios = alpha / loss_bound / positive, beta / loss_bound / negative
+    return NegativeTermBound(*(math.exp(-2 * ratio**2) for ratio in ratios))
 
 
 def bias_bound(
-    set_priors: Sequence[float],
+    set_priors: Pair,
     target_prior: float,
     sizes: Sequence[int],
     *,
@@ -113,25 +94,17 @@ def bias_bound(
 ) -> BiasBound:
     """Bound the bias of the corrected risk (Theorem 3, Eq. 8).
 
-    Parameters are described at the top of this module.
-
-    Notes
-    -----
-    ``sharp`` is tighter than the paper's proof. Only a negative risk term X contributes to the bias, at most
-    (L_f + 1)·|X|. For the positive term |X| ≤ c·C_ℓ (a·C_ℓ if θ < θ′), so that E|X|·1[X < 0] is at most c·C_ℓ·Δ⁺. It is
-    also the integral of Pr(X ≤ −t) ≤ exp(−2(α + t)²/(C_ℓ²·V)) over t > 0 with V = a²/n + c²/n′, which equals
-    C_ℓ·√(πV/8)·erfc(√2·α/(C_ℓ·√V)) with π = 3.14…. The smaller value is used; likewise for the negative term, b and β.
+    ``sharp`` is tighter than the paper's proof: only a negative risk term X contributes to the bias, at most
+    (L_f + 1)·E|X|·1[X < 0]. For the positive term this expectation is at most c·C_ℓ·Δ⁺ (a·C_ℓ·Δ⁺ if θ < θ′), and at
+    most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used; likewise for the negative term.
 
     Examples
     --------
-    >>> for n in (250, 500, 1000):
-    ...     bound = bias_bound((0.8, 0.2), 0.5, (n, n), alpha=0.05, beta=0.05)
-    ...     print(n, f"{bound.value:.1e} {bound.sharp:.1e}")
-    250 4.7e-01 2.3e-03
-    500 3.3e-02 8.8e-05
-    1000 1.7e-04 2.3e-07
+    >>> bound = bias_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
+    >>> print(f"{bound.value:.1e} {bound.sharp:.1e}")
+    3.3e-02 8.8e-05
     """
-    lipschitz = check_correction_lipschitz(correction_lipschitz)
+    lipschitz = check_number("correction_lipschitz", correction_lipschitz)
     exceed = negative_term_bound(set_priors, target_prior, sizes, alpha=alpha, beta=beta, loss_bound=loss_bound)
     a, b, c, d = magnitudes(set_priors, target_prior)
     scales = _term_scales(set_priors, target_prior, sizes)
@@ -144,7 +117,7 @@ def bias_bound(
 
 
 def deviation_bound(
-    set_priors: Sequence[float],
+    set_priors: Pair,
     target_prior: float,
     sizes: Sequence[int],
     *,
@@ -156,25 +129,22 @@ def deviation_bound(
 ) -> DeviationBound:
     """Bound the distance of the corrected from the true risk with probability at least 1 − δ (Theorem 3, Eq. 9).
 
-    Parameters are described at the top of this module.
-
     Examples
     --------
     >>> bound = deviation_bound((0.8, 0.2), 0.5, (5000, 5000), alpha=0.05, beta=0.05)
-    >>> round(bound.value, 4), bound.bias < 1e-15, bound.confidence
-    (0.032, True, 0.95)
-    >>> round(bound.sharp, 4)
-    0.0226
+    >>> round(bound.value, 4), round(bound.sharp, 4), bound.confidence
+    (0.032, 0.0226, 0.95)
     """
     known = {"alpha": alpha, "beta": beta, "loss_bound": loss_bound, "correction_lipschitz": correction_lipschitz}
     bias = bias_bound(set_priors, target_prior, sizes, **known)
-    spread = mcdiarmid_spread(set_priors, target_prior, sizes, loss_bound, correction_lipschitz, 2 / check_delta(delta))
+    delta = check_number("delta", delta)
+    spread = mcdiarmid_spread(set_priors, target_prior, sizes, loss_bound, correction_lipschitz, 2 / delta)
     unbiased = hoeffding_half_width(set_priors, target_prior, sizes, loss_bound=loss_bound, delta=delta)
     return DeviationBound(bias.value, spread, 1 - delta, sharp=bias.sharp + correction_lipschitz * unbiased)
 
 
 def alternative_deviation_bound(
-    set_priors: Sequence[float],
+    set_priors: Pair,
     target_prior: float,
     sizes: Sequence[int],
     *,
@@ -186,9 +156,6 @@ def alternative_deviation_bound(
 ) -> DeviationBound:
     """Bound the same distance without the bias, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
 
-    With probability at least 1 − Δ_g no risk term is negative, and the corrected risk equals the unbiased risk.
-    Parameters are described at the top of this module.
-
     Examples
     --------
     >>> bound = alternative_deviation_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
@@ -196,26 +163,21 @@ def alternative_deviation_bound(
     (0.101, 0.94)
     """
     exceed = negative_term_bound(set_priors, target_prior, sizes, alpha=alpha, beta=beta, loss_bound=loss_bound)
-    spread = mcdiarmid_spread(set_priors, target_prior, sizes, loss_bound, correction_lipschitz, 2 / check_delta(delta))
+    delta = check_number("delta", delta)
+    spread = mcdiarmid_spread(set_priors, target_prior, sizes, loss_bound, correction_lipschitz, 2 / delta)
     # If no term is negative, the corrected risk is the unbiased risk, for any L_f.
     sharp = hoeffding_half_width(set_priors, target_prior, sizes, loss_bound=loss_bound, delta=delta)
     return DeviationBound(0.0, spread, 1 - delta - exceed.value, sharp=sharp)
 
 
 def hoeffding_half_width(
-    set_priors: Sequence[float],
-    target_prior: float,
-    sizes: Sequence[int],
-    *,
-    loss_bound: float = 1.0,
-    delta: float = 0.05,
+    set_priors: Pair, target_prior: float, sizes: Sequence[int], *, loss_bound: float = 1.0, delta: float = 0.05
 ) -> float:
     """Bound the distance of the *unbiased* risk (Eq. 4) from the true risk with probability at least 1 − δ.
 
         C_ℓ·√(ln(2/δ)/2·((a + b)²/n + (c + d)²/n′))
 
-    This is the inequality in the proof of Theorem 3 before its square root is split in two. It holds for every
-    classifier chosen without these rows, and for every n and n′.
+    It holds for every classifier chosen without these rows.
 
     Examples
     --------
@@ -225,40 +187,32 @@ def hoeffding_half_width(
     n, n_prime = check_sizes(sizes)
     a, b, c, d = magnitudes(set_priors, target_prior)
     scale = math.hypot((a + b) / math.sqrt(n), (c + d) / math.sqrt(n_prime))
-    return check_loss_bound(loss_bound) * math.sqrt(math.log(2 / check_delta(delta)) / 2) * scale
+    return check_number("loss_bound", loss_bound) * math.sqrt(math.log(2 / check_number("delta", delta)) / 2) * scale
 
 
 def mcdiarmid_spread(
-    set_priors: Sequence[float],
+    set_priors: Pair,
     target_prior: float,
     sizes: Sequence[int],
     loss_bound: float,
     correction_lipschitz: float,
     inverse_failure: float,
 ) -> float:
-    """Return C_ℓ·L_f·√(ln(inverse_failure)/2)·χ: C_δ·χ of Theorem 3 for 2/δ, C′_δ·χ of Theorem 4 for 1/δ.
-
-    Examples
-    --------
-    >>> round(mcdiarmid_spread((0.8, 0.2), 0.5, (5000, 5000), 1.0, 1.0, inverse_failure=2 / 0.05), 4)
-    0.032
-    """
+    """Return C_ℓ·L_f·√(ln(inverse_failure)/2)·χ: C_δ·χ of Theorem 3 for 2/δ, C′_δ·χ of Theorem 4 for 1/δ."""
     n, n_prime = check_sizes(sizes)
     a, b, c, d = magnitudes(set_priors, target_prior)
     chi = (a + b) / math.sqrt(n) + (c + d) / math.sqrt(n_prime)
-    constant = check_loss_bound(loss_bound) * check_correction_lipschitz(correction_lipschitz)
+    constant = check_number("loss_bound", loss_bound) * check_number("correction_lipschitz", correction_lipschitz)
     return constant * math.sqrt(math.log(inverse_failure) / 2) * chi
 
 
 def _check_parts(target_prior: float, alpha: float, beta: float, loss_bound: float) -> tuple[float, float, float]:
-    pi, loss_bound = check_target_prior(target_prior), check_loss_bound(loss_bound)
-    advice = "it is a lower bound of this class's part of the risk, {} times its mean loss."
-    alpha = check_between("alpha", alpha, 0, pi * loss_bound, advice.format("π"))
-    beta = check_between("beta", beta, 0, (1 - pi) * loss_bound, advice.format("1 − π"))
-    return alpha, beta, loss_bound
+    pi, loss_bound = check_target_prior(target_prior), check_number("loss_bound", loss_bound)
+    alpha = check_number("alpha", alpha, high=pi * loss_bound)
+    return alpha, check_number("beta", beta, high=(1 - pi) * loss_bound), loss_bound
 
 
-def _term_scales(set_priors: Sequence[float], target_prior: float, sizes: Sequence[int]) -> tuple[float, float]:
+def _term_scales(set_priors: Pair, target_prior: float, sizes: Sequence[int]) -> tuple[float, float]:
     """Return √(a²/n + c²/n′) and √(b²/n + d²/n′), the scales of the two risk terms in units of C_ℓ."""
     n, n_prime = check_sizes(sizes)
     a, b, c, d = magnitudes(set_priors, target_prior)

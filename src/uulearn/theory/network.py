@@ -4,12 +4,10 @@ The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connect
 and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported are
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
-* batch normalization directly after a linear layer. In evaluation mode it is a fixed affine map, so that folding it
-  into the layer changes no score; the bound is then about the class of the folded networks;
-* dropout, which has no effect in evaluation mode;
+* batch normalization directly after a linear layer, which is folded into the layer, and dropout, which has no effect in
+  evaluation mode;
 * biases. A constant κ > 0 is appended to the rows and carried from layer to layer, since σ(κ) = κ: layer j becomes
-  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]], which has the form of the corollary and the same scores. The κ are chosen to
-  minimize the bound, a convex problem in their logarithms (a geometric program).
+  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The κ are chosen to minimize the bound, a geometric program.
 
 Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
 """
@@ -20,7 +18,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +27,11 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
 from uulearn.models import MLP, Ensemble, Linear
-from uulearn.theory.checks import check_at_least
+from uulearn.theory.constants import check_number
 
 Floats = NDArray[np.float64]
 
 _MAX_LOG_CONSTANT = 60.0  # bounds ln κ, which would diverge for a layer of zeros
-
-
-class FittedClassifier(Protocol):
-    """A fitted `uulearn.UUClassifier`."""
-
-    model_: Any
-    trained_: Any
 
 
 class AffineLayer(NamedTuple):
@@ -54,12 +45,9 @@ class AffineLayer(NamedTuple):
 class NetworkNorms:
     """The properties of a network that Corollary 5 uses."""
 
-    frobenius: tuple[float, ...]
-    """M_F(1), …, M_F(m): the norms of the weight matrices, including biases and carried constants."""
-    input_bound: float
-    """C_x, including the carried constant."""
-    constants: tuple[float, ...] = ()
-    """κ_1, κ_2, …: the constant that enters each layer, up to the last layer with a bias; empty without biases."""
+    frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
+    input_bound: float  # C_x, including the carried constant
+    constants: tuple[float, ...] = ()  # κ_1, κ_2, …: the constant that enters each layer; empty without biases
 
     @property
     def depth(self) -> int:
@@ -77,21 +65,12 @@ class NetworkNorms:
         return (math.sqrt(2 * self.depth * math.log(2)) + 1) * self.score_bound
 
 
-def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> NetworkNorms:
+def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     """Return the norms of a trained network for Corollary 5.
 
-    Parameters
-    ----------
-    model : nn.Module or fitted UUClassifier
-        `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an ``nn.Sequential`` of the layers listed at
-        the top of this module. The ``input_scale`` of a classifier is folded into the first layer.
-    input_bound : float
-        C_x, a bound of the Euclidean norm of every possible row, as it is passed to the model or the classifier.
-
-    Notes
-    -----
-    Strictly, the corollary is about a class of networks with norms that are fixed before training. With the norms of
-    the trained network it describes the smallest class that contains this network, as is common in practice.
+    ``model`` is a fitted `uulearn.UUClassifier`, `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an
+    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound of the Euclidean
+    norm of every possible row, as it is passed to the model or the classifier.
 
     Examples
     --------
@@ -101,7 +80,7 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     >>> round(network_norms(model, input_bound=2.0).score_bound, 6)  # |w·x + b| ≤ 5·2 + 1
     11.0
     """
-    bound = check_at_least("input_bound", input_bound, 0, "it bounds the Euclidean norm of every row.", strictly=True)
+    bound = check_number("input_bound", input_bound)
     layers = affine_layers(model)
     weights = np.array([np.linalg.norm(layer.weight) for layer in layers])
     biases = np.array([np.linalg.norm(layer.bias) for layer in layers])
@@ -113,14 +92,8 @@ def network_norms(model: nn.Module | FittedClassifier, input_bound: float) -> Ne
     return NetworkNorms(tuple(np.exp(log_norms).tolist()), math.exp(log_input), tuple(np.exp(log_constants).tolist()))
 
 
-def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
-    """Return the affine layers of a network with batch normalization folded in; raise a ValueError for other layers.
-
-    Examples
-    --------
-    >>> [layer.weight.shape for layer in affine_layers(MLP(5, hidden=(4, 3)))]
-    [(4, 5), (3, 4), (1, 3)]
-    """
+def affine_layers(model: Any) -> list[AffineLayer]:
+    """Return the affine layers of a network with batch normalization folded in; raise a ValueError for other layers."""
     module, scale = (model, 1.0) if isinstance(model, nn.Module) else _network_of(model)
     linear: list[nn.Linear] = []
     last: nn.Module | None = None
@@ -131,7 +104,9 @@ def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
             linear.append(layer)
         elif isinstance(layer, nn.BatchNorm1d):
             linear[-1:] = [_fold(last, layer)]
-        elif not _is_homogeneous(layer):
+        elif not isinstance(layer, nn.ReLU) and not (
+            isinstance(layer, nn.LeakyReLU) and abs(layer.negative_slope) <= 1
+        ):
             raise ValueError(
                 "Corollary 5 covers fully connected networks with ReLU, or leaky ReLU with a slope of at most 1, got "
                 f"{_brief(layer)}; use estimation_error_bound with the Rademacher complexity of your model."
@@ -142,12 +117,15 @@ def affine_layers(model: nn.Module | FittedClassifier) -> list[AffineLayer]:
             f"Corollary 5 covers networks that end in a linear layer with one output, got one that ends in "
             f"{_brief(last)}; use one output and no activation after it."
         )
-    layers = [AffineLayer(*map(_array, (layer.weight, layer.bias))) for layer in linear]
-    layers = [AffineLayer(w, b if b.shape else np.zeros(len(w))) for w, b in layers]
+    layers = []
+    for layer in linear:
+        weight = layer.weight.detach().double().cpu().numpy()
+        bias = np.zeros(len(weight)) if layer.bias is None else layer.bias.detach().double().cpu().numpy()
+        layers.append(AffineLayer(weight, bias))
     return [AffineLayer(layers[0].weight * scale, layers[0].bias), *layers[1:]]
 
 
-def _network_of(classifier: FittedClassifier) -> tuple[nn.Module, float]:
+def _network_of(classifier: Any) -> tuple[nn.Module, float]:
     module = getattr(classifier, "model_", None)
     if not isinstance(module, nn.Module):
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
@@ -173,10 +151,6 @@ def _flatten(module: nn.Module) -> Iterator[nn.Module]:
         yield module
 
 
-def _is_homogeneous(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.ReLU) or (isinstance(layer, nn.LeakyReLU) and abs(layer.negative_slope) <= 1)
-
-
 def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
     if not isinstance(product, nn.Linear) or norm.running_mean is None:
         raise ValueError(
@@ -187,12 +161,7 @@ def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
 
 
 def _brief(module: nn.Module | None) -> str:
-    text = str(module)
-    return text if "\n" not in text else type(module).__name__
-
-
-def _array(values: Any) -> Floats:
-    return np.asarray(values.detach().double().cpu()) if values is not None else np.zeros(())
+    return type(module).__name__ if "\n" in str(module) else str(module)
 
 
 def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tuple[float, Floats]:

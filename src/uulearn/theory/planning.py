@@ -6,16 +6,7 @@ positive. One minus the unbiased zero-one risk (Eq. 4) is then
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
 so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
-of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); `IntervalSpread` contains S₀ and S₁ and answers
-questions about sizes. There are three, from optimistic to guaranteed:
-
-=====================  =====================================================================================
-`anticipated_spread`   normal approximation, for a classifier of the anticipated accuracy
-`worst_spread`         normal approximation, for any classifier (p = p′ = ½)
-`guaranteed_spread`    Hoeffding's inequality, for any classifier, n and n′
-=====================  =====================================================================================
-
-All assume exact priors; `prior_error_effect` gives the effect of an error in them, which more rows do not reduce.
+of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
 """
 
 from __future__ import annotations
@@ -27,7 +18,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from uulearn.risk.coefficients import check_set_priors, check_sizes, check_target_prior, estimation_cost
-from uulearn.theory.checks import check_between, check_delta, magnitudes
+from uulearn.theory.constants import check_number, magnitudes
 from uulearn.theory.deviation import bias_bound, deviation_bound
 
 PRIOR_ERROR = 0.01  # error of a class prior whose effect is reported
@@ -54,8 +45,6 @@ class IntervalSpread:
     Examples
     --------
     >>> spread = IntervalSpread(3.0, 1.0)
-    >>> spread.half_width((900, 100))
-    0.1414213562373095
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
     (0.75, SetSizes(set0=1200, set1=400), SetSizes(set0=1000, set1=1000))
     >>> spread.rows_needed(set1=500, half_width=0.1)
@@ -78,29 +67,27 @@ class IntervalSpread:
 
     def rows(self, half_width: float, fraction: float | None = None) -> SetSizes:
         """Return the smallest sizes for a half-width, with the given (default: best) fraction of rows from set 0."""
-        scale = check_half_width(half_width) ** -2
+        scale = check_number("half_width", half_width) ** -2
         if fraction is None:
             scale *= self.set0 + self.set1
             return SetSizes(_whole(self.set0 * scale), _whole(self.set1 * scale))
-        fraction = _check_fraction(fraction)
+        fraction = check_number("fraction", fraction)
         total = (self.set0**2 / fraction + self.set1**2 / (1 - fraction)) * scale
         return SetSizes(_whole(total * fraction), _whole(total * (1 - fraction)))
 
     def relative_cost(self, fraction: float) -> float:
         """Return the total number of rows for this fraction from set 0, relative to the best fraction."""
-        fraction, best = _check_fraction(fraction), self.best_fraction
+        fraction, best = check_number("fraction", fraction), self.best_fraction
         return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
     def rows_needed(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
         """Return the rows that one set needs if the size of the other is given; None if no number is enough."""
-        if set0 is not None and set1 is None:
-            given, own, other = set0, self.set1, self.set0
-        elif set1 is not None and set0 is None:
-            given, own, other = set1, self.set0, self.set1
-        else:
+        if (set0 is None) == (set1 is None):
             raise ValueError("pass the size of exactly one set, set0 or set1.")
+        given, own, other = (set1, self.set0, self.set1) if set0 is None else (set0, self.set1, self.set0)
+        assert given is not None
         n, _ = check_sizes((given, 1))
-        remaining = check_half_width(half_width) ** 2 - other**2 / n
+        remaining = check_number("half_width", half_width) ** 2 - other**2 / n
         if own == 0:
             return 1 if remaining >= 0 else None
         return _whole(own**2 / remaining) if remaining > 0 else None
@@ -111,14 +98,7 @@ def anticipated_spread(
 ) -> IntervalSpread:
     """Spread of the estimated accuracy for a classifier of the given accuracy.
 
-    Parameters
-    ----------
-    set_priors, target_prior
-        (θ, θ′) and π.
-    accuracy : float
-        The anticipated accuracy, the same on positives and on negatives.
-    delta : float
-        The interval holds with probability 1 − δ.
+    The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
     Examples
     --------
@@ -126,7 +106,7 @@ def anticipated_spread(
     >>> round(spread.half_width((3000, 3000)), 4), spread.rows(0.02)
     (0.0624, SetSizes(set0=29244, set1=29244))
     """
-    accuracy = check_accuracy(accuracy)
+    accuracy = check_number("accuracy", accuracy)
     fractions = [prior * accuracy + (1 - prior) * (1 - accuracy) for prior in check_set_priors(set_priors)]
     deviations = [math.sqrt(max(0.0, p * (1 - p))) for p in fractions]
     return _spread(set_priors, target_prior, normal_quantile(delta), deviations)
@@ -144,25 +124,20 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 
 
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Spread by Hoeffding's inequality, valid for every classifier and every size.
-
-    Its half-width equals `hoeffding_half_width` for the zero-one loss.
+    """Spread by Hoeffding's inequality, valid for every classifier and every size; see `hoeffding_half_width`.
 
     Examples
     --------
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
     """
-    return _spread(set_priors, target_prior, math.sqrt(math.log(2 / check_delta(delta)) / 2), (1.0, 1.0))
+    return _spread(set_priors, target_prior, math.sqrt(math.log(2 / check_number("delta", delta)) / 2), (1.0, 1.0))
 
 
 def prior_error_effect(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9
 ) -> tuple[float, float]:
-    """Return the change of the estimated accuracy per unit of error in θ and in θ′.
-
-    The derivative of Â by the assumed θ is −(TPR − FPR)(a + b), by the assumed θ′ it is (TPR − FPR)(c + d); here
-    TPR − FPR = 2·accuracy − 1. The absolute values are returned.
+    """Return the change of the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
 
     Examples
     --------
@@ -170,18 +145,12 @@ def prior_error_effect(
     [0.02, 0.02]
     """
     a, b, c, d = magnitudes(set_priors, target_prior)
-    separation = abs(2 * check_accuracy(accuracy) - 1)
+    separation = abs(2 * check_number("accuracy", accuracy) - 1)
     return separation * (a + b), separation * (c + d)
 
 
 def scale_prior_gap(set_priors: Sequence[float], factor: float) -> tuple[float, float]:
-    """Return priors with the same mean and ``factor`` times the distance.
-
-    Examples
-    --------
-    >>> scale_prior_gap((0.75, 0.25), 0.5)
-    (0.625, 0.375)
-    """
+    """Return priors with the same mean and ``factor`` times the distance."""
     theta, theta_prime = check_set_priors(set_priors)
     middle, half = (theta + theta_prime) / 2, (theta - theta_prime) / 2
     # Rounded, so that rounding errors do not move priors of 0 and 1 outside [0, 1].
@@ -189,29 +158,8 @@ def scale_prior_gap(set_priors: Sequence[float], factor: float) -> tuple[float, 
 
 
 def normal_quantile(delta: float) -> float:
-    """Return z such that a standard normal variable lies within ±z with probability 1 − δ.
-
-    Examples
-    --------
-    >>> round(normal_quantile(0.05), 4)
-    1.96
-    """
-    return -NormalDist().inv_cdf(check_delta(delta) / 2)
-
-
-def check_accuracy(accuracy: float) -> float:
-    """Return the anticipated accuracy, or raise a ValueError."""
-    return check_between("accuracy", accuracy, 0, 1, "give it as a fraction, 90% as 0.9.")
-
-
-def check_half_width(half_width: float) -> float:
-    """Return the half-width, or raise a ValueError."""
-    advice = "give it as a fraction, two points of accuracy as 0.02."
-    return check_between("half_width", half_width, 0, 1, advice, open_ends=True)
-
-
-def _check_fraction(fraction: float) -> float:
-    return check_between("fraction", fraction, 0, 1, "it is the fraction of rows from set 0.", open_ends=True)
+    """Return z such that a standard normal variable lies within ±z with probability 1 − δ."""
+    return -NormalDist().inv_cdf(check_number("delta", delta) / 2)
 
 
 def _spread(
@@ -232,8 +180,7 @@ class Allocation:
 
     name: str
     rows: SetSizes
-    cost: float
-    """Total number of rows, relative to the best allocation."""
+    cost: float  # total number of rows, relative to the best allocation
 
 
 @dataclass(frozen=True)
@@ -242,8 +189,7 @@ class PriorGap:
 
     set_priors: tuple[float, float]
     rows_each: int
-    prior_error: float
-    """Largest change of the estimate for an error of 0.01 in one prior."""
+    prior_error: float  # largest change of the estimate for an error of 0.01 in one prior
 
 
 @dataclass(frozen=True)
@@ -252,24 +198,16 @@ class PlannedPrecision:
 
     sizes: SetSizes
     half_width: float
-    interval: tuple[float, float]
-    """Interval around the anticipated accuracy, clipped to [0, 1]."""
+    interval: tuple[float, float]  # interval around the anticipated accuracy, clipped to [0, 1]
     standard_error: float
     worst_half_width: float
-    guaranteed_half_width: float
-    """By Hoeffding's inequality, for the unbiased estimate."""
-    corrected_half_width: float
-    """By Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1."""
-    corrected_sharp: float
-    """See `DeviationBound.sharp`."""
-    corrected_bias: float
-    """See `BiasBound.sharp`."""
-    labelled_rows: float
-    """Number of labelled rows that would give the same precision in the worst case."""
-    set0_needed: int | None
-    """Rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough."""
-    set1_needed: int | None
-    """The same for set 1 with set 0 unchanged."""
+    guaranteed_half_width: float  # by Hoeffding's inequality, for the unbiased estimate
+    corrected_half_width: float  # by Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1
+    corrected_sharp: float  # see `DeviationBound.sharp`
+    corrected_bias: float  # see `BiasBound.sharp`
+    labelled_rows: float  # number of labelled rows that would give the same precision in the worst case
+    set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
+    set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
 
 @dataclass(frozen=True)
@@ -281,16 +219,12 @@ class RowPlan:
     accuracy: float
     half_width: float
     delta: float
-    splits: tuple[Allocation, ...]
-    """The best allocation first, equal sizes second."""
-    worst: SetSizes
-    """Equal sizes, for any classifier."""
-    guaranteed: SetSizes
-    """Equal sizes, by Hoeffding's inequality."""
+    splits: tuple[Allocation, ...]  # the best allocation first, equal sizes second
+    worst: SetSizes  # equal sizes, for any classifier
+    guaranteed: SetSizes  # equal sizes, by Hoeffding's inequality
     distances: tuple[PriorGap, ...]
     prior_error: float
-    precision: PlannedPrecision
-    """For the given sizes; without them, for the equal sizes that reach the half-width."""
+    precision: PlannedPrecision  # for the given sizes; without them, for the equal sizes that reach the half-width
 
     @property
     def equal(self) -> SetSizes:
@@ -309,18 +243,9 @@ def plan_rows(
 ) -> RowPlan:
     """Plan the held-out rows of both sets for an estimate of the accuracy.
 
-    Parameters
-    ----------
-    set_priors, target_prior
-        (θ, θ′) and π.
-    accuracy : float
-        The anticipated accuracy, the same for both classes.
-    half_width : float
-        Half the width of the desired interval for the accuracy.
-    sizes : (n, n′), optional
-        Available rows, to compute their precision.
-    delta : float
-        Intervals hold with probability 1 − δ.
+    ``accuracy`` is the anticipated accuracy, the same for both classes, ``half_width`` half the width of the desired
+    interval, and ``sizes`` the available rows (n, n′), to compute their precision. Intervals hold with probability
+    1 − ``delta``.
 
     Examples
     --------
@@ -329,7 +254,8 @@ def plan_rows(
     (SetSizes(set0=2567, set1=2567), 0.0262, None)
     """
     priors, pi = check_set_priors(set_priors), check_target_prior(target_prior)
-    accuracy, half_width, delta = check_accuracy(accuracy), check_half_width(half_width), check_delta(delta)
+    accuracy, half_width = check_number("accuracy", accuracy), check_number("half_width", half_width)
+    delta = check_number("delta", delta)
     given = None if sizes is None else SetSizes(*check_sizes(sizes))
     spread = anticipated_spread(priors, pi, accuracy=accuracy, delta=delta)
     fractions: dict[str, float | None] = {"best": None, "equal": 0.5}
@@ -347,7 +273,8 @@ def plan_rows(
         except ValueError:  # outside [0, 1], or too close
             continue
         rows = anticipated_spread(others, pi, accuracy=accuracy, delta=delta).rows(half_width, 0.5)
-        distances.append(PriorGap(others, rows.set0, _prior_error(others, pi, accuracy)))
+        error = PRIOR_ERROR * max(prior_error_effect(others, pi, accuracy=accuracy))
+        distances.append(PriorGap(others, rows.set0, error))
     return RowPlan(
         priors,
         pi,
@@ -358,25 +285,16 @@ def plan_rows(
         worst=worst_spread(priors, pi, delta=delta).rows(half_width, 0.5),
         guaranteed=guaranteed_spread(priors, pi, delta=delta).rows(half_width, 0.5),
         distances=tuple(distances),
-        prior_error=_prior_error(priors, pi, accuracy),
-        precision=_precision(priors, pi, accuracy, half_width, delta, spread, given or splits[1].rows),
+        prior_error=PRIOR_ERROR * max(prior_error_effect(priors, pi, accuracy=accuracy)),
+        precision=_precision(priors, pi, accuracy, half_width, delta, given or splits[1].rows),
     )
 
 
-def _prior_error(priors: tuple[float, float], pi: float, accuracy: float) -> float:
-    return PRIOR_ERROR * max(prior_error_effect(priors, pi, accuracy=accuracy))
-
-
 def _precision(
-    priors: tuple[float, float],
-    pi: float,
-    accuracy: float,
-    half_width: float,
-    delta: float,
-    spread: IntervalSpread,
-    sizes: SetSizes,
+    priors: tuple[float, float], pi: float, accuracy: float, half_width: float, delta: float, sizes: SetSizes
 ) -> PlannedPrecision:
     alpha, beta = pi * (1 - accuracy), (1 - pi) * (1 - accuracy)
+    spread = anticipated_spread(priors, pi, accuracy=accuracy, delta=delta)
     reached = spread.half_width(sizes)
     corrected = deviation_bound(priors, pi, sizes, alpha=alpha, beta=beta, delta=delta)
     return PlannedPrecision(

@@ -18,9 +18,8 @@ from uulearn.risk import UURisk
 from uulearn.storage import load_tree, remove_temporary_files, save_tree, write_atomically
 from uulearn.training.options import RunOptions
 
-FILE_NAME = "checkpoint.safetensors"
-SEED_NAME = "seed.json"
-FORMAT = 1
+CHECKPOINT_NAME, SEED_NAME = "checkpoint.safetensors", "seed.json"
+CHECKPOINT_FORMAT = 1
 MAY_DIFFER = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
 """Options that may change when a run is resumed."""
 
@@ -29,12 +28,12 @@ class Checkpoint:
     """The checkpoint file of one run, in its own folder."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / FILE_NAME
+        self.path = Path(folder) / CHECKPOINT_NAME
 
     def write(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint atomically."""
         try:
-            save_tree(self.path, {"format": FORMAT, **state})
+            save_tree(self.path, {"format": CHECKPOINT_FORMAT, **state})
         except TypeError as error:
             raise CheckpointError(
                 f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state is "
@@ -52,13 +51,13 @@ class Checkpoint:
             state = load_tree(self.path)
         except ValueError as error:
             raise CheckpointError(f"{error} Delete it to train from the start.") from error
-        if not isinstance(state, dict) or state.get("format") != FORMAT:
-            found = state.get("format") if isinstance(state, dict) else None
+        found = state.get("format") if isinstance(state, dict) else None
+        if found != CHECKPOINT_FORMAT:
             raise CheckpointError(
-                f"{self.path} has checkpoint format {found!r}, this version reads {FORMAT}; finish that run with the "
-                "version that started it, or delete the file."
+                f"{self.path} has checkpoint format {found!r}, this version reads {CHECKPOINT_FORMAT}; finish that run "
+                "with the version that started it, or delete the file."
             )
-        return state
+        return dict(state)
 
     def resume(self, fingerprint: dict[str, str], epochs: int) -> dict[str, Any] | None:
         """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
@@ -82,15 +81,13 @@ class Checkpoint:
 
 
 def store_seed(folder: str | Path, seed: int) -> None:
-    """Store the common seed of several runs whose checkpoints are in subfolders of this folder.
-
-    If there are such checkpoints already, their seed is not overwritten: the runs resume with it or are rejected.
-    """
+    """Store the common seed of runs with checkpoints in subfolders, unless there are such checkpoints already."""
     path = Path(folder) / SEED_NAME
-    if path.exists() and _has_checkpoints(path.parent):
+    if path.exists() and any(path.parent.rglob(CHECKPOINT_NAME)):
         return
+    text = json.dumps({"format": CHECKPOINT_FORMAT, "seed": seed})
     try:
-        write_atomically(path, lambda temporary: temporary.write_text(json.dumps({"format": FORMAT, "seed": seed})))
+        write_atomically(path, lambda temporary: temporary.write_text(text))
     except OSError as error:
         raise _write_error(path, error) from error
 
@@ -102,7 +99,7 @@ def stored_seed(folder: str | Path) -> int | None:
         return int(state["seed"])
     path = Path(folder) / SEED_NAME
     remove_temporary_files(path.parent, path.name)
-    if not path.exists() or not _has_checkpoints(path.parent):
+    if not path.exists() or not any(path.parent.rglob(CHECKPOINT_NAME)):
         return None
     try:
         return int(json.loads(path.read_text())["seed"])
@@ -110,10 +107,6 @@ def stored_seed(folder: str | Path) -> int | None:
         raise CheckpointError(
             f"{path} is damaged or was not written by uulearn ({error}); delete its folder to train from the start."
         ) from error
-
-
-def _has_checkpoints(folder: Path) -> bool:
-    return any(folder.rglob(FILE_NAME))
 
 
 def _write_error(path: Path, error: OSError) -> CheckpointError:
@@ -125,11 +118,8 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 
 def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
     """Descriptions of everything that must be the same for a run to be resumed."""
-    described = {
-        field.name: describe(getattr(options, field.name))
-        for field in dataclasses.fields(options)
-        if field.name not in MAY_DIFFER
-    }
+    names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
+    described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
     return described | {
         "risk": describe((risk.set_priors, risk.target_prior, risk.loss.name, risk.loss.function))

@@ -19,8 +19,7 @@ class GraphedFunction:
 
     The function reads and writes tensors that stay in place, returns tensors or nothing, and has no other effect.
     Capturing needs warm-up calls: ``snapshot`` is called before them and returns a function that undoes their effects.
-    Both are methods of the object that holds this one, and are referenced weakly: a reference cycle would keep the
-    object's memory until Python's garbage collector runs.
+    Both are methods of the owner of this object, referenced weakly: a reference cycle would keep the owner's memory.
     """
 
     def __init__(
@@ -73,32 +72,23 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
     return stream
 
 
-def snapshot_tensors(tensors: list[Tensor]) -> Callable[[], None]:
-    """Copy the tensors, and return a function that writes the copies back in place."""
-    copies = [(tensor, tensor.clone()) for tensor in tensors]
+def snapshot_tensors(tensors: list[Tensor], optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:
+    """Copy the tensors and the optimizer's state, and return a function that writes the copies back in place.
 
+    It sets state that the optimizer did not have yet to zero, its value before the first step.
+    """
+    copies = [(tensor, tensor.clone()) for tensor in [*tensors, *_state_of(optimizer)]]
+
+    @torch.no_grad()
     def restore() -> None:
-        with torch.no_grad():
-            for tensor, value in copies:
-                tensor.copy_(value)
+        for tensor in _state_of(optimizer):
+            tensor.zero_()
+        for tensor, value in copies:
+            tensor.copy_(value)
 
     return restore
 
 
-def snapshot_optimizer(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    """Copy the optimizer's state; restoring sets state that did not exist to zero, its value before the first step."""
-    copies = {
-        (parameter, name): value.clone()
-        for parameter, state in optimizer.state.items()
-        for name, value in state.items()
-        if isinstance(value, Tensor)
-    }
-
-    def restore() -> None:
-        with torch.no_grad():
-            for parameter, state in optimizer.state.items():
-                for name, value in state.items():
-                    if isinstance(value, Tensor):
-                        value.copy_(copies[parameter, name]) if (parameter, name) in copies else value.zero_()
-
-    return restore
+def _state_of(optimizer: torch.optim.Optimizer | None) -> list[Tensor]:
+    states = [] if optimizer is None else optimizer.state.values()
+    return [value for state in states for value in state.values() if isinstance(value, Tensor)]

@@ -1,13 +1,19 @@
-"""Early stopping: the best epoch is the one with the lowest smoothed validation error."""
+"""Early stopping: the best epoch of one run, or of each run of batched training, by its smoothed validation error."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from uulearn.training.history import History
 from uulearn.training.options import RunOptions
+
+Weights = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 EARLY_STOPPING_METRIC = "validation_zero_one"
 """The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
@@ -16,17 +22,14 @@ EARLY_STOPPING_METRIC = "validation_zero_one"
 class BestEpoch:
     """Tracks a metric that should be low, and the best epoch so far.
 
-    An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, including itself, because the
-    estimate of a single epoch is noisy and the luckiest of hundreds would win. After ``patience`` epochs without
-    improvement it is `exhausted`.
+    An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
+    epoch is noisy. After ``patience`` epochs without improvement it is `exhausted`.
 
     Examples
     --------
     >>> best = BestEpoch(smoothing=2, patience=3)
-    >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)]
-    [True, True, True, False, False]
-    >>> best.epoch, best.exhausted
-    (3, False)
+    >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
+    ([True, True, True, False, False], 3)
     """
 
     def __init__(self, smoothing: int, patience: int | None) -> None:
@@ -76,3 +79,48 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
             "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)
+
+
+class BestWeights:
+    """Copies of the weights of each run's best epoch so far, in tensors of the same layout as the network's.
+
+    ``weights`` are the parameters and buffers that predict; `restore` writes into them. ``per_run`` reshapes a tensor
+    of shape (R,) to multiply the tensor of a name. A run that has exhausted its patience is not updated any more.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        per_run: Callable[[Tensor, str], Tensor],
+        histories: Sequence[History],
+        options: RunOptions,
+    ) -> None:
+        self.weights, self.per_run, self.histories = weights, per_run, histories
+        self.best = [follow_epochs(options, True) for _ in histories]
+        self.copies = tuple({name: value.clone() for name, value in tensors.items()} for tensors in weights)
+        self.copied = torch.zeros(len(histories), dtype=torch.bool)
+
+    @torch.no_grad()
+    def update(self, records: Sequence[dict[str, Any]]) -> None:
+        """Copy the weights of the runs for which this epoch is the best so far."""
+        better = torch.zeros_like(self.copied)
+        for place, (history, best, record) in enumerate(zip(self.histories, self.best, records, strict=True)):
+            if history.stop_reason is not None or best is None:
+                continue
+            better[place] = best.observe(record, history)
+            if best.exhausted:
+                history.stop_reason = best.stop_reason
+        if better.any():
+            self.copied |= better
+            self._copy(self.weights, self.copies, better)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Replace the weights of the last epoch by those of the best epoch."""
+        self._copy(self.copies, self.weights, self.copied)
+
+    def _copy(self, source: Sequence[dict[str, Tensor]], target: Sequence[dict[str, Tensor]], which: Tensor) -> None:
+        for values, places in zip(source, target, strict=True):
+            for name, value in values.items():
+                chosen = self.per_run(which.to(value.device, torch.float32), name) > 0
+                places[name].copy_(torch.where(chosen, value, places[name]))

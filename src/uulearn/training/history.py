@@ -13,17 +13,14 @@ TRAINING_METRICS = (*BATCH_METRICS, "positive_below_zero", "negative_below_zero"
 """Metrics of an epoch, in the order that `make_record` expects."""
 VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one")
 """Metrics on held-out rows, recorded as ``validation_…``."""
-CALLBACK_STOP = "the callback asked to stop"
 
 
-def all_epochs_done(n_epochs: int) -> str:
-    """Stop reason of a run that trained for all epochs."""
-    return f"all {n_epochs} epochs done"
+class StopReason:
+    """Why a run stopped; ``{}`` is the place of the number of epochs or of the epoch."""
 
-
-def not_finite(epoch: int) -> str:
-    """Stop reason of a run whose risk was not finite."""
-    return f"the risk was not finite in epoch {epoch}"
+    CALLBACK = "the callback asked to stop"
+    EPOCHS_DONE = "all {} epochs done"
+    NOT_FINITE = "the risk was not finite in epoch {}"
 
 
 def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, Any]:
@@ -37,8 +34,7 @@ def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, An
 class History:
     """One record per epoch, and why the run stopped.
 
-    Each record in ``epochs`` is a flat dict (``pandas.DataFrame(history.epochs)`` is a table). Values are means over
-    the batches of the epoch, computed while the weights changed:
+    Each record in ``epochs`` is a flat dict. Values are means over the batches of the epoch, while the weights changed:
 
     ===========================  ==========================================================================
     ``epoch``                    counted from 1
@@ -47,13 +43,11 @@ class History:
     ``corrected``                the corrected risk of Eq. 6
     ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
-    ``positive_below_zero``,     fraction of batches in which the risk term was below zero, so that a correction
-    ``negative_below_zero``      acts
+    ``…_below_zero``             fraction of batches in which the risk term was below zero: a correction acts
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given
-    ``test_accuracy``,           accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
-    ``test_risk``
+    ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
     ===========================  ==========================================================================
     """
 
@@ -98,12 +92,8 @@ class History:
             means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
             epochs.append({"epoch": record["epoch"], **means})
         reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
-        return cls(
-            epochs,
-            stop_reason="; ".join(reasons),
-            labels_used=any(history.labels_used for history in histories),
-            models=list(histories),
-        )
+        labels_used = any(history.labels_used for history in histories)
+        return cls(epochs, "; ".join(reasons), labels_used, models=list(histories))
 
     def __len__(self) -> int:
         return len(self.epochs)

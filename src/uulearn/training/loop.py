@@ -21,20 +21,13 @@ from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.models.normalization import synchronized
 from uulearn.risk import LOSSES, UURisk
 from uulearn.risk.corrections import get_method
+from uulearn.risk.distributed import sum_over_workers
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.checkpoint import Checkpoint, fingerprint
-from uulearn.training.cuda_graphs import GraphedFunction, snapshot_optimizer, snapshot_tensors
+from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, follow_epochs
-from uulearn.training.history import (
-    BATCH_METRICS,
-    CALLBACK_STOP,
-    VALIDATION_METRICS,
-    History,
-    all_epochs_done,
-    make_record,
-    not_finite,
-)
+from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
@@ -44,7 +37,7 @@ from uulearn.training.workers import join_workers
 
 UNBIASED = get_method("unbiased")
 OBJECTIVE = BATCH_METRICS.index("objective")
-COPY_BYTES = 64 * 2**20
+VALIDATION_BYTES = 64 * 2**20
 """Validation rows of at most this size are copied once, so that they need not be gathered every epoch."""
 
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
@@ -54,7 +47,7 @@ Counts = tuple[int, int]
 class Trainer:
     """Trains a module on two unlabeled sets.
 
-    After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with ``early_stopping=True``
+    After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with early stopping
     those of the best epoch) and ``history`` the record. If the risk stops being finite, the weights after the last
     finite epoch are restored.
 
@@ -62,12 +55,8 @@ class Trainer:
     ----------
     model : nn.Module
         Maps a batch of rows to scores of shape (n,) or (n, 1); trained in place.
-    data : TwoSets or StreamedSets
-        The rows of both sets, in memory or streamed.
-    risk : UURisk
-        The risk to minimize.
-    options : RunOptions
-        All other settings.
+    data, risk, options
+        The rows of both sets, the risk to minimize, and all other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets: their risk is recorded every epoch.
     test : (Rows, tensor of 0 and 1), optional
@@ -90,17 +79,19 @@ class Trainer:
         self.risk, self.options, self.callback = risk, options, callback
         self.device = torch.device(options.device)
         self.workers = join_workers(options.distributed, self.device)
+        self.first = self.workers is None or self.workers.first
         self.model = model.to(self.device)
         if self.workers is not None:
             self.workers.copy_weights(self.model)
-        # First, all work on the rows. Rows that are scored every epoch are moved to the device too.
+        self.kernels = kernel_parameters(self.model) if options.l2 else []
+        # Then, all work on the rows. Rows that are scored every epoch are moved to the device too.
         moved: dict[int, Rows] = {}
         self.data = data.to_device(self.device, moved)
         if isinstance(validation, tuple):
             validation = TwoSets.from_membership(*validation)
         self.validation = None if validation is None else validation.to_device(self.device, moved)
-        held_out = self.validation
-        self._validation_rows = [] if held_out is None else [held_out.rows_of(which, COPY_BYTES) for which in (0, 1)]
+        held_out = [] if self.validation is None else [self.validation.rows_of(i, VALIDATION_BYTES) for i in (0, 1)]
+        self._validation_rows = held_out
         self.test = None if test is None else (move_tables([test[0]], self.device)[0], test[1])
         worker = (0, 1) if self.workers is None else (self.workers.rank, self.workers.count)
         self.plan = BatchPlan(data.sizes, options.batch_size, *worker)
@@ -121,7 +112,6 @@ class Trainer:
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
         self.scheduler = build_scheduler(options, self.optimizer)
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
-        self.kernels = kernel_parameters(self.model) if options.l2 else []
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
         graphed = options.graph and self.device.type == "cuda" and self.workers is None
         self._graphed = GraphedFunction(self._update_static, self.device, self._snapshot) if graphed else None
@@ -139,10 +129,12 @@ class Trainer:
 
     def run(self) -> History:
         """Train to the last epoch, from a checkpoint of this run if there is one."""
-        checkpoint, identity = self._checkpoint()
-        seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
+        checkpoint, identity = None, {}
+        if self.options.checkpoint_dir and self.first:
+            identity = fingerprint(self.options, self.model, self.data, self.risk)
+            checkpoint = Checkpoint(self.options.checkpoint_dir)
         try:
-            with isolated_rng(seed, self.device), self._fastest_convolutions(), self._joint_statistics():
+            with self._context():
                 if self.options.checkpoint_dir:
                     self._resume(checkpoint, identity)
                 self._epochs(checkpoint, identity)
@@ -160,71 +152,61 @@ class Trainer:
                 self._graphed.clear()
         return self.history
 
-    def _checkpoint(self) -> tuple[Checkpoint | None, dict[str, str]]:
-        """The checkpoint file and the fingerprint of this run; only the first of several workers writes."""
-        if not self.options.checkpoint_dir or (self.workers is not None and not self.workers.first):
-            return None, {}
-        identity = fingerprint(self.options, self.model, self.data, self.risk)
-        return Checkpoint(self.options.checkpoint_dir), identity
-
     def _resume(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
         """Resume a stored run if there is one; all workers get its state or raise its error."""
         state, failure = None, None
         try:
-            state = None if checkpoint is None else checkpoint.resume(identity, self.options.epochs)
-            if checkpoint is not None and state is None:
-                checkpoint.write(self._state(identity))  # a folder that is not writable fails now, not after hours
+            if checkpoint is not None:
+                state = checkpoint.resume(identity, self.options.epochs)
+                if state is None:
+                    checkpoint.write(self._state(identity))  # a folder that is not writable fails now, not after hours
         except CheckpointError as error:
             failure = error
-        if self.workers is not None:
-            state, failure = self.workers.broadcast((state, failure))
+        state, failure = self._agreed((state, failure))
         if failure is not None:
             raise failure
         if state is not None:
             self._restore(state)
-            if self.workers is not None and not self.workers.first:
+            if self.workers is not None and not self.first:
                 seed_generators(self.workers.seed(self.options.seed, len(self.history)), self.device)
 
-    def _joint_statistics(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext() if self.workers is None else synchronized(self.model)
+    def _agreed(self, value: Any) -> Any:
+        """The value of the first of several workers."""
+        return value if self.workers is None else self.workers.broadcast(value)
 
     @contextlib.contextmanager
-    def _fastest_convolutions(self) -> Iterator[None]:
-        """With ``compile``, cuDNN measures its algorithms and uses the fastest; the caller's setting is restored.
+    def _context(self) -> Iterator[None]:
+        """Seeded generators, batch statistics of all workers, and, with ``compile``, the fastest convolutions.
 
         The fastest algorithm, and with it the rounding, may differ from run to run.
         """
+        seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
+        joint = contextlib.nullcontext() if self.workers is None else synchronized(self.model)
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = before or (self.channels_last and self.options.compile)
         try:
-            yield
+            with isolated_rng(seed, self.device), joint:
+                yield
         finally:
             torch.backends.cudnn.benchmark = before
 
     def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
-        first = self.workers is None or self.workers.first
-        with ProgressBar(self.options.epochs, self.options.progress and first, done=len(self.history)) as bar:
+        with ProgressBar(self.options.epochs, self.options.progress and self.first, done=len(self.history)) as bar:
             while self.history.stop_reason is None:
                 record = self._epoch(len(self.history) + 1)
                 bar.update(len(self.history), record)
                 self.model.eval()
-                if self._callback_stops(record):
-                    self.history.stop_reason = CALLBACK_STOP
+                # Only the first of several workers calls the callback; its answer holds for all.
+                stops = self.callback is not None and self.first and bool(self.callback(record, self.final_model))
+                if self.callback is not None and self._agreed(stops):
+                    self.history.stop_reason = StopReason.CALLBACK
                 elif len(self.history) == self.options.epochs:
-                    self.history.stop_reason = all_epochs_done(self.options.epochs)
+                    self.history.stop_reason = StopReason.EPOCHS_DONE.format(self.options.epochs)
                 elif self.best is not None and self.best.exhausted:
                     self.history.stop_reason = self.best.stop_reason
                 finished = self.history.stop_reason is not None
                 if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
                     checkpoint.write(self._state(identity))
-
-    def _callback_stops(self, record: dict[str, Any]) -> bool:
-        """Call the callback; with several workers only in the first, whose answer holds for all."""
-        if self.callback is None:
-            return False
-        if self.workers is None:
-            return bool(self.callback(record, self.final_model))
-        return bool(self.workers.broadcast(self.workers.first and bool(self.callback(record, self.final_model))))
 
     # ------------------------------------------------------------------------------------------ one epoch, one step
 
@@ -251,12 +233,13 @@ class Trainer:
         self._check_finite(record)
         record |= self._evaluate()
         record["seconds"] = time.perf_counter() - started
-        if self.workers is not None:
-            record = self.workers.broadcast(record)
+        record = dict(self._agreed(record))
         self.history.epochs.append(record)
         if self.best is not None and self.best.observe(record, self.history):
             self._best_weights = copy.deepcopy(self.final_model.state_dict())
-        self._step_scheduler(record)
+        if self.scheduler is not None and self.options.scheduler_interval == "epoch":
+            plateau = isinstance(self.scheduler, ReduceLROnPlateau)
+            self.scheduler.step(*([record.get("validation_corrected", record["objective"])] if plateau else []))
         return record
 
     def step(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
@@ -279,9 +262,8 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
                 scores = self._forward(x)
-            weights = self._batch_weights(counts, whole)
-            scores = flat_scores(scores)
-            total = None if self.workers is None else self.workers.total
+            weights, scores = self._batch_weights(counts, whole), flat_scores(scores)
+            total = None if self.workers is None else sum_over_workers
             risk = weighted_risk(scores, weights, self.risk.loss, self.risk.method, total)
             with torch.no_grad():
                 zero_one = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
@@ -314,13 +296,7 @@ class Trainer:
 
     def _snapshot(self) -> Callable[[], None]:
         tensors = [tensor.detach() for tensor in (*self.model.parameters(), *self.model.buffers())]
-        restore_model, restore_optimizer = snapshot_tensors(tensors), snapshot_optimizer(self.optimizer)
-
-        def restore() -> None:
-            restore_model()
-            restore_optimizer()
-
-        return restore
+        return snapshot_tensors(tensors, self.optimizer)
 
     def _regularize(self) -> None:
         """Add the gradient of l2·‖W‖² (coupled with the optimizer, as in Keras), then clip."""
@@ -329,14 +305,6 @@ class Trainer:
             torch._foreach_add_(*map(list, zip(*gradients, strict=True)), alpha=2 * self.options.l2)
         if self.options.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
-
-    def _step_scheduler(self, record: dict[str, Any]) -> None:
-        if self.scheduler is None or self.options.scheduler_interval == "batch":
-            return
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(record.get("validation_corrected", record["objective"]))
-        else:
-            self.scheduler.step()
 
     def _batch_weights(self, counts: Counts, whole: Counts) -> RowWeights:
         if (counts, whole) not in self._weights:
@@ -348,7 +316,7 @@ class Trainer:
 
     def _record(self, epoch: int, metrics: Tensor, n_rows: Tensor) -> dict[str, Any]:
         if self.workers is not None:  # each worker knows only the zero-one risk of its own rows
-            metrics[:, -1] = self.workers.total(metrics[:, -1].contiguous())
+            metrics[:, -1] = sum_over_workers(metrics[:, -1].contiguous())
         metrics = metrics.cpu().double()
         means = (metrics * (n_rows.double() / n_rows.sum())[:, None]).sum(0)
         below_zero = (metrics[:, :2] < 0).double().mean(0)
@@ -372,12 +340,11 @@ class Trainer:
         return metrics
 
     def _score(self, rows: Rows) -> Tensor:
-        own = rows
+        n, own = rows.n_rows, rows
         if self.workers is not None:
-            share = self.workers.share(rows.n_rows)
-            own = PickedRows(rows, torch.arange(share.start, share.stop))
-        scores = score_rows(self.final_model, own, device=self.device, dtype=self.dtype, scale=self.options.input_scale)
-        return scores if self.workers is None else self.workers.gather(scores, rows.n_rows, self.device)
+            own = PickedRows(rows, torch.arange(n)[self.workers.share(n)])
+        scores = score_rows(self.final_model, own, dtype=self.dtype, scale=self.options.input_scale)
+        return scores if self.workers is None else self.workers.gather(scores, n, self.device)
 
     # ----------------------------------------------------------------------------------------- failures, checkpoints
 
@@ -386,15 +353,14 @@ class Trainer:
 
     def _check_finite(self, record: dict[str, Any]) -> None:
         """If the risk or a weight is not finite, restore the weights of the last finite epoch and raise an error."""
-        terms = [record[name] for name in ("positive", "negative", "objective")]
         weights_finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
-        if all(map(math.isfinite, terms)) and weights_finite:
+        if weights_finite and all(math.isfinite(record[name]) for name in ("positive", "negative", "objective")):
             return
         for module, state in zip(self._trained_modules(), self._last_finite, strict=True):
             module.load_state_dict(state)
         epoch = record["epoch"]
         restored = f"weights after epoch {epoch - 1}" if epoch > 1 else "initial weights"
-        self.history.stop_reason = not_finite(epoch)
+        self.history.stop_reason = StopReason.NOT_FINITE.format(epoch)
         what = "risk" if weights_finite else "risk or a weight"
         raise NonFiniteRiskError(
             f"the {what} stopped being finite in epoch {epoch}: positive term {record['positive']:.4g}, negative "
@@ -403,16 +369,17 @@ class Trainer:
             f"overflows, or method 'unbiased', whose risk has no lower bound. The {restored} were restored."
         )
 
+    def _parts(self) -> dict[str, Any]:
+        parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer, "scheduler": self.scheduler}
+        return {name: part for name, part in parts.items() if part is not None}
+
     def _state(self, identity: dict[str, str]) -> dict[str, Any]:
         return {
             "fingerprint": identity,
             "seed": self.options.seed,
             "history": self.history.to_dict(),
-            "model": dict(self.model.state_dict()),
-            "average": self.average.state_dict() if self.average is not None else None,
+            **{name: dict(part.state_dict()) for name, part in self._parts().items()},
             "best": None if self._best_weights is None else dict(self._best_weights),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
@@ -421,21 +388,17 @@ class Trainer:
         self.history = History.from_dict(state["history"])
         self.history.labels_used |= self.test is not None
         self.history.resumed_at.append(len(self.history))
-        if self.history.stop_reason != CALLBACK_STOP:  # the number of epochs may have changed
+        if self.history.stop_reason != StopReason.CALLBACK:  # the number of epochs may have changed
             done = len(self.history) == self.options.epochs
-            self.history.stop_reason = all_epochs_done(self.options.epochs) if done else None
+            self.history.stop_reason = StopReason.EPOCHS_DONE.format(self.options.epochs) if done else None
         if self.best is not None:
             for record in self.history:
                 self.best.update(record[EARLY_STOPPING_METRIC])
             if self.best.exhausted and self.history.stop_reason is None:
                 self.history.stop_reason = self.best.stop_reason
             self._best_weights = state["best"]
-        self.model.load_state_dict(state["model"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None:
             torch.cuda.set_rng_state(state["random_cuda"], self.device)

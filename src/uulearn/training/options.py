@@ -19,12 +19,7 @@ from uulearn.training.workers import local_device
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
 
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "sgd": torch.optim.SGD,
-}
-FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
+OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True)
@@ -55,17 +50,16 @@ class TrainingOptions:
     augment : str or callable, optional
         Random changes of training images; validation and prediction use the original images. ``"flip"`` mirrors
         left to right (wrong for digits and letters), ``"shift"`` moves by up to four pixels and fills with zeros,
-        ``"shift+flip"`` does both. A function maps a batch of shape (n, channels, height, width), already scaled, to
-        one of the same shape and type, with its rows in the same order.
+        ``"shift+flip"`` does both. A function maps a scaled batch of shape (n, channels, height, width) to another.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
     checkpoint_dir, checkpoint_every
         Folder for a checkpoint every ``checkpoint_every`` epochs. Calling `fit` again with the same arguments continues
         from it and gives the result of an uninterrupted run.
     distributed : bool or "auto"
-        "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group, and
-        alone if there is one: each process takes a part of every batch, and the result is that of one process with the
-        same batches. True requires several. Every process calls `fit` with the same rows and arguments.
+        "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group: each
+        process takes a part of every batch, and the result is that of one process with the same batches. True requires
+        several processes. Every process calls `fit` with the same rows and arguments.
 
     Examples
     --------
@@ -92,11 +86,10 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class RunOptions(TrainingOptions):
-    """All options of one `Trainer` run: everything except the data, the model and the risk.
+    """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that `TrainingOptions` does not have.
 
-    The fields that `TrainingOptions` does not have are described by `uulearn.UUClassifier`, except ``graph``: it
-    captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose forward pass
-    does not synchronize with the host, and no scheduler.
+    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose
+    forward pass does not synchronize with the host, and no scheduler.
     """
 
     epochs: int = defaults.EPOCHS
@@ -112,11 +105,9 @@ class RunOptions(TrainingOptions):
 
 
 def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer asked for, by name, class or factory; the fused kernel of torch where there is one."""
+    """The optimizer with this name, class or factory; with torch's fused kernel if it has one."""
     parameters = list(parameters)
-    optimizer = options.optimizer
-    if isinstance(optimizer, str):
-        optimizer = OPTIMIZERS[optimizer]
+    optimizer = OPTIMIZERS[options.optimizer] if isinstance(options.optimizer, str) else options.optimizer
     arguments = dict(options.optimizer_params or {})
     if isinstance(optimizer, type):
         arguments.setdefault("lr", options.lr)
@@ -125,10 +116,10 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
             arguments.setdefault("weight_decay", options.weight_decay)
         elif options.weight_decay:
             raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
-        if optimizer in FUSED and not {"fused", "foreach", "differentiable"} & arguments.keys():
+        if optimizer in OPTIMIZERS.values() and not {"fused", "foreach", "differentiable"} & arguments.keys():
             arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
         if options.graph and (optimizer is torch.optim.LBFGS or arguments.get("dampening")):
-            raise ValueError("graph=True serves optimizers of one pass without dampening; set graph=False.")
+            raise ValueError("graph=True needs an optimizer of one pass without dampening; set graph=False.")
         if options.graph and "capturable" in inspect.signature(optimizer).parameters:
             arguments.setdefault("capturable", all(p.device.type == "cuda" for p in parameters))
     elif options.weight_decay:
@@ -152,12 +143,12 @@ def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LR
     if options.scheduler is None:
         return None
     if options.graph:
-        raise ValueError("graph=True keeps the learning rate it was captured with; train with a scheduler without it.")
+        raise ValueError("graph=True keeps the learning rate it was captured with; with a scheduler set graph=False.")
     scheduler = options.scheduler(optimizer)
     if not isinstance(scheduler, LRScheduler):
         raise TypeError(f"the scheduler factory must return a torch learning-rate scheduler, got {scheduler!r}.")
     if isinstance(scheduler, ReduceLROnPlateau) and options.scheduler_interval == "batch":
-        raise ValueError("ReduceLROnPlateau follows a figure of the epoch; use scheduler_interval='epoch' with it.")
+        raise ValueError("ReduceLROnPlateau follows a metric of the epoch; use scheduler_interval='epoch' with it.")
     return scheduler
 
 

@@ -22,10 +22,7 @@ from uulearn.training.scoring import score_rows
 
 @dataclass(frozen=True)
 class FoldFit:
-    """The module trained without one fold, its history, and its scores of the rows of the fold.
-
-    ``scores`` are those of set 0 and of set 1, in the order of the rows.
-    """
+    """The module trained without one fold, its history, and its scores of the fold's rows of set 0 and of set 1."""
 
     model: nn.Module
     history: History
@@ -51,16 +48,8 @@ def fit_fold(
 ) -> FoldFit:
     """Train one module on the rows outside a fold; the rows of the fold validate it.
 
-    Parameters
-    ----------
-    fold : int
-    build : callable
-        From a seed to an untrained module.
-    data : TwoSets
-    folds : two arrays
-        The fold of every row of each set, from `uulearn.data.folds.assign_folds`.
-    risk, options, test, callback
-        As for `Trainer`; `fold_options` derives the seed and the checkpoint folder of the module.
+    ``build`` maps a seed to an untrained module, and ``folds`` is the result of `uulearn.data.folds.assign_folds`.
+    `fold_options` derives the seed and the checkpoint folder of the module.
     """
     inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
     own = fold_options(options, fold)
@@ -70,13 +59,7 @@ def fit_fold(
     )
     trainer.run()
     first, second = (
-        score_rows(
-            trainer.final_model,
-            held_out.rows_of(which),
-            device=trainer.device,
-            dtype=trainer.dtype,
-            scale=options.input_scale,
-        )
+        score_rows(trainer.final_model, held_out.rows_of(which), dtype=trainer.dtype, scale=options.input_scale)
         for which in (0, 1)
     )
     return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
@@ -89,9 +72,5 @@ def fold_seed(seed: int, fold: int) -> int:
 
 def fold_options(options: RunOptions, fold: int) -> RunOptions:
     """The options of the model of one fold: its own seed and its own checkpoint folder."""
-    folder = options.checkpoint_dir
-    return dataclasses.replace(
-        options,
-        seed=fold_seed(options.seed, fold),
-        checkpoint_dir=None if folder is None else Path(folder) / f"model-{fold}",
-    )
+    folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"model-{fold}"
+    return dataclasses.replace(options, seed=fold_seed(options.seed, fold), checkpoint_dir=folder)

@@ -1,8 +1,8 @@
 """The floating-point type of a run's matrix products.
 
 ``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if that is faster and harmless: the device
-supports bfloat16 natively, the model has a wide enough layer (or, on CUDA, convolutions), and no column has a mean so
-large, compared with its standard deviation, that eight significant bits would blur it.
+supports it natively, a layer is wide enough (or, on CUDA, convolves), and no column has a mean so large, compared with
+its standard deviation, that eight significant bits would blur it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Progress of training: a bar on a terminal, or callbacks for a program that shows progress itself.
-
-====================  =================================================================================
-`ProgressBar`         Bar on standard error; appears after two seconds, and only on a terminal
-`observe_training`    Sends the progress of every model to a `TrainingObserver` instead of a bar
-`ProgressCallback`    Called by workflows at the start of each stage; `no_progress` ignores the calls
-====================  =================================================================================
-"""
+"""Progress of training: a bar on a terminal, or callbacks for a program that shows progress itself."""
 
 from __future__ import annotations
 
@@ -19,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PATIENCE = 2.0
+BAR_DELAY = 2.0
 """Seconds before the bar of a training appears, so that short trainings stay silent."""
-EPOCHS = "epochs"
 
 
 class ProgressCallback(Protocol):
@@ -56,24 +48,6 @@ def observe_training(observer: TrainingObserver) -> Iterator[None]:
     """Send the progress of all training in this block to an observer instead of showing a bar.
 
     Training with ``progress=False`` is not observed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from uulearn import UUClassifier
-    >>> class Epochs(list):
-    ...     def begin(self, epochs, models, done):
-    ...         self.append(f"of {epochs}")
-    ...     def epoch(self, done):
-    ...         self.append(done)
-    ...     def end(self):
-    ...         self.append("end")
-    >>> X = np.random.default_rng(0).normal(size=(40, 2))
-    >>> classifier = UUClassifier((0.9, 0.1), model="linear", epochs=2, members=2, random_state=0)
-    >>> with observe_training(observed := Epochs()):
-    ...     _ = classifier.fit_sets(X[:20] + 3, X[20:])
-    >>> observed
-    ['of 2', 1, 2, 'end', 'of 2', 1, 2, 'end']
     """
     before = _OBSERVER.set(observer)
     try:
@@ -116,25 +90,15 @@ class TerminalBar:
 
 
 class ProgressBar:
-    """Shows finished epochs, time left and the current risk, or sends them to the observer.
+    """Shows finished epochs, time left and the current risk on a terminal, or sends them to the observer.
 
-    Parameters
-    ----------
-    total : int
-        Number of epochs, or of units.
-    enabled : bool
-        False shows nothing and sends nothing.
-    done : int
-        Epochs that a checkpoint already holds.
-    models : int
-        Number of models trained at once.
-    unit : str
-        What is counted. The observer receives epochs only.
+    ``done`` epochs of ``total`` are in a checkpoint already, and ``models`` are trained at once. Other units than
+    epochs are not sent.
     """
 
-    def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = EPOCHS) -> None:
+    def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
         self.total, self.start, self.models, self.unit = total, done, models, unit
-        self.observer = _OBSERVER.get() if enabled and unit == EPOCHS else None
+        self.observer = _OBSERVER.get() if enabled and unit == "epochs" else None
         self.enabled = enabled and _OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
         self.started = time.monotonic()
         self._bar = TerminalBar()
@@ -149,7 +113,7 @@ class ProgressBar:
         if self.observer is not None:
             self.observer.epoch(done)
         seconds = time.monotonic() - self.started
-        if not self.enabled or seconds < PATIENCE:
+        if not self.enabled or seconds < BAR_DELAY:
             return
         parts = [f"training {done}/{self.total} {self.unit}"]
         if done > self.start:

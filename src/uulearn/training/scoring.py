@@ -17,21 +17,13 @@ def module_device(module: nn.Module) -> torch.device:
 
 
 @torch.no_grad()
-def score_rows(
-    model: nn.Module,
-    rows: Rows,
-    *,
-    device: torch.device | None = None,
-    dtype: torch.dtype = torch.float32,
-    scale: float = 1.0,
-) -> Tensor:
+def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
     """The score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
 
     If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
     computes the scores from rows of that type; other models run under autocast. The model's mode does not change.
     """
-    device = device or module_device(model)
-    was_training = model.training
+    device, was_training = module_device(model), model.training
     fold = getattr(model, "for_inference", None)
     scorer: nn.Module = fold(dtype) if fold is not None else model.eval()
     rows_dtype = dtype if fold is not None else torch.float32
@@ -45,8 +37,7 @@ def score_rows(
                 x = rows.slice(start, stop).to(device)
                 if scale != 1.0:
                     x = x.float() * scale
-                out = scorer(x.to(rows_dtype))
-                scores[start:stop] = out.reshape(stop - start)
+                scores[start:stop] = scorer(x.to(rows_dtype)).reshape(stop - start)
     finally:
         model.train(was_training)
     return scores.cpu()

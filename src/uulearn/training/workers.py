@@ -14,8 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from uulearn.risk.distributed import sum_over_workers
-
 RANK, COUNT, LOCAL = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 """Environment variables that torchrun sets for each process."""
 
@@ -36,27 +34,19 @@ class Workers:
         """Whether this is the process that writes files, reports progress and makes decisions."""
         return self.rank == 0
 
-    def total(self, values: Tensor) -> Tensor:
-        """The sum over all workers; its gradient is exact after `average_gradients`."""
-        return sum_over_workers(values)
-
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace every gradient by its mean over all workers, with one exchange per floating-point type."""
         by_type: dict[torch.dtype, list[Tensor]] = {}
         for p in parameters:
-            if p.requires_grad:
-                p.grad = (
-                    torch.zeros_like(p) if p.grad is None else p.grad
-                )  # all workers must send the same number of values
+            if p.requires_grad:  # with or without a gradient: all workers must send the same number of values
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
                 by_type.setdefault(p.dtype, []).append(p.grad)
         for gradients in by_type.values():
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             dist.all_reduce(flat)
-            flat /= self.count
-            start = 0
-            for gradient in gradients:
-                gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
-                start += gradient.numel()
+            parts = torch.split(flat / self.count, [gradient.numel() for gradient in gradients])
+            for gradient, part in zip(gradients, parts, strict=True):
+                gradient.copy_(part.view_as(gradient))
 
     def share(self, n_rows: int) -> slice:
         """The rows of a table that this worker scores."""
@@ -109,22 +99,15 @@ class Workers:
 
 
 def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether torchrun or a similar launcher started this process as one of several.
-
-    Examples
-    --------
-    >>> started_by_torchrun({"RANK": "0", "WORLD_SIZE": "2"}), started_by_torchrun({})
-    (True, False)
-    """
+    """Whether torchrun or a similar launcher started this process as one of several."""
     variables = os.environ if environment is None else environment
     return RANK in variables and int(variables.get(COUNT, "1")) > 1
 
 
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
-    """The workers to train with, None for a single process.
+    """The workers to train with, None for a single process; a process that torchrun started joins the group first.
 
-    False means a single process. "auto" uses the process group if it has several processes, and creates it if torchrun
-    started this process. True is like "auto" but raises an error for a single process.
+    "auto" uses the process group if it has several processes. True raises an error if it has not.
     """
     if distributed is False:
         return None
@@ -153,9 +136,7 @@ def local_device(device: str) -> str:
 @contextmanager
 def warn_on_rank_zero(workers: Workers | None) -> Iterator[None]:
     """Context in which only the first worker shows warnings."""
-    if workers is None or workers.first:
-        yield
-        return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        if workers is not None and not workers.first:
+            warnings.simplefilter("ignore")
         yield

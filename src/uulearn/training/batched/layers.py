@@ -1,8 +1,7 @@
 """Layers of batched networks with hand-written gradients: batch normalization with ReLU, and the output unit.
 
-Autograd would store more than the input of the normalization and pass over the batch more than twice in each direction.
-On CUDA the Triton kernels of `uulearn.training.batched.kernels` do the work; on other devices, or if Triton is not
-installed, the torch formulas below.
+Autograd would store more and pass over the batch more often. On CUDA the Triton kernels of
+`uulearn.training.batched.kernels` do the work; on other devices, or without Triton, the torch formulas below.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ from uulearn.training.batched.runs import Groups
 
 Tensors = Mapping[str, Tensor]
 
+NORM_ATTRIBUTES = {"gamma": "weight", "beta": "bias", "mean": "running_mean", "var": "running_var"}
+"""Names of the parameters and statistics of a normalization here, and in torch."""
+
 
 class BatchedNetwork:
     """Parameters and statistics of R `Linear` or `MLP` models of the same architecture, and their scores.
@@ -47,25 +50,24 @@ class BatchedNetwork:
             raise ValueError("batched training needs a number as batch-normalization momentum, got None; use 0.1.")
         self.params: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
-        self.kernel_names: list[str] = []
         self.keep_rates = None if dropout is None else (1 - dropout).to(device)[:, None, None]
         products = [_products(model) for model in models]
         self.n_layers = len(products[0])
         for layer in range(self.n_layers):
             last = layer == self.n_layers - 1
             weights = torch.stack([chain[layer].weight.detach().T for chain in products])  # (R, inputs, outputs)
-            self._add_kernel(layer, self._pad(self._pad(weights, 1), 2) if not last else self._pad(weights, 1))
+            weights = self._pad(weights, 1) if last else self._pad(self._pad(weights, 1), 2)
+            weights = concatenate_runs(weights, groups.width) if layer == 0 else weights
+            self.params[f"{layer}.kernel"] = self._place(weights)
             if products[0][layer].bias is not None:
                 biases = torch.stack([chain[layer].bias.detach()[None, :] for chain in products])
                 self.params[f"{layer}.bias"] = self._place(biases if last else self._pad(biases, 2))
             if not last and self.norms:
                 chains = [_norms(model)[layer] for model in models]
-                for name, source in (("gamma", "weight"), ("beta", "bias")):
+                for name, source in NORM_ATTRIBUTES.items():
                     values = torch.stack([getattr(norm, source).detach()[None, :] for norm in chains])
-                    self.params[f"{layer}.{name}"] = self._place(self._pad(values, 2))
-                for name, source in (("mean", "running_mean"), ("var", "running_var")):
-                    values = torch.stack([getattr(norm, source).detach()[None, :] for norm in chains])
-                    self.buffers[f"{layer}.{name}"] = self._place(self._pad(values, 2))
+                    tensors = self.buffers if source.startswith("running") else self.params
+                    tensors[f"{layer}.{name}"] = self._place(self._pad(values, 2))
         # Keras-style L2 acts on the hidden kernels, or on the only kernel of a linear model.
         hidden = [f"{layer}.kernel" for layer in range(self.n_layers - 1)]
         self.kernel_names = hidden if isinstance(models[0], MLP) else ["0.kernel"]
@@ -76,11 +78,6 @@ class BatchedNetwork:
     def _pad(self, values: Tensor, dim: int) -> Tensor:
         extra = -values.shape[dim] % self.align
         return values if not extra else F.pad(values, (0, 0) * (values.ndim - 1 - dim) + (0, extra))
-
-    def _add_kernel(self, layer: int, weights: Tensor) -> None:
-        if layer == 0:
-            weights = concatenate_runs(weights, self.groups.width)
-        self.params[f"{layer}.kernel"] = self._place(weights)
 
     # --------------------------------------------------------------------------------------------------------- layout
 
@@ -113,20 +110,15 @@ class BatchedNetwork:
         with torch.no_grad():
             for layer, product in enumerate(_products(model)):
                 kernel = params[f"{layer}.kernel"]
-                if layer == 0:
-                    group, place = divmod(run, self.groups.width)
-                    own = kernel[group].view(len(kernel[group]), self.groups.width, -1)[:, place]
-                else:
-                    own = kernel[run]
+                own = (split_runs(kernel, self.groups.width) if layer == 0 else kernel)[run]
                 outputs, inputs = product.weight.shape
                 product.weight.copy_(own[:inputs, :outputs].T)
                 if product.bias is not None:
                     product.bias.copy_(params[f"{layer}.bias"][run, 0, :outputs])
                 if layer < len(norms):
-                    for target, source in (("weight", params[f"{layer}.gamma"]), ("bias", params[f"{layer}.beta"])):
-                        getattr(norms[layer], target).copy_(source[run, 0, :outputs])
-                    for target, name in (("running_mean", "mean"), ("running_var", "var")):
-                        getattr(norms[layer], target).copy_(buffers[f"{layer}.{name}"][run, 0, :outputs])
+                    for name, target in NORM_ATTRIBUTES.items():
+                        values = {**params, **buffers}[f"{layer}.{name}"]
+                        getattr(norms[layer], target).copy_(values[run, 0, :outputs])
         return model.eval()
 
     # --------------------------------------------------------------------------------------------------------- scores

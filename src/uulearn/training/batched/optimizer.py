@@ -6,15 +6,17 @@ The arithmetic is that of torch, after Keras-style L2 (2·l2·W for kernels) is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from uulearn.training.batched.layers import split_runs, use_kernels
+from uulearn.training.batched.network import BatchedNetwork
+from uulearn.training.options import OPTIMIZERS
 
-DEFAULTS: dict[str, dict[str, Any]] = {
+OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
     "adam": {"betas": (0.9, 0.999), "eps": 1e-8},
     "adamw": {"betas": (0.9, 0.999), "eps": 1e-8},
     "sgd": {"momentum": 0.0, "dampening": 0.0, "nesterov": False},
@@ -22,19 +24,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class BatchedOptimizer:
-    """State and update of ``"adam"``, ``"adamw"`` or ``"sgd"``; ``params`` are updated in place.
+    """State and update of ``"adam"``, ``"adamw"`` or ``"sgd"``; the parameters of the network are updated in place.
 
-    ``spread`` reshapes values of shape (R,), such as ``lr``, to multiply the named parameter. ``kernels`` are the names
-    of the parameters that ``l2`` acts on, and ``width`` is the number of runs side by side in ``0.kernel``.
+    ``settings`` are the arguments of torch's optimizer, and the rates have one value per run, shape (R,).
     """
 
     def __init__(
         self,
         name: str,
-        params: dict[str, Tensor],
-        spread: Callable[[Tensor, str], Tensor],
-        kernels: list[str],
-        width: int,
+        network: BatchedNetwork,
         settings: Mapping[str, Any],
         *,
         lr: Tensor,
@@ -42,22 +40,23 @@ class BatchedOptimizer:
         weight_decay: Tensor,
         l2: Tensor,
     ) -> None:
-        if name not in DEFAULTS:
-            raise ValueError(f"optimizer must be one of {', '.join(map(repr, DEFAULTS))}, got {name!r}.")
-        unknown = set(settings) - set(DEFAULTS[name])
-        if unknown:
-            known = ", ".join(DEFAULTS[name])
-            raise ValueError(f"optimizer_params of {name!r} may set {known}, got {sorted(unknown)[0]!r}.")
-        self.name, self.params, self.spread, self.kernels = name, params, spread, set(kernels)
-        _check_settings(name, DEFAULTS[name] | dict(settings))
-        self.width = width
-        self.settings = DEFAULTS[name] | dict(settings)
+        if name not in OPTIMIZER_DEFAULTS:
+            raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZER_DEFAULTS))}, got {name!r}.")
+        self.name, self.settings = name, OPTIMIZER_DEFAULTS[name] | dict(settings)
+        if unknown := sorted(set(settings) - set(OPTIMIZER_DEFAULTS[name])):
+            known = ", ".join(OPTIMIZER_DEFAULTS[name])
+            raise ValueError(f"optimizer_params of {name!r} may set {known}, got {unknown[0]!r}.")
+        try:
+            OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
+        except ValueError as error:
+            raise ValueError(f"optimizer_params={dict(settings)} cannot be used with {name!r}: {error}.") from error
+        self.params, self.spread, self.kernels = network.params, network.per_run, set(network.kernel_names)
+        self.width = network.groups.width
         self.lr, self.lr_decay, self.weight_decay, self.l2 = lr, lr_decay, weight_decay, l2
-        self.decays = bool((weight_decay > 0).any())
-        self.regularizes = bool((l2 > 0).any())
+        self.decays, self.regularizes = bool((weight_decay > 0).any()), bool((l2 > 0).any())
         self.step = torch.zeros((), device=lr.device)
         slots = {"adam": 2, "adamw": 2, "sgd": 1 if self.settings.get("momentum") else 0}[name]
-        self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in params.items()}
+        self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in self.params.items()}
 
     def update(self, gradients: Mapping[str, Tensor], alive: Tensor) -> None:
         """One step of the runs that are alive; a run with an entry that would not be finite is not alive any more."""
@@ -75,13 +74,9 @@ class BatchedOptimizer:
                 g = torch.addcmul(g, p, self.spread(self.weight_decay, key))
             move = self._move(p, g, self.slots[key], key).mul_(self.spread(rates, key))
             valid = (p - move).isfinite()
-            finite &= self._all_per_run(valid, key)
+            finite &= (split_runs(valid, self.width) if key == "0.kernel" else valid).flatten(1).all(1)
             p.sub_(torch.where(valid, move, 0))
         alive &= finite | ~alive
-
-    def _all_per_run(self, valid: Tensor, key: str) -> Tensor:
-        """Whether all entries of a parameter are true, for each run, shape (R,)."""
-        return (split_runs(valid, self.width) if key == "0.kernel" else valid).flatten(1).all(1)
 
     def _update_by_kernel(self, gradients: Mapping[str, Tensor], lr: Tensor, alive: Tensor) -> None:
         from uulearn.training.batched import kernels
@@ -121,17 +116,3 @@ class BatchedOptimizer:
         if self.decays and self.name == "adamw":
             move.addcmul_(p, self.spread(self.weight_decay, key))
         return move
-
-
-def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise the errors that torch's optimizers raise."""
-    if name == "sgd":
-        if settings["momentum"] < 0:
-            raise ValueError(f"momentum must be ≥ 0, got {settings['momentum']!r}.")
-        if settings["nesterov"] and (not settings["momentum"] or settings["dampening"]):
-            raise ValueError("nesterov=True needs a momentum above 0 and no dampening; set momentum or nesterov=False.")
-        return
-    if not all(0 <= beta < 1 for beta in settings["betas"]):
-        raise ValueError(f"betas must lie in [0, 1), got {settings['betas']!r}.")
-    if settings["eps"] < 0:
-        raise ValueError(f"eps must be ≥ 0, got {settings['eps']!r}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,8 +14,7 @@ from torch import Tensor
 from uulearn.data.holdout import Positions
 from uulearn.data.rows import DenseRows, JoinedRows, Rows, TwoSets
 from uulearn.risk import UURisk
-from uulearn.training.batched.checks import UNSUPPORTED
-from uulearn.training.batched.runs import Run
+from uulearn.training.batched.runs import UNSUPPORTED, Run
 from uulearn.training.batched.trainer import BatchedTrainer
 from uulearn.training.options import RunOptions
 from uulearn.training.out_of_fold import FoldFit, count_folds, fold_seed
@@ -62,12 +61,13 @@ def fit_folds_batched(
 ) -> list[list[FoldFit]]:
     """Like `uulearn.training.out_of_fold.fit_fold`, for several folds and variants of a named model at once.
 
-    Returns one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained together; on a
-    CPU those of one fold, which share their batches. Runs that are trained together need sets of the same sizes, so a
-    few random rows of the larger folds are used neither for training nor for validation. All rows are scored.
+    Returns one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained together;
+    on a CPU those of one fold, which share their batches. Runs that are trained together need sets of the same sizes,
+    so a few random rows of the larger folds are used neither for training nor for validation. All rows are scored.
     """
     joined = data.joined()
-    table, index = _tensor(joined.rows[0]), [part for part in joined.index if part is not None]
+    rows, index = joined.rows[0], [part for part in joined.index if part is not None]
+    table = (rows.to(torch.device("cpu")) if isinstance(rows, JoinedRows) else cast(DenseRows, rows)).tensor
     rng = np.random.default_rng([options.seed, 3])
     sides = [
         [[np.flatnonzero((part == fold) == side) for part in folds] for fold in range(count_folds(folds))]
@@ -78,26 +78,18 @@ def fit_folds_batched(
     tasks = [(fold, place) for fold in chosen for place in range(len(variants))]
     step = MAX_RUNS if torch.device(options.device).type == "cuda" else len(variants)
     found: dict[tuple[int, int], FoldFit] = {}
+    settings: dict[str, Any] = {"model": model, "model_params": model_params, "loss": variants[0].risk.loss}
     for together in (tasks[start : start + step] for start in range(0, len(tasks), step)):
         runs = [
             variants[place].run(trained[fold], held_out[fold], fold_seed(options.seed, fold))
             for fold, place in together
         ]
-        trainer = BatchedTrainer(
-            table,
-            runs,
-            model=model,
-            model_params=model_params,
-            loss=variants[0].risk.loss,
-            options=dataclasses.replace(options, seed=runs[0].seed),
-            test=labelled,
-        )
+        own_options = dataclasses.replace(options, seed=runs[0].seed)
+        trainer = BatchedTrainer(table, runs, options=own_options, test=labelled, **settings)
         histories, models, scores = trainer.run(), trainer.models(), trainer.scores(table)
         for (fold, place), module, history, own in zip(together, models, histories, scores, strict=True):
-            first, second = (
-                own[which[torch.from_numpy(part == fold)]] for which, part in zip(index, folds, strict=True)
-            )
-            found[fold, place] = FoldFit(module, history, (first, second), trainer.dtype)
+            inside = _rows(index, [np.flatnonzero(part == fold) for part in folds])
+            found[fold, place] = FoldFit(module, history, (own[inside[0]], own[inside[1]]), trainer.dtype)
     return [[found[fold, place] for fold in chosen] for place in range(len(variants))]
 
 
@@ -108,13 +100,6 @@ def _rows(index: list[Tensor], positions: list[Positions]) -> tuple[Tensor, Tens
 
 def _is_dense(rows: Rows) -> bool:
     return isinstance(rows, DenseRows) or (isinstance(rows, JoinedRows) and all(map(_is_dense, rows.parts)))
-
-
-def _tensor(rows: Rows) -> Tensor:
-    if isinstance(rows, JoinedRows):
-        return rows.to(torch.device("cpu")).tensor
-    assert isinstance(rows, DenseRows)
-    return rows.tensor
 
 
 def _equalize(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:

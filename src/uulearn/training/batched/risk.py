@@ -30,9 +30,7 @@ class BatchedRisk:
     """Computes the risks of R runs from scores of shape (R, n), with rows of set 0 before those of set 1."""
 
     def __init__(self, runs: Sequence[Run], loss: MarginLoss, device: torch.device) -> None:
-        self.runs = runs
-        self.loss = loss
-        self.device = device
+        self.runs, self.loss, self.device = runs, loss, device
         self.target_prior = torch.tensor([run.target_prior for run in runs], device=device)
         methods = [run.resolved_method for run in runs]
         self._biased = torch.tensor([m.objective == "membership" for m in methods], device=device)
@@ -59,8 +57,8 @@ class BatchedRisk:
             biased = _weighted_sum(weights.membership.abs(), torch.sign(weights.membership) * scores, self.loss)
             objective = torch.where(self._biased, biased, corrected)
         with torch.no_grad():
-            zero_one = sum(self._terms(scores, weights, LOSSES["zero_one"]), start=torch.zeros_like(positive))
-        return BatchedRiskParts(positive, negative, corrected, objective, zero_one)
+            first, second = self._terms(scores, weights, LOSSES["zero_one"])
+        return BatchedRiskParts(positive, negative, corrected, objective, first + second)
 
     def _terms(self, scores: Tensor, weights: RowWeights, loss: MarginLoss) -> tuple[Tensor, Tensor]:
         return _weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)

@@ -1,22 +1,27 @@
-"""The settings of one run in batched training, and groups of runs that share their batches."""
+"""The settings of one run in batched training, groups of runs that share their batches, and checks of both."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from uulearn import defaults
+from uulearn.models import build_model
 from uulearn.risk import UUCoefficients, uu_coefficients
 from uulearn.risk.corrections import Method, MethodLike, get_method
+from uulearn.training.options import RunOptions
 
 IndexLike = Tensor | np.ndarray | Sequence[int]
+
+UNSUPPORTED = {"augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
+"""Options that only single runs support, with the values that turn them off."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +30,16 @@ class Run:
 
     Parameters
     ----------
-    rows : (indices, indices)
-        Row numbers of set 0 and set 1 in the shared table.
+    rows, held_out : (indices, indices)
+        Row numbers of set 0 and set 1 in the shared table; the risk of held-out rows is recorded every epoch.
     set_priors, target_prior, method, slope
         The risk, as in `uulearn.UURisk`.
     seed : int
         Seed of initial weights and shuffles, with the same meaning as for a single run.
-    lr, l2, weight_decay : float, optional
-        Override those of the training options.
+    lr, l2, weight_decay, dropout : float, optional
+        Override those of the options and the model. Dropped units differ from a single run: runs share a generator.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
-    dropout : float, optional
-        Overrides that of the model. The dropped units differ from those of a single run, as runs share a generator.
-    held_out : (indices, indices), optional
-        Row numbers of held-out rows of set 0 and set 1: their risk is recorded every epoch.
     """
 
     rows: tuple[IndexLike, IndexLike]
@@ -53,18 +54,26 @@ class Run:
     lr_decay: float = 0.0
     dropout: float | None = None
     held_out: tuple[IndexLike, IndexLike] | None = None
+    index: tuple[Tensor, Tensor] = field(init=False)
+    held_out_index: tuple[Tensor, Tensor] | None = field(init=False)
+    sizes: tuple[int, int] = field(init=False)
+    held_out_sizes: tuple[int, int] = field(init=False)
+    coefficients: UUCoefficients = field(init=False)
+    resolved_method: Method = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("rows", "held_out"):
-            pair = getattr(self, name)
-            if pair is not None:
-                if not isinstance(pair, tuple | list) or len(pair) != 2:
-                    raise ValueError(f"{name} of a run must be a pair: the row numbers of set 0 and of set 1.")
-                object.__setattr__(self, name, (as_index(pair[0], name), as_index(pair[1], name)))
+        index, held_out = _as_indices(self.rows, "rows"), _as_indices(self.held_out, "held_out")
+        derived = {
+            **{"rows": index, "index": index, "held_out": held_out, "held_out_index": held_out},
+            "sizes": tuple(map(len, index or ())),
+            "held_out_sizes": tuple(map(len, held_out or ((), ()))),
+            "coefficients": uu_coefficients(self.set_priors, self.target_prior),
+            "resolved_method": get_method(self.method, self.slope),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
         if self.seed < 0:
             raise ValueError(f"seed of a run must be ≥ 0, got {self.seed!r}.")
-        uu_coefficients(self.set_priors, self.target_prior)
-        get_method(self.method, self.slope)
         for name in ("lr", "l2", "weight_decay", "lr_decay", "dropout"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
@@ -72,47 +81,20 @@ class Run:
         if self.dropout is not None and self.dropout >= 1:
             raise ValueError(f"dropout of a run must be below 1, got {self.dropout!r}; 0.5 drops half of the units.")
 
-    @property
-    def index(self) -> tuple[Tensor, Tensor]:
-        """Row numbers of both sets."""
-        return cast(tuple[Tensor, Tensor], self.rows)
 
-    @property
-    def held_out_index(self) -> tuple[Tensor, Tensor] | None:
-        """Row numbers of the held-out rows of both sets."""
-        return cast(tuple[Tensor, Tensor] | None, self.held_out)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Number of rows of each set."""
-        return len(self.rows[0]), len(self.rows[1])
-
-    @property
-    def held_out_sizes(self) -> tuple[int, int]:
-        """Number of held-out rows of each set."""
-        return (0, 0) if self.held_out is None else (len(self.held_out[0]), len(self.held_out[1]))
-
-    @property
-    def coefficients(self) -> UUCoefficients:
-        """Coefficients a, b, c, d of the risk."""
-        return uu_coefficients(self.set_priors, self.target_prior)
-
-    @property
-    def resolved_method(self) -> Method:
-        """The method with its corrections."""
-        return get_method(self.method, self.slope)
-
-
-def as_index(values: IndexLike, name: str) -> Tensor:
-    """Row numbers as an int64 tensor on the CPU; such a tensor is returned as it is, others are copied."""
-    if isinstance(values, Tensor) and values.dtype == torch.int64 and values.device.type == "cpu" and values.ndim == 1:
-        return values  # many runs may share it
-    index = torch.tensor(np.asarray(values.cpu() if isinstance(values, Tensor) else values))
-    if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
-        raise ValueError(
-            f"{name} must be two one-dimensional lists of row numbers, got {index.dtype} {tuple(index.shape)}."
-        )
-    return index.to(torch.int64)
+def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Tensor, Tensor] | None:
+    """Row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
+    if pair is None:
+        return None
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"{name} of a run must be a pair: the row numbers of set 0 and of set 1.")
+    first, second = (v.cpu() if isinstance(v, Tensor) else torch.tensor(np.asarray(v)) for v in pair)
+    for index in (first, second):
+        if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
+            raise ValueError(
+                f"{name} must be two one-dimensional lists of row numbers, got {index.dtype} {tuple(index.shape)}."
+            )
+    return first.to(torch.int64), second.to(torch.int64)
 
 
 @dataclass(frozen=True)
@@ -131,14 +113,57 @@ class Groups:
         """Groups of the largest possible width; all groups have the same width."""
         groups: dict[Hashable, list[int]] = defaultdict(list)
         contents: dict[int, bytes] = {}
-
-        def content(index: Tensor) -> bytes:
-            if id(index) not in contents:
-                contents[id(index)] = index.numpy().tobytes()
-            return contents[id(index)]
-
         for position, run in enumerate(runs):
-            held_out = tuple(map(content, run.held_out_index or ()))
-            groups[run.seed, tuple(map(content, run.index)), held_out].append(position)
+            indices = (*run.index, *(run.held_out_index or ()))
+            for index in indices:
+                if id(index) not in contents:
+                    contents[id(index)] = index.numpy().tobytes()
+            groups[run.seed, *(contents[id(index)] for index in indices)].append(position)
         width = math.gcd(*map(len, groups.values()))
         return cls([position for group in groups.values() for position in group], len(runs) // width, width)
+
+
+def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
+    """The initial model of a run with this seed, the same as for a single run."""
+    if name not in ("linear", "mlp"):
+        raise ValueError(
+            f"batched training supports models 'linear' and 'mlp', got {name!r}; train others one by one with Trainer."
+        )
+    return build_model(name, (n_features,), params, seed)
+
+
+def check_options(options: RunOptions) -> None:
+    """Raise an error for options that only single runs support."""
+    for name, neutral in UNSUPPORTED.items():
+        if getattr(options, name) != neutral:
+            raise ValueError(
+                f"batched training does not support {name}; train runs that need it one by one with Trainer."
+            )
+    if not isinstance(options.optimizer, str):
+        kind = getattr(options.optimizer, "__name__", type(options.optimizer).__name__)
+        raise ValueError(f"batched training needs the optimizer name 'adam', 'adamw' or 'sgd', got {kind}.")
+
+
+def check_runs(runs: Sequence[Run], table: Tensor) -> None:
+    """Raise an error if the runs cannot be trained together on the rows of the table."""
+    if table.ndim != 2:
+        raise ValueError(f"X must have two dimensions, rows and columns, got shape {tuple(table.shape)}; reshape it.")
+    if not runs:
+        raise ValueError("batched training needs at least one run, got none.")
+    for name in ("sizes", "held_out_sizes"):
+        found = {getattr(run, name) for run in runs}
+        if len(found) > 1:
+            first, second = sorted(found)[:2]
+            raise ValueError(
+                f"runs that are trained together need sets of the same sizes, got {name} {first} and {second}; use "
+                "train_runs, which groups runs by size."
+            )
+    if not all(runs[0].sizes):
+        raise ValueError(f"both sets of a run need rows, got sizes {runs[0].sizes}.")
+    for run in runs:
+        for index in (*run.index, *(run.held_out_index or ())):
+            outside = index[(index < 0) | (index >= len(table))]
+            if len(outside):
+                raise ValueError(
+                    f"a run uses row {int(outside[0])} of a table of {len(table):,} rows; rows are numbered from 0."
+                )

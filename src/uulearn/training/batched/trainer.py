@@ -17,25 +17,14 @@ from torch import Tensor, nn
 from uulearn import defaults
 from uulearn.data.batches import BatchPlan
 from uulearn.models import Linear
-from uulearn.risk.functional import RowWeights
 from uulearn.risk.losses import LossFunction, get_loss
-from uulearn.training.batched.checks import check_options, check_runs, check_table, initial_model
-from uulearn.training.batched.early_stopping import BestWeights
 from uulearn.training.batched.network import BatchedNetwork
 from uulearn.training.batched.optimizer import BatchedOptimizer
 from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
-from uulearn.training.batched.runs import Groups, Run
+from uulearn.training.batched.runs import Groups, Run, check_options, check_runs, initial_model
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
-from uulearn.training.early_stopping import follow_epochs
-from uulearn.training.history import (
-    CALLBACK_STOP,
-    TRAINING_METRICS,
-    VALIDATION_METRICS,
-    History,
-    all_epochs_done,
-    make_record,
-    not_finite,
-)
+from uulearn.training.early_stopping import BestWeights, Weights, follow_epochs
+from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
@@ -54,28 +43,19 @@ BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 class BatchedTrainer:
     """Trains R linear models or MLPs together, each on its own rows, with its own risk, seed and rates.
 
-    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. The rows of
-    all runs come from one table, which is stored once on the device. If the risk of a run stops being finite, the run
-    keeps its last weights, its history has the reason, and the other runs continue.
-
-    Use it for a path of λ or of learning rates, for the folds of a cross-validation, for an ensemble over seeds, or
-    for different class priors.
+    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. If the risk
+    of a run stops being finite, the run keeps its last weights, its history has the reason, and the others continue.
 
     Parameters
     ----------
     X : tensor or array of shape (n, d)
-        The table; any float type or uint8, converted batch by batch.
+        The table of the rows of all runs, stored once on the device; any float type or uint8.
     runs : sequence of Run
         All with sets of the same sizes (see `train_runs` for others).
-    model : str
-        ``"linear"`` or ``"mlp"``.
-    model_params : dict, optional
-        Arguments for the model, the same for all runs.
-    loss : str or callable
-        See `uulearn.UURisk`; the same for all runs.
+    model, model_params, loss
+        ``"linear"`` or ``"mlp"`` with its arguments, and the loss as in `uulearn.UURisk`: the same for all runs.
     options : RunOptions
-        All other settings. Augmentation, schedulers, clipping and checkpoints are not supported, and the optimizer must
-        be a name.
+        All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional
         Labelled rows: the accuracy and the supervised risk of every run are recorded every epoch, and not used.
     callback : callable, optional
@@ -83,19 +63,13 @@ class BatchedTrainer:
 
     Examples
     --------
-    A path of λ on one pair of sets:
-
-    >>> from uulearn.datasets import make_sets
-    >>> y = torch.randint(0, 2, (600,), generator=torch.Generator().manual_seed(0))
-    >>> X = torch.randn(600, 5, generator=torch.Generator().manual_seed(1)) + y[:, None]
-    >>> rows = make_sets(X, y, (0.8, 0.2), (200, 200), random_state=0).indices
+    >>> X = torch.randn(400, 5, generator=torch.Generator().manual_seed(1))
+    >>> rows = torch.arange(200), torch.arange(200, 400)
     >>> runs = [Run(rows, (0.8, 0.2), 0.5, slope=slope) for slope in (0.0, -0.1, -1.0)]
     >>> options = RunOptions(epochs=5, lr=0.01, progress=False)
-    >>> trainer = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options, test=(X, y))
-    >>> [len(history) for history in trainer.run()]
-    [5, 5, 5]
-    >>> trainer.scores(X).shape
-    torch.Size([3, 600])
+    >>> trainer = BatchedTrainer(X, runs, model_params={"hidden": (8,)}, options=options)
+    >>> [len(history) for history in trainer.run()], trainer.scores(X).shape
+    ([5, 5, 5], torch.Size([3, 400]))
     """
 
     def __init__(
@@ -112,13 +86,13 @@ class BatchedTrainer:
     ) -> None:
         self.options = options or RunOptions()
         check_options(self.options)
-        self.groups = Groups.of(check_runs(runs))
+        table = torch.as_tensor(X)
+        check_runs(runs, table)
+        self.groups = Groups.of(runs)
         self.runs = [runs[position] for position in self.groups.order]
         self.device = torch.device(self.options.device)
         self.plan = BatchPlan(self.runs[0].sizes, self.options.batch_size)
         self.callback = callback
-        table = torch.as_tensor(X)
-        check_table(table, self.runs)
         self.n_features = table.shape[1]
         models = [initial_model(model, table.shape[1], model_params, run.seed) for run in self.runs]
         sample = table[torch.cat([index[:: max(1, len(index) // 256)] for index in self.runs[0].index])]
@@ -130,8 +104,15 @@ class BatchedTrainer:
         if loss == "zero_one":
             raise ValueError("loss 'zero_one' has no gradient and is for evaluation only; train with 'logistic'.")
         self.risks = BatchedRisk(self.runs, get_loss(loss), self.device)
-        self.optimizer = self._build_optimizer()
-        self.average = self._copied_state() if self.options.ema else None
+        assert isinstance(self.options.optimizer, str)
+        rates = {name: self._per_run(name, getattr(self.options, name)) for name in ("lr", "weight_decay", "l2")}
+        rates["lr_decay"] = self._per_run("lr_decay", 0.0)
+        settings = self.options.optimizer_params or {}
+        self.optimizer = BatchedOptimizer(self.options.optimizer, self.network, settings, **rates)
+        self._final: Weights = (self.network.params, self.network.buffers)
+        if self.options.ema:
+            params, buffers = ({name: value.clone() for name, value in kind.items()} for kind in self._final)
+            self._final = params, buffers
         self.table = self.network.pad_rows(table).to(self.device)
         self.test = None if test is None else self._labelled(*test)
         self.held_out = self._gather_held_out()
@@ -139,8 +120,9 @@ class BatchedTrainer:
         self.totals = torch.zeros(len(TRAINING_METRICS), len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
         stops_early = follow_epochs(self.options, self.held_out is not None) is not None
-        best = BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
-        self.best_weights = best
+        self.best_weights = (
+            BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
+        )
         self._plan_batches()
         self._step = GraphedFunction(self._one_step, self.device, self._snapshot)
         self._evaluation = GraphedFunction(self._evaluate, self.device, self._no_snapshot)
@@ -148,7 +130,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- building
 
     def _per_run(self, name: str, default: float) -> Tensor:
-        values = [getattr(run, name) for run in self.runs]
+        values = (getattr(run, name) for run in self.runs)
         return torch.tensor([default if value is None else value for value in values], device=self.device)
 
     def _dropout(self, model: nn.Module) -> Tensor | None:
@@ -158,34 +140,14 @@ class BatchedTrainer:
         rates = self._per_run("dropout", own)
         return rates if bool((rates > 0).any()) else None
 
-    def _build_optimizer(self) -> BatchedOptimizer:
-        assert isinstance(self.options.optimizer, str)
-        return BatchedOptimizer(
-            self.options.optimizer,
-            self.network.params,
-            self.network.per_run,
-            self.network.kernel_names,
-            self.groups.width,
-            self.options.optimizer_params or {},
-            lr=self._per_run("lr", self.options.lr),
-            lr_decay=self._per_run("lr_decay", 0.0),
-            weight_decay=self._per_run("weight_decay", self.options.weight_decay),
-            l2=self._per_run("l2", self.options.l2),
-        )
-
-    def _copied_state(self) -> dict[str, dict[str, Tensor]]:
-        state = {"params": self.network.params, "buffers": self.network.buffers}
-        return {kind: {name: value.clone() for name, value in tensors.items()} for kind, tensors in state.items()}
-
-    def _state(self) -> list[Tensor]:
-        """All tensors that a step changes."""
-        averages = [] if self.average is None else [value for kind in self.average.values() for value in kind.values()]
-        slots = [slot for own in self.optimizer.slots.values() for slot in own]
-        own = [*self.network.params.values(), *self.network.buffers.values(), *averages, *slots]
-        return [*own, self.optimizer.step, self.alive, self.totals, *self._next.values()]
-
     def _snapshot(self) -> Callable[[], None]:
-        return snapshot_tensors(self._state())
+        """Copy all tensors that a step changes; returns a function that restores them."""
+        weights = [
+            value for kind in (self.network.params, self.network.buffers, *self._final) for value in kind.values()
+        ]
+        slots = [slot for own in self.optimizer.slots.values() for slot in own]
+        others = [self.optimizer.step, self.alive, self.totals, *self._next.values()]
+        return snapshot_tensors([*weights, *slots, *others])
 
     def _no_snapshot(self) -> Callable[[], None]:
         return snapshot_tensors([])
@@ -206,12 +168,11 @@ class BatchedTrainer:
         return self.network.pad_rows(x).to(self.device), (y == 1).to(self.device)
 
     def _gather_held_out(self) -> tuple[Tensor, tuple[int, int]] | None:
-        sizes = self.runs[0].held_out_sizes
-        if not any(sizes):
+        leaders = [run for run in self.runs[:: self.groups.width] if run.held_out_index is not None]
+        if not leaders or not any(leaders[0].held_out_sizes):
             return None
-        leaders = self.runs[:: self.groups.width]
-        index = torch.stack([torch.cat(run.held_out_index) for run in leaders if run.held_out_index is not None])
-        return index.to(self.device), sizes
+        index = torch.stack([torch.cat(run.held_out_index or ()) for run in leaders])
+        return index.to(self.device), leaders[0].held_out_sizes
 
     def _plan_batches(self) -> None:
         """Allocate the row numbers of all batches: for each composition of a batch, shape (batches, G, rows)."""
@@ -234,10 +195,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch, and return the histories in the order of the given runs.
-
-        A second call does not train again and returns the same histories.
-        """
+        """Train to the last epoch, unless that was done before; the histories are in the order of the given runs."""
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
@@ -251,7 +209,7 @@ class BatchedTrainer:
         for history in self.histories:
             if history.stop_reason is None:
                 done = len(history) == self.options.epochs
-                history.stop_reason = all_epochs_done(len(history)) if done else CALLBACK_STOP
+                history.stop_reason = StopReason.EPOCHS_DONE.format(len(history)) if done else StopReason.CALLBACK
         return self._in_given_order(self.histories)
 
     def _train(self) -> None:
@@ -263,7 +221,8 @@ class BatchedTrainer:
                     started = time.perf_counter()
                     self._load(shuffles.popleft().result())
                     shuffles.append(pool.submit(self._shuffle, epoch + EPOCHS_AHEAD))
-                    self._train_epoch()
+                    for batch in range(self.plan.n_batches):
+                        self._step(self.plan.counts(batch))
                     evaluate = self._evaluation if self.test or self.held_out else self._evaluate
                     records = self._record(epoch, evaluate(), started)
                     if self.best_weights is not None:
@@ -274,10 +233,7 @@ class BatchedTrainer:
                         break
 
     def _in_given_order(self, values: Sequence[Any]) -> list[Any]:
-        out: list[Any] = [None] * len(values)
-        for place, position in enumerate(self.groups.order):
-            out[position] = values[place]
-        return out
+        return [value for _, value in sorted(zip(self.groups.order, values, strict=True), key=lambda pair: pair[0])]
 
     def _shuffle(self, epoch: int) -> Tensor:
         """For each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
@@ -292,31 +248,20 @@ class BatchedTrainer:
             self._order[counts].copy_(order[:, places].transpose(0, 1))
         self.totals.zero_()
 
-    def _train_epoch(self) -> None:
-        for batch in range(self.plan.n_batches):
-            self._step(self.plan.counts(batch))
-
     def _one_step(self, counts: tuple[int, int]) -> None:
         """Gather, forward, correct, backward, update; adds the metrics to ``totals``."""
+        with torch.no_grad():
+            index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
+            self._next[counts].add_(1).remainder_(len(self._order[counts]))
+            x = self._convert(self.table[index])
         leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
         with torch.enable_grad():
-            risk, statistics = self._forward(leaves, self._batch(counts), self.risks.weights(counts))
+            scores, statistics = self.network.training_scores(leaves, x)
+            risk = self.risks.risk(scores, self.risks.weights(counts))
             gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
         with torch.no_grad():
             parts = BatchedRiskParts(*(part.detach() for part in risk))
             self._finish(dict(zip(leaves, gradients, strict=True)), statistics, parts, sum(counts))
-
-    def _batch(self, counts: tuple[int, int]) -> Tensor:
-        with torch.no_grad():
-            index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
-            self._next[counts].add_(1).remainder_(len(self._order[counts]))
-            return self.table[index]
-
-    def _forward(
-        self, params: dict[str, Tensor], rows: Tensor, weights: RowWeights
-    ) -> tuple[BatchedRiskParts, dict[str, Tensor]]:
-        scores, statistics = self.network.training_scores(params, self._convert(rows))
-        return self.risks.risk(scores, weights), statistics
 
     def _finish(
         self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: BatchedRiskParts, n_rows: int
@@ -329,27 +274,20 @@ class BatchedTrainer:
         self.totals += torch.stack([*(part * n_rows for part in risk), *below])
 
     def _convert(self, rows: Tensor) -> Tensor:
-        if self.options.input_scale != 1.0:
-            return (rows.float() * self.options.input_scale).to(self.dtype)
-        return rows.to(self.dtype)
+        scale = self.options.input_scale
+        return (rows.float() * scale if scale != 1.0 else rows).to(self.dtype)
 
     def _update_average(self) -> None:
-        if self.average is None:
+        if not self.options.ema:
             return
         n = self.optimizer.step - 1  # updates so far
-        decay = torch.minimum(torch.full_like(n, self.options.ema or 0.0), (1 + n) / (10 + n))
+        decay = torch.minimum(torch.full_like(n, self.options.ema), (1 + n) / (10 + n))
         weight = self.alive * torch.where(n == 0, 1.0, 1 - decay)
-        for kind, current in (("params", self.network.params), ("buffers", self.network.buffers)):
+        for average, current in zip(self._final, (self.network.params, self.network.buffers), strict=True):
             for name, value in current.items():
-                self.average[kind][name].lerp_(value, self.network.per_run(weight, name))
+                average[name].lerp_(value, self.network.per_run(weight, name))
 
     # ----------------------------------------------------------------------------------------------------- evaluation
-
-    @property
-    def _final(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        if self.average is not None:
-            return self.average["params"], self.average["buffers"]
-        return self.network.params, self.network.buffers
 
     def _evaluate(self) -> Tensor:
         """Metrics of shape (k, R): test accuracy and test risk, then those of the held-out rows."""
@@ -357,7 +295,7 @@ class BatchedTrainer:
         with torch.no_grad():
             if self.test is not None:
                 x, is_positive = self.test
-                scores = self._all_scores(x)
+                scores = torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
                 metrics.append(((scores > 0) == is_positive).float().mean(1))
                 metrics.append(self.risks.labelled_risk(scores, is_positive))
             if self.held_out is not None:
@@ -367,9 +305,6 @@ class BatchedTrainer:
                 unbiased = risk.positive + risk.negative
                 metrics += [risk.positive, risk.negative, unbiased, risk.corrected, risk.zero_one]
             return torch.stack(metrics) if metrics else torch.zeros(0, len(self.runs), device=self.device)
-
-    def _all_scores(self, x: Tensor) -> Tensor:
-        return torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
 
     def _chunk_scores(self, rows: Tensor) -> Tensor:
         return self.network.evaluation_scores(*self._final, self._convert(rows))
@@ -386,19 +321,17 @@ class BatchedTrainer:
         totals[:5] /= sum(self.plan.sizes)
         totals[5:] /= self.plan.n_batches
         seconds = time.perf_counter() - started
-        names = [] if self.test is None else ["test_accuracy", "test_risk"]
-        names += [] if self.held_out is None else [f"validation_{name}" for name in VALIDATION_METRICS]
+        names = ["test_accuracy", "test_risk"] if self.test else []
+        names += [f"validation_{name}" for name in VALIDATION_METRICS] if self.held_out else []
         records = []
         for place, history in enumerate(self.histories):
             record = make_record(epoch, totals[:, place].tolist(), rates[place])
             record |= {**dict(zip(names, metrics[:, place].tolist(), strict=True)), "seconds": seconds}
             records.append(record)
-            if history.stop_reason is not None:
-                continue
-            if alive[place]:
+            if history.stop_reason is None and alive[place]:
                 history.epochs.append(record)
-            else:
-                history.stop_reason = not_finite(epoch)
+            elif history.stop_reason is None:
+                history.stop_reason = StopReason.NOT_FINITE.format(epoch)
         return records
 
     # -------------------------------------------------------------------------------------------------------- results
@@ -413,8 +346,7 @@ class BatchedTrainer:
         """The score g(x) of every row by every run, shape (R, n), on the CPU."""
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
-        scores = torch.cat(parts, 1).cpu()
-        return torch.stack(self._in_given_order(list(scores)))
+        return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
 
 
 def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
@@ -428,8 +360,7 @@ def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **ar
     histories: list[History] = [History() for _ in runs]
     for positions in by_size.values():
         step = max_runs or len(positions)
-        for start in range(0, len(positions), step):
-            chosen = positions[start : start + step]
+        for chosen in (positions[start : start + step] for start in range(0, len(positions), step)):
             trainer = BatchedTrainer(X, [runs[position] for position in chosen], **arguments)
             for position, history in zip(chosen, trainer.run(), strict=True):
                 histories[position] = history
