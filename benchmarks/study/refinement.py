@@ -34,7 +34,7 @@ from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.rows import PickedRows
 from uulearn.datasets import load_task, make_sets
-from uulearn.estimator.learners import Folds, FoldsTask, NetworkLearner, Priors
+from uulearn.estimator.learners import Folds, ModelTask, NetworkLearner, OutOfFold, Priors, merge_folds
 from uulearn.estimator.self_training import Stage, self_train
 from uulearn.metrics import uu_accuracy_difference
 from uulearn.reproduction.store import normalized
@@ -152,7 +152,7 @@ class Pair:
         """The models of all folds."""
         if stage in self.first:
             return self.first[stage]
-        task = FoldsTask(sets, folds, priors, self.target_prior, stage.seed(self.seed), stage.path)
+        task = ModelTask(sets, priors, self.target_prior, stage.seed(self.seed), stage.path, folds=folds)
         fitted = merge_folds(self.learner.train_folds(task), folds)
         if stage.number == 0:
             self.first[stage] = fitted

@@ -103,7 +103,7 @@ class Docstrings(griffe.Extension):
         if thing.docstring:
             text = split_shared_entries(thing.docstring.value)
             thing.docstring.value = link_names(to_markdown_tables(text), places)
-        for inner in thing.members.values():  # vocabulary: ok (griffe's name)
+        for inner in thing.members.values():  # vocabulary: ok
             if not inner.is_alias:
                 self._rewrite(inner, places)
 

@@ -8,7 +8,7 @@ These interfaces differ from `uulearn.UUClassifier`:
 ==========================  ========================  =================================================================
 where                       default                   why
 ==========================  ========================  =================================================================
-`UURisk`, `uu_risk`         "logistic", "leaky_relu"  the paper's training objective, for your own training loop
+`UURisk`, `uu_risk`         loss "sigmoid"            a risk has no model; "linear" models use "logistic"
 `pn_risk`                   "logistic"                the risk of labeled rows, not a training objective
 `RunOptions`                no early stopping         one training run has no held-out rows unless they are passed
 `prior_sensitivity`         one model, 20% held out   twelve trainings are compared on the same held-out rows
