@@ -22,7 +22,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.arrow import FRAME_BYTES, TableReader, refusing_damage
 from uulearn.io.csv_files import is_header
 from uulearn.io.formats import MISSING, clean_names, in_one_line, quote_some, repeated_names
-from uulearn.io.sources import COPY_BYTES, TextSource, temporary_file
+from uulearn.io.sources import UNPACKED_BLOCK_BYTES, TextSource, temporary_file
 
 SURVEYED_LINES = 100_000  # lines of a JSON file whose keys are the columns
 SURVEYED_BYTES = FRAME_BYTES // 4  # fewer lines if they are long; Python objects are larger than their text
@@ -208,6 +208,6 @@ def open_npz(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> Ta
         )
     with temporary_file(name, stack) as unpacked, refusing_damage(name, ".npz"):
         with archive.open(entries[chosen]) as entry:
-            shutil.copyfileobj(entry, unpacked, COPY_BYTES)
+            shutil.copyfileobj(entry, unpacked, UNPACKED_BLOCK_BYTES)
         unpacked.flush()
     return open_npy(unpacked, name, chunk_rows, stack)
