@@ -25,7 +25,7 @@ from uulearn.tabular.cells import (
     parse_cells,
     parse_dates,
 )
-from uulearn.tabular.schema import LARGEST_NUMBER, OTHER, SMALLEST_NUMBER, Schema, TableColumn, apply_schema
+from uulearn.tabular.schema import LARGEST_CELL, OTHER, SMALLEST_CELL, Schema, TableColumn, apply_schema
 from uulearn.tabular.survey import FIRST_CELLS, MAX_CATEGORIES, ColumnSummary, Survey, check_columns
 
 
@@ -214,14 +214,14 @@ def test_a_day_without_time_in_arrow():
 def test_huge_numbers_are_cut_and_tiny_ones_are_zero():
     frame = pd.DataFrame({"x": ["inf", "-1e400", "1e-320", "-0"]})
     cut = apply_schema(frame, Schema((TableColumn("x", "number"),)), name="it")["x"]
-    assert cut.tolist() == [LARGEST_NUMBER, -LARGEST_NUMBER, 0.0, 0.0]
-    assert apply_schema(pd.DataFrame({"x": [SMALLEST_NUMBER]}), Schema((TableColumn("x", "number"),)), name="it")[
+    assert cut.tolist() == [LARGEST_CELL, -LARGEST_CELL, 0.0, 0.0]
+    assert apply_schema(pd.DataFrame({"x": [SMALLEST_CELL]}), Schema((TableColumn("x", "number"),)), name="it")[
         "x"
-    ].tolist() == [SMALLEST_NUMBER]
+    ].tolist() == [SMALLEST_CELL]
     huge = pd.DataFrame({"x": pd.Series([10**400, -(10**400)], dtype=object)})
     assert apply_schema(huge, Schema((TableColumn("x", "number"),)), name="it")["x"].tolist() == [
-        LARGEST_NUMBER,
-        -LARGEST_NUMBER,
+        LARGEST_CELL,
+        -LARGEST_CELL,
     ]
 
 

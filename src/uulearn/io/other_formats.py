@@ -22,7 +22,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.arrow import FRAME_BYTES, TableReader, refusing_damage
 from uulearn.io.csv_files import is_header
 from uulearn.io.formats import MISSING, clean_names, in_one_line, quote_some, repeated_names
-from uulearn.io.sources import COPY_BYTES, TextSource, temporary_file
+from uulearn.io.sources import UNPACKED_BLOCK_BYTES, TextSource, temporary_file
 
 SURVEYED_LINES = 100_000  # lines of a JSON file whose keys are the columns
 SURVEYED_BYTES = FRAME_BYTES // 4  # fewer lines if they are long; Python objects are larger than their text
@@ -132,7 +132,7 @@ def open_excel(file: BinaryIO, name: str, chunk_rows: int, sheet: str | None) ->
 
     with refusing_damage(name, ".xlsx"):
         with zipfile.ZipFile(file) as archive:
-            size = sum(member.file_size for member in archive.infolist())
+            size = sum(entry.file_size for entry in archive.infolist())
         if size > LARGEST_CONTENT:
             raise TableError(f"{name} unpacks to {size:,} bytes, which is too large for a sheet; save it as CSV.")
         file.seek(0)
@@ -199,15 +199,15 @@ def open_npz(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> Ta
     """Open a ``.npz`` file: its only array, or the one named X."""
     with refusing_damage(name, ".npz"):
         archive = stack.enter_context(zipfile.ZipFile(file))
-        members = {each.removesuffix(".npy"): each for each in archive.namelist()}
-    chosen = "X" if "X" in members else next(iter(members), "")
-    if len(members) != 1 and chosen != "X":
+        entries = {each.removesuffix(".npy"): each for each in archive.namelist()}
+    chosen = "X" if "X" in entries else next(iter(entries), "")
+    if len(entries) != 1 and chosen != "X":
         raise TableError(
-            f"{name} must contain one array, or one named X, but contains {quote_some(list(members)) or 'none'}; save "
+            f"{name} must contain one array, or one named X, but contains {quote_some(list(entries)) or 'none'}; save "
             "the rows with numpy.savez(path, X=rows)."
         )
     with temporary_file(name, stack) as unpacked, refusing_damage(name, ".npz"):
-        with archive.open(members[chosen]) as member:
-            shutil.copyfileobj(member, unpacked, COPY_BYTES)
+        with archive.open(entries[chosen]) as entry:
+            shutil.copyfileobj(entry, unpacked, UNPACKED_BLOCK_BYTES)
         unpacked.flush()
     return open_npy(unpacked, name, chunk_rows, stack)

@@ -19,7 +19,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, in_one_line
 
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # first bytes of compressed files
-COPY_BYTES = 1 << 22  # bytes copied at once
+UNPACKED_BLOCK_BYTES = 1 << 22  # bytes copied at once
 READ_AHEAD_BYTES = 1 << 18  # bytes read ahead
 OPEN_ERRORS: dict[type[Exception], str] = {
     FileNotFoundError: "does not exist; check the path",
@@ -31,7 +31,8 @@ OPEN_ERRORS: dict[type[Exception], str] = {
 def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
     """Open a file, or standard input, for reading in any order; a pipe is copied into a temporary file first."""
     try:
-        file = sys.stdin.buffer if str(source) == STANDARD else stack.enter_context(open(source, "rb"))  # noqa: SIM115
+        standard = str(source) == STANDARD
+        file = sys.stdin.buffer if standard else stack.enter_context(Path(source).open("rb"))  # noqa: SIM115
     except (OSError, ValueError) as error:  # ValueError: a nul character in the path
         why = OPEN_ERRORS.get(type(error), f"cannot be opened ({_reason(error)}); check the path")
         raise TableError(f"{name} {why}.") from error
@@ -52,7 +53,7 @@ def open_unpacked(source: str | Path, name: str, compression: str | None, stack:
 
 def _unpack(stream: _Unclosed, name: str, stack: ExitStack) -> BinaryIO:
     with temporary_file(name, stack) as unpacked:
-        while block := stream.read(COPY_BYTES):
+        while block := stream.read(UNPACKED_BLOCK_BYTES):
             unpacked.write(block)
     return unpacked
 

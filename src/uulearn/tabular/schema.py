@@ -24,7 +24,7 @@ KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
 """The category of values that were rare in the training files, or not in them."""
 # Larger numbers are cut and smaller ones become 0, so that no later step overflows.
-LARGEST_NUMBER, SMALLEST_NUMBER = 1e300, 1e-280
+LARGEST_CELL, SMALLEST_CELL = 1e300, 1e-280
 SCHEMA_VERSION = 1
 
 
@@ -199,7 +199,7 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
 def _converted(cells: Cells, column: TableColumn, index: Any) -> Any:
     if column.kind in ("number", "boolean"):
         numbers = np.where(
-            np.abs(cells.numbers) < SMALLEST_NUMBER, 0.0, np.clip(cells.numbers, -LARGEST_NUMBER, LARGEST_NUMBER)
+            np.abs(cells.numbers) < SMALLEST_CELL, 0.0, np.clip(cells.numbers, -LARGEST_CELL, LARGEST_CELL)
         )
         return np.append(numbers, np.nan)[cells.codes]
     if column.kind == "date":
