@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from records import Record
 from resuming import STUDY, add_data_options, add_options, carry_out
 from torch import Tensor
-from uulearn.estimator.out_of_fold import OutOfFold, merge_folds
 
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.folds import assign_folds
