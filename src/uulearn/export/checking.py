@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -47,8 +48,6 @@ class PythonScores:
         """Score, probability and class of rows; ValueError if the pipeline or the classifier refuses them."""
         rows: Any = X
         if self.names is not None:  # a `ColumnTransformer` may select its columns by name
-            import pandas as pd
-
             rows = pd.DataFrame(X, columns=list(self.names))
             rows = rows.assign(**{c.name: c.decode(X[:, c.position])[1] for c in self.categories})
         with warnings.catch_warnings():
