@@ -53,8 +53,8 @@ def uu_risk(scores, sets, set_priors, pi, loss_name, method, slope):
     positive = a * means[0, +1] - c * means[1, +1]
     negative = d * means[1, -1] - b * means[0, -1]
     if method == "biased":
-        richer = 0 if set_priors[0] > set_priors[1] else 1
-        objective = np.mean([loss(loss_name, g if s == richer else -g) for g, s in zip(scores, sets, strict=True)])
+        higher = 0 if set_priors[0] > set_priors[1] else 1
+        objective = np.mean([loss(loss_name, g if s == higher else -g) for g, s in zip(scores, sets, strict=True)])
     else:
         objective = correct(method, positive, slope) + correct(method, negative, slope)
     return {
