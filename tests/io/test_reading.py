@@ -197,9 +197,9 @@ def test_compressed_text(tmp_path, compression):
     suffix = {"gzip": ".gz", "zstd": ".zst"}[compression]
     whole = save(tmp_path, data, f"rows.csv{suffix}")
     assert len(read_table(whole)) == 50_000
-    assert len(read_table(save(tmp_path, data))) == 50_000, "recognised without its suffix"
+    assert len(read_table(save(tmp_path, data))) == 50_000, "recognized without its suffix"
     two = save(tmp_path, data + data.replace(b"nothing", b""), f"two.csv{suffix}")
-    assert len(read_table(two)) == 100_001, "a second member goes on where the first ends"
+    assert len(read_table(two)) == 100_001, "a second gzip stream continues the first"
     damaged = save(tmp_path, data[:-5], f"cut.csv{suffix}")
     assert (
         f"FILE is damaged {compression} data (Truncated compressed stream); replace it with an intact copy"

@@ -256,8 +256,8 @@ def test_columns_are_fixed_by_the_first_frame(tmp_path):
 
 def test_rejects_frames_with_repeated_columns(tmp_path):
     for name in TEXT_FORMATS + ARROW_FORMATS:
-        twins = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"])
-        refused(tmp_path / name, twins, match="has more than one column named 'a'; give each column a unique name")
+        repeated = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"])
+        refused(tmp_path / name, repeated, match="has more than one column named 'a'; give each column a unique name")
         refused(tmp_path / name, pd.DataFrame(index=[0]), match="has no columns")
         refused(tmp_path / name, match="nothing was written to .*; write at least one frame, which may be empty")
 

@@ -26,9 +26,9 @@ SCHEMA = Schema(
         TableColumn("income", "number"),
         TableColumn("größe 年", "category", values=("S", "M", "L"), other=True, missing=True),
         TableColumn("code", "text"),
-        TableColumn("member", "boolean"),
+        TableColumn("insured", "boolean"),
         TableColumn("born", "date"),
-        TableColumn("colour", "category", values=("red", "blue")),
+        TableColumn("color", "category", values=("red", "blue")),
     )
 )
 WIDTHS = {
@@ -39,9 +39,9 @@ WIDTHS = {
     "income": 1,
     "größe 年": 5,
     "code": TEXT_FEATURES,
-    "member": 1,
+    "insured": 1,
     "born": 5,
-    "colour": 2,
+    "color": 2,
 }
 
 
@@ -67,9 +67,9 @@ def rows(n, seed=0):
                 f"{letter}{number:03d}"
                 for letter, number in zip(rng.choice(list("ABC"), n), rng.integers(0, 999, n), strict=True)
             ],
-            "member": rng.choice(["t", "f"], n),
+            "insured": rng.choice(["t", "f"], n),
             "born": [str(day) for day in np.datetime64("1950-01-01") + rng.integers(0, 20000, n)],
-            "colour": rng.choice(["red", "blue"], n),
+            "color": rng.choice(["red", "blue"], n),
         }
     )
     return apply_schema(frame, SCHEMA, name="it")
@@ -207,13 +207,13 @@ def test_missing_values_become_the_median_and_are_marked():
 
 def test_columns_without_missing_values_may_have_some_later(fitted, table):
     later = table.iloc[:3].copy()
-    for name in ("income", "member", "born"):
+    for name in ("income", "insured", "born"):
         later[name] = later[name].where([False] * 3)
-    for name in ("code", "colour"):
+    for name in ("code", "color"):
         later[name] = pd.Series([None] * 3, dtype=table[name].dtype)
     X, groups = fitted.transform(later), fitted.feature_groups()
     assert np.isfinite(X).all()
-    assert (X[:, groups["colour"]] == 0).all()
+    assert (X[:, groups["color"]] == 0).all()
     np.testing.assert_allclose(X[:, groups["income"]], 0, atol=0.02)
 
 

@@ -253,8 +253,8 @@ def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
 def test_event_on_a_bound_gives_alarms_as_rarely_as_stated(priors, rate, many):
     """Only one class has the event, so its rate in the other class is 0."""
     rng, level, draws = np.random.default_rng(16), 0.1, 400
-    richer, poorer = leakage._sides(priors)
-    for side, shares in ((richer, [rate * p for p in priors]), (poorer, [rate * (1 - p) for p in priors])):
+    higher, lower = leakage._sides(priors)
+    for side, shares in ((higher, [rate * p for p in priors]), (lower, [rate * (1 - p) for p in priors])):
         sizes = [many if which == side.own else 6000 - many for which in (0, 1)]
         beyond = 0
         for inside in zip(
