@@ -239,7 +239,7 @@ def test_constant_scores_cannot_be_calibrated(data):
 
 @pytest.mark.parametrize("first", [True, False])
 def test_only_first_worker_warns(data, monkeypatch, first):
-    monkeypatch.setattr(module, "join_workers", lambda *_: SimpleNamespace(first=first, agree=lambda value: value))
+    monkeypatch.setattr(module, "join_workers", lambda *_: SimpleNamespace(first=first, broadcast=lambda value: value))
     search = UUClassifierCV(wild("linear"), {"lr": [1e20, 0.1]})
     if first:
         with pytest.warns(FailedSettingWarning):

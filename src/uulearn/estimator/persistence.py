@@ -130,7 +130,8 @@ def _read_result(
     """The stored result of the fit."""
     fitted = manifest["fitted"]
     resolved = fitted["resolved_params"]
-    if resolved.keys() - set(AUTO_PARAMETERS) or any(map(is_auto, resolved.values())):
+    readable = isinstance(resolved, dict) and resolved.keys() <= set(AUTO_PARAMETERS)
+    if not readable or any(map(is_auto, resolved.values())):
         raise ValueError(f"its resolved parameters are not readable: {resolved}")
     for used in (parameters, parameters | resolved):
         check_parameters(used)
