@@ -16,8 +16,6 @@ paper reproduction          all explicit              the experiments pass every
 ==========================  ========================  =================================================================
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 # Value of a parameter that is derived from the data and the other parameters.

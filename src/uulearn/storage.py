@@ -1,7 +1,5 @@
 """Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

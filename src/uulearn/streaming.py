@@ -2,8 +2,6 @@
 `RowStream` is the base class for other sources of rows. `UUClassifier.fit_sets` takes them instead of arrays.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Estimates about a fitted classifier without labels, computed from rows it was not trained on."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any

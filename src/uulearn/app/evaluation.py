@@ -1,7 +1,5 @@
 """Evaluate a saved model on files: without labels from two unlabeled files, or by a column of labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@
 plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

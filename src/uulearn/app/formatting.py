@@ -1,7 +1,5 @@
 """Numbers and lists as text for readers: the last lines of ``fit``, the model card, the report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TypeGuard

@@ -1,7 +1,5 @@
 """Two files as matrices for the estimation of their class priors."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Score the rows of a file with a saved model, chunk by chunk."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows of two files for several processes that train together: the first process reads them, all others map them."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The facts of a fit as text: the last lines of ``uulearn fit``, and the model card (README.md)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from textwrap import fill
 

@@ -5,8 +5,6 @@ epoch of that model, so the estimate is slightly optimistic: by about a point if
 interval.) A single model, and an ensemble after self-training, are evaluated on rows that are set aside before the fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Each command is declared in its own module, which imports the library only when 
 answers at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """The figure of ``uulearn demo``, in the style of the paper's Figure 1."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Two unlabeled sets with class priors 0.7 and 0.3, and one small deep model: with
 becomes negative and the test accuracy drops; with one it does not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Commands that torchrun started in several processes: the first one prints, and none waits for an ended one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

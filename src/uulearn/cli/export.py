@@ -1,7 +1,5 @@
 """``uulearn export``: a model as an ONNX file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``uulearn fit``: train a model from two files."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

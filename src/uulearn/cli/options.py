@@ -1,7 +1,5 @@
 """Helpers to declare options, and options that several commands share."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """``uulearn predict``: score, probability and class of each row of a file."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -4,8 +4,6 @@ A tracker counts the work (`FitProgress` here, `ReproductionProgress` for ``uule
 and a line of text to a `ProgressOutput`, which decides whether and how to show them.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

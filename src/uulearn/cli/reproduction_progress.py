@@ -1,7 +1,5 @@
 """Progress of ``uulearn reproduce``: finished runs, time left, and the accuracy of the current runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from typing import Self

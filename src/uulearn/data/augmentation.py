@@ -3,8 +3,6 @@
 All draws come from torch's generator of the images' device, which a checkpoint stores, so that runs can be resumed.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from numbers import Integral

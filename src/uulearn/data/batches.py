@@ -1,7 +1,5 @@
 """Which rows form which batch (Algorithm 1, lines 4 to 6)."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass, replace

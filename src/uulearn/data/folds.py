@@ -1,7 +1,5 @@
 """Folds of two sets: each set is spread evenly, and all copies of a row are in the same fold."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from uulearn.data.holdout import Positions, row_digests

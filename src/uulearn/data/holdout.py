@@ -1,7 +1,5 @@
 """Rows held out of both sets, for evaluation; all copies of a row, in one set or in both, go to the same side."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Descriptions and digests that decide whether stored work, such as a checkpoint, belongs to the present run."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

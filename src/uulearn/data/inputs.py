@@ -1,7 +1,5 @@
 """Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists; copied only if necessary."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Checks before training starts: can a quick classifier distinguish the two sets at all?"""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

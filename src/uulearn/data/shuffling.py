@@ -1,7 +1,5 @@
 """Write the rows of a stream once in random order, so that every piece is a random sample of the set."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -4,8 +4,6 @@ As in memory, all copies of a row are on the same side, in both sets: a random k
 decides whether it is held out. Rows are trained on if they have too many copies to be held out without distortion.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 

@@ -1,7 +1,5 @@
 """The image datasets, read from ``catalog.json``: files, download addresses, checksums, classes and binary tasks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

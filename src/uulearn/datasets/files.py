@@ -1,7 +1,5 @@
 """Find the files of a dataset in a data folder or the per-user cache, or download them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -3,8 +3,6 @@
 The layout is checked before the checksum, so that an error message can say what is wrong with a file.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Two unlabeled sets drawn from labelled data, for experiments and tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

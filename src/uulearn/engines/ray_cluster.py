@@ -1,7 +1,5 @@
 """Connection to a Ray cluster, and tasks that are repeated if their process dies."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Runs of the paper on a Ray cluster, one task per job; only the calling process writes the store."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Score Parquet files on a Ray cluster, one task per file."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

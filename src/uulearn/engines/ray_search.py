@@ -1,7 +1,5 @@
 """Trains the models of a search on a Ray cluster, one task per job; the process that searches writes the store."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Ray Train starts the processes and their `torch.distributed` group. Its own retr
 death during the start as a failure, and it would repeat errors that are certain to occur again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

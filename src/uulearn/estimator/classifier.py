@@ -1,7 +1,5 @@
 """`UUClassifier`, the scikit-learn estimator."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs a plan: trains one model, or an ensemble over folds, calibrates and evaluates it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

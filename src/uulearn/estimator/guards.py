@@ -1,7 +1,5 @@
 """Warnings about a trained model: predictions of one class only, and accuracies that cannot be right."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

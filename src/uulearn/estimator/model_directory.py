@@ -6,8 +6,6 @@ the manifest in one step, then the old files are removed. A new directory is fil
 place and renamed when it is complete.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Allowed values of each parameter of `UUClassifier`: one table, from which the tests of bad values are generated."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings

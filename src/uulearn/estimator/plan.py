@@ -4,8 +4,6 @@ A plan is made after all inputs have been read and before anything is trained. I
 raises or warns if something is wrong with them.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The numbers are in `uulearn.defaults`; ``docs/defaults.md`` describes how each w
 ``uulearn fit`` both resolve their parameters here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ rounds on its own, and the ensemble of every round is evaluated on the other hal
 The chosen number is then run on all rows.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a fitted classifier does: predict, calibrate, adapt to other priors, evaluate."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Comparison of an exported file, run by onnxruntime, with the classifier in Python."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses

@@ -1,7 +1,5 @@
 """The computation of an exported file: `decision_function`, `predict_proba` and `predict` as one module."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -4,8 +4,6 @@ Each function here returns such a step. Numbers are float64 tensors, because the
 float32.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

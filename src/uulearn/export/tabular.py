@@ -4,8 +4,6 @@ Numbers and booleans are columns of the input ``X``. Categories are text, which 
 a second input, ``categories``. Columns of dates and text cannot be exported and are refused by name.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -7,8 +7,6 @@ A graph cannot refuse a row that the transformer would refuse, such as one with 
 row become infinite instead, and the end of the graph turns them into the score NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from numbers import Real
 from typing import Any

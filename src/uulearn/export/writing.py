@@ -1,7 +1,5 @@
 """Write a fitted classifier to an ONNX file, after checking that it gives the same scores."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import importlib.util

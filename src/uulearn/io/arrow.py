@@ -5,8 +5,6 @@ depend on its rows. Decimals, durations and times of day (in seconds) become flo
 timestamps, and columns of nulls text.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterable, Iterator

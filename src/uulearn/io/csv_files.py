@@ -6,8 +6,6 @@ one. Blank lines are skipped. Fields that mean "no value", such as NA, become mi
 to name the line.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Generator, Iterator

@@ -1,7 +1,5 @@
 """File formats by suffix, folders of Parquet files, and column names; needs no other library."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

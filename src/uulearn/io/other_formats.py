@@ -4,8 +4,6 @@ JSON and Excel give columns of type ``object``: whether 3, 3.5 and "3" in one co
 rows (`uulearn.tabular.survey`). Arrays keep their type (``float64`` for longer floats), and nothing is ever unpickled.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import shutil

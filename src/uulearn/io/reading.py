@@ -1,7 +1,5 @@
 """Read tables from files of any format in chunks; memory is bounded by the chunk, not by the file."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from numbers import Integral
 from pathlib import Path

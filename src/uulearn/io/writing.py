@@ -4,8 +4,6 @@ A file appears under its name only when it is complete: rows go to a hidden temp
 to disk and moved into place at the end, and removed after an error.
 """
 
-from __future__ import annotations
-
 import csv
 import datetime
 import errno

@@ -1,7 +1,5 @@
 """Probabilities from scores without labels, prior shift, and decision thresholds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

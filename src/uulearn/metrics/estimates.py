@@ -1,7 +1,5 @@
 """Estimates with confidence intervals, and the checks of scores, sets and labels that all metrics share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

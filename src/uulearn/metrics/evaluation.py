@@ -1,7 +1,5 @@
 """All metrics of a classifier in one result, without labels or with labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ A row of set 0 has a higher score than a row of set 1 with probability ½ + (θ 
 probability that a positive has a higher score than a negative (Menon et al., 2015).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Build a module from the parameter ``model``, and check that it fits the rows."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 Convolutions have no bias: batch normalization follows each of them and would subtract it again.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

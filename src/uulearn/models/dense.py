@@ -1,7 +1,5 @@
 """The linear model and the MLP of the paper's experiments (Appendix C), initialized as in Keras."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """An ensemble of trained models as one module."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batch normalization with the statistics of all workers, so that it sees the whole batch and not one part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Merge bags with known label proportions into two sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ class prior θ, and set 1 the other rows, with class prior θ′. Functions ``fr
 functions ``to_…`` are their inverses.
 """
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Class priors from a small labelled sample of each set, the most reliable source, with exact intervals."""
 
-from __future__ import annotations
-
 import warnings
 from bisect import bisect_left
 from collections.abc import Sequence

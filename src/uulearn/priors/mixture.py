@@ -11,8 +11,6 @@ at least κ, and equals κ if the tail is pure. Smaller tails are purer but nois
 a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and Lipton, NeurIPS 2021).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Out-of-fold scores of a classifier that distinguishes two sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

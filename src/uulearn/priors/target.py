@@ -6,8 +6,6 @@ class prior: with m the mean over the target rows and m₀, m₁ the means over 
     m = ((π − θ′)·m₀ + (θ − π)·m₁)/(θ − θ′),   so   π = θ + (m − m₀)(θ′ − θ)/(m₁ − m₀).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

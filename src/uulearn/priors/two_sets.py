@@ -5,8 +5,6 @@ which unlabeled rows cannot prove. The result has three parts: the estimate; its
 if the classes separate in the tails; and bounds, which hold for any classes.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

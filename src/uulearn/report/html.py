@@ -4,8 +4,6 @@ HTML templates escape every value. Names come from user files, so characters tha
 reader sees (controls, direction overrides, lone surrogates) are spelled out, and long names are shortened.
 """
 
-from __future__ import annotations
-
 import functools
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The report: what the template ``report.html.jinja`` shows, computed from the facts and the training history."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The four conclusions of the paper's Section 4 (see the template), checked against the runs in a store."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -4,8 +4,6 @@ A configuration is a plain dict that determines one run; `uulearn.reproduction.s
 are those of Appendix C (tables), B (Figure 1) and D (Figure 3). Comments say how open points are decided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

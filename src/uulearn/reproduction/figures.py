@@ -1,7 +1,5 @@
 """The paper's figures, drawn from finished runs without ``pyplot``; the same records give the same SVG bytes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Which runs are trained together, and the progress callbacks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes the files of each table and figure from the runs in a store; no dataset is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec

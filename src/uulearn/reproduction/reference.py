@@ -1,7 +1,5 @@
 """The numbers printed in the paper: Table 2 (simple models) and Table 3 (deep models)."""
 
-from __future__ import annotations
-
 import functools
 import json
 from importlib import resources

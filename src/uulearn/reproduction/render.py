@@ -4,8 +4,6 @@
 sentences. Each page shows our number, the paper's and the difference in percent.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A finished job is stored at once, so an interruption loses only the job in progr
 store; each checks again before it starts a job.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

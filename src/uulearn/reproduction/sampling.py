@@ -1,7 +1,5 @@
 """Hold-out splits of two sets, and sets as the authors' earlier public code draws them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ copies of these rows among the training rows. The λ with the lowest zero-one ri
 its run on the whole sets counts. No label is used. "Hindsight" is the choice by the labels of the test data.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Statistics of the tables and figures: spread over trials, significance, agreement, the turning point of a curve."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -9,8 +9,6 @@ A folder holds ``runs/<key>.json``, one file per new run, and ``packed/<name>.js
 - if a record is in both, the archive counts.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import hashlib

@@ -4,8 +4,6 @@ The caller decides which runs belong to which cell, and `uulearn.reproduction.re
 numbers are in percent.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

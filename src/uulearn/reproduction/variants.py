@@ -1,7 +1,5 @@
 """Other readings of the paper where it leaves something open, compared with the printed numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

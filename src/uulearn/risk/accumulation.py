@@ -1,7 +1,5 @@
 """Gradient accumulation that equals the whole batch: the correction uses the risk terms of all micro-batches."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

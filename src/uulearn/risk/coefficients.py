@@ -5,8 +5,6 @@
 The smaller |θ − θ′|, the larger the coefficients and the noisier every estimate of R(g).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Sequence

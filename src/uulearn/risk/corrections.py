@@ -5,8 +5,6 @@ and f(x) = λ·x for x < 0, with λ ≤ 0. It includes the ReLU (λ = 0) and the
 derivative is 1 for all of them.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`UURisk`: the corrected risk as a criterion for any PyTorch training loop."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

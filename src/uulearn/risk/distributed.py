@@ -1,7 +1,5 @@
 """Sums over all workers of a process group, with the gradient that data parallelism needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

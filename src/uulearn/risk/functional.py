@@ -4,8 +4,6 @@ Every estimate is a weighted sum over the rows of a batch: a row of set 0 has we
 −b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

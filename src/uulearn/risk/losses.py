@@ -8,8 +8,6 @@ Two families suit unlabeled sets, and every loss here belongs to one of them:
 All losses and their gradients are finite for |z| ≤ 1e4 in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Scorers for model selection without labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A search without labels in one fit: every setting is evaluated out of fold, and the best one is ready to use."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

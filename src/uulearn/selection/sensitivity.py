@@ -4,8 +4,6 @@
 changes one of them at a time, trains as if that were true, and reports both effects.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Folds of two unlabeled sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

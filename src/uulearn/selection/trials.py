@@ -3,8 +3,6 @@
 A stored model is a file named by a digest of everything that the model depends on.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Collection, Generator, Mapping, Sequence

@@ -10,8 +10,6 @@ For more sets, the weights minimize the largest variance over all classifiers, Î
 least-squares line through the points (Î¸_j, s_j) with weights n_j. Sets with equal priors are pooled.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ interval. Here the curve is the probability t of the positive class, and (1 − 
 `uulearn.surrogate.inversion`, is fitted to the sets of held-out rows.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`SurrogateSetClassifier`: trains any scikit-learn classifier from unlabeled sets."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from itertools import chain

@@ -15,8 +15,6 @@ Two sets determine t. For more sets, t is the maximum-likelihood estimate, argma
 predicted probabilities q; the objective is concave, so that bisection on its derivative finds the maximum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -21,8 +21,6 @@ The fitted state consists of arrays of numbers whose shapes follow from the sche
 as JSON and the arrays as safetensors, so that loading runs no code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 

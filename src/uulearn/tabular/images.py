@@ -3,8 +3,6 @@
 All images are converted to one size and one number of channels, as bytes of shape (n, channels, height, width).
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence

@@ -15,8 +15,6 @@ assumption, at most one table in a thousand gives an alarm, whatever its columns
 rate must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

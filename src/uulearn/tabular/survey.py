@@ -12,8 +12,6 @@ category if there are few values, text if there are many. The decision does not 
 - Columns without a value, with only one value, and copies of another column are dropped, with a note.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from collections.abc import Iterable, Sequence

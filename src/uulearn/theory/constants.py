@@ -1,7 +1,5 @@
 """Ranges of the arguments of the bounds, and the constants of losses and corrections in the theorems: C_ℓ, L_ℓ, L_f."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

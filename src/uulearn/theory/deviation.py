@@ -15,8 +15,6 @@ and a row of set 1 by d·C_ℓ/n′, so that McDiarmid's inequality gives b²/n 
 agree. Bounds above 1 or C_ℓ are vacuous.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Both compare ĝ, an exact minimizer of the corrected risk over a class 𝒢 that
 classifier of 𝒢. They hold for every distribution and are far above typical errors; above C_ℓ they are vacuous.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Sup
 Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator

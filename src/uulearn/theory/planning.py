@@ -9,8 +9,6 @@ so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n�
 of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ torch's own ``AveragedModel`` reads a counter back from the device at every step
 a small model; for a linear model that is a noticeable part of an epoch.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints: a killed run can be resumed and ends like an uninterrupted one."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Functions that run as a CUDA graph on CUDA, and as plain calls on other devices."""
 
-from __future__ import annotations
-
 import functools
 import weakref
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Early stopping: the best epoch of one run, or of each run of batched training, by its smoothed validation error."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Sequence

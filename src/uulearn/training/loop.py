@@ -1,7 +1,5 @@
 """One training run (Algorithm 1): shuffle, form batches of both sets, one forward pass, correct the risk, step."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import math

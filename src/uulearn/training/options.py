@@ -1,7 +1,5 @@
 """Options of a training run: everything except the data, the model and the risk."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

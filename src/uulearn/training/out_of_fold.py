@@ -1,7 +1,5 @@
 """Training without one fold, so that every row can be scored by a model that was not trained on it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

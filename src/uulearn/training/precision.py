@@ -5,8 +5,6 @@ supports it natively, a layer is wide enough (or, on CUDA, convolves), and no co
 its standard deviation, that eight significant bits would blur it.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

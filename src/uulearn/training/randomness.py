@@ -1,7 +1,5 @@
 """Seeded random numbers for a run that leave the caller's generators unchanged."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Scores of many rows: in chunks that fit the cache, without gradient, with folded normalization if possible."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Several processes that train one model: each computes a part of every batch, and all take the same step."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping

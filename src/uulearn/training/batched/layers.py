@@ -4,8 +4,6 @@ Autograd would store more and pass over the batch more often. On CUDA the Triton
 `uulearn.training.batched.kernels` do the work; on other devices, or without Triton, the torch formulas below.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

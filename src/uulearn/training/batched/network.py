@@ -5,8 +5,6 @@ product with the kernels of M runs side by side, of shape (G, d, M·h). All late
 parameters of units (R, 1, h).
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any

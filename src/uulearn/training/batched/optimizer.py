@@ -3,8 +3,6 @@
 The arithmetic is that of torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

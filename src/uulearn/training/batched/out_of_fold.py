@@ -1,7 +1,5 @@
 """Out-of-fold training with the models of all folds trained together."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The risks of many runs: one loss, and for each run its own coefficients and corrections."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple

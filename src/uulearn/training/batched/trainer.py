@@ -3,8 +3,6 @@
 On a CUDA device the step is captured as a graph, so that the device never waits for Python.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
