@@ -293,7 +293,7 @@ def test_rejects_impossible_reproductions(uulearn, monkeypatch, data, tmp_path):
     monkeypatch.setitem(TARGET_PRIORS, "mnist", 0.3)
     code, _, err = uulearn(*ASKED, "--engine", "ray")  # found by a process of the cluster
     assert code == 2
-    assert "mnist has a share of 0.5 positives in its test part" in err.splitlines()[-1]
+    assert "mnist: expected a class prior of 0.3 in the test data, found 0.5" in err.splitlines()[-1]
 
 
 # --- Searches --------------------------------------------------------------------------------------------------------
