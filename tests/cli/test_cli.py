@@ -120,7 +120,7 @@ def test_bad_paths_get_one_sentence(model, tmp_path):
     missing = uulearn("predict", model, tmp_path / "none.csv")
     assert (missing.returncode, "does not exist" in missing.stderr) == (2, True)
     no_model = uulearn("predict", tmp_path, tmp_path / "none.csv")
-    assert (no_model.returncode, "holds no model.json" in no_model.stderr) == (2, True)
+    assert (no_model.returncode, "contains no model.json" in no_model.stderr) == (2, True)
     traced = uulearn("--debug", "predict", tmp_path, tmp_path / "none.csv")
     assert "Traceback" in traced.stderr
 

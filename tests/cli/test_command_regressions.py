@@ -110,13 +110,13 @@ def test_few_unique_rows_are_detected_only_if_copies_can_be_held_out():
     def drawn(n, kinds):
         return tuple(rng.integers(0, kinds, (n, 1)).astype(np.float32) for _ in range(2))
 
-    assert fitting._cannot_hold_out_rows(drawn(500, 4), 0.2, 0)
-    assert not fitting._cannot_hold_out_rows(drawn(500, 10_000), 0.2, 0)
-    assert not fitting._cannot_hold_out_rows(drawn(8, 2), 0.2, 0)  # too few rows to hold out a fifth
+    assert fitting.only_copies_can_be_held_out(drawn(500, 4), 0.2, 0)
+    assert not fitting.only_copies_can_be_held_out(drawn(500, 10_000), 0.2, 0)
+    assert not fitting.only_copies_can_be_held_out(drawn(8, 2), 0.2, 0)  # too few rows to hold out a fifth
     pairs = np.repeat(np.arange(45, dtype=np.float32), 2)[
         :, None
     ]  # every row has a copy, but there are many unique rows
-    assert not fitting._cannot_hold_out_rows((pairs, pairs + 100), 0.2, 0)
+    assert not fitting.only_copies_can_be_held_out((pairs, pairs + 100), 0.2, 0)
 
 
 # ----------------------------------------------------------------------------------------------------- missing labels

@@ -200,15 +200,7 @@ def train(
     """Train the classifier of the settings; rows for its evaluation are held out, or evaluated out of fold."""
     classifier = unfitted_classifier(settings, prepared, priors, checkpoint)
     classifier.set_params(training__distributed=workers is not None)
-    few_unique_rows = has_few_unique_rows(
-        TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
-    )
-    if few_unique_rows:
-        # No fold can do without any of the rows, but copies of them can be held out: for evaluation and for validation.
-        try:
-            few_unique_rows = split_rows(X, 2 * settings.hold_out, settings.seed)[1] is not None
-        except TableError:  # too few rows to hold out, but enough for folds
-            few_unique_rows = False
+    few_unique_rows = only_copies_can_be_held_out(X, 2 * settings.hold_out, settings.seed)
     parameters = classifier.get_params(deep=False)
     resolved = parameters | resolve_defaults(parameters, prepared.sizes, single_model=few_unique_rows)
     rounds = classifier.self_training_rounds
@@ -225,6 +217,16 @@ def train(
     if workers is not None:
         seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
     return TrainingOutcome(classifier, rows, out_of_fold, few_unique_rows, device, seconds)
+
+
+def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool:
+    """Whether there are so few unique rows that no fold can do without any of them, but copies can be held out."""
+    if not has_few_unique_rows(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
+        return False
+    try:
+        return split_rows(X, fraction, seed)[1] is not None
+    except TableError:  # too few rows to hold out, but enough for folds
+        return False
 
 
 def unfitted_classifier(
