@@ -395,7 +395,7 @@ def test_rejects_contradictory_parameters(problem):
     X0, X1, X, _ = problem
     with pytest.raises(ValueError, match="leave out validation_data, or set n_estimators=1"):
         several().fit_sets(X0, X1, validation_data=(X[:10], np.arange(10) % 2))
-    with pytest.raises(ValueError, match="5 folds need at least 5 rows of each set, and one has 4"):
+    with pytest.raises(ValueError, match="5 folds need at least 5 rows of each set, but one has 4"):
         several(n_estimators=5).fit_sets(X0, X1[:4])
     evaluated = several(n_estimators=2, epochs=1).fit_sets(X0, X1).out_of_fold_evaluation_
     assert evaluated == evaluate(*_out_of_fold(X0, X1), (0.8, 0.3), 0.4)
