@@ -69,10 +69,8 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 
-def build_augmentation(augment: AugmentationLike | None, rows: Tensor) -> Augmentation | None:
-    """The augmentation that a trainer applies to its batches, tested on a few ``rows``; None for None."""
-    if augment is None:
-        return None
+def build_augmentation(augment: AugmentationLike, rows: Tensor) -> Augmentation:
+    """The augmentation that a trainer applies to its batches, tested on a few ``rows``."""
     augmentation = functools.partial(_apply_checked, get_augmentation(augment))
     if rows.ndim != 4:
         name = repr(augment) if isinstance(augment, str) else _name(augment)

@@ -317,7 +317,8 @@ class NetworkLearner(Learner):
         """Raise if the module or the augmentation does not work with such rows."""
         scaled = sample * self.options.input_scale
         check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
-        build_augmentation(self.options.augment, scaled.to(self.options.device))
+        if self.options.augment is not None:
+            build_augmentation(self.options.augment, scaled.to(self.options.device))
 
     def train(self, task: ModelTask) -> ModelFit:
         """Train one module; if training is interrupted or diverges, the weights learned so far are returned."""

@@ -106,7 +106,7 @@ class Trainer:
         # A model that declares it gets rows in the type of its products, which saves two conversions.
         self.rows_dtype = self.dtype if getattr(self.model, "accepts_bfloat16_rows", False) else torch.float32
         few = data.sample(0, 2).to(self.device, self.rows_dtype) * options.input_scale
-        self.augment = build_augmentation(options.augment, few)
+        self.augment = None if options.augment is None else build_augmentation(options.augment, few)
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
         self.scheduler = build_scheduler(options, self.optimizer)
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
