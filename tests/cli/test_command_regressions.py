@@ -19,6 +19,7 @@ from uulearn.app import fitting, scoring
 from uulearn.app.facts import RowUse
 from uulearn.app.model import TableModel
 from uulearn.estimator import model_directory, persistence
+from uulearn.estimator.learners import NetworkModel
 from uulearn.io import reading
 from uulearn.io.reading import read_table
 from uulearn.io.writing import TableWriter
@@ -351,8 +352,8 @@ def test_booleans_are_read_as_numbers(numbers, tmp_path, suffix):
 def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, tmp_path, monkeypatch):
     """`predict` needs scores and probabilities; both come from the same pass."""
     passes, read = [], []
-    forward, read_file = UUClassifier._scores, model_directory.read_file
-    monkeypatch.setattr(UUClassifier, "_scores", lambda self, X: passes.append(len(X)) or forward(self, X))
+    forward, read_file = NetworkModel.score, model_directory.read_file
+    monkeypatch.setattr(NetworkModel, "score", lambda self, rows: passes.append(rows.n_rows) or forward(self, rows))
     for module in (model_directory, persistence):
         monkeypatch.setattr(
             module,

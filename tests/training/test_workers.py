@@ -88,7 +88,9 @@ def test_workers_resume_from_a_checkpoint(together):
 
 
 def test_one_process_resumes_the_run_of_two(together, folder):
-    clf = fitted({"epochs": 5}, parameters={"checkpoint_dir": folder / "checkpoints", "checkpoint_every": 1})
+    clf = fitted(
+        {"epochs": 5}, parameters={"training__checkpoint_dir": folder / "checkpoints", "training__checkpoint_every": 1}
+    )
     assert clf.history_.resumed_at == [2, 4]
     alone = described(fitted({"epochs": 5}))
     torch.testing.assert_close(described(clf)["records"], alone["records"], rtol=1e-4, atol=1e-5)

@@ -122,7 +122,7 @@ class StreamedSets:
                     "random order with uulearn.streaming.shuffled, make the pieces (row groups) smaller, or raise "
                     "buffer_bytes.",
                     PoorMixingWarning,
-                    stacklevel=4,
+                    stacklevel=6,
                 )
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> StreamedSets:
