@@ -29,7 +29,7 @@ test: $(VENV)/.dev           ## every test, warnings as errors
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 test-fast: $(VENV)/.dev      ## the fast tests, for every commit: under two minutes on two idle cores
-	$(BIN)/python -m pytest -n 2 --dist worksteal --max-worker-restart 0 -m "not slow" tests src
+	UULEARN_TEST_TIER=fast $(BIN)/python -m pytest -n 2 --dist worksteal --max-worker-restart 0 -m "not slow" tests src
 
 check: $(VENV)/.dev          ## formatter, linter, vocabulary, types
 	$(BIN)/ruff format --check .
