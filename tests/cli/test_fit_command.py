@@ -73,7 +73,8 @@ def fitted(files):
     out, printed = files / "model", io.StringIO()
     before = sys.argv
     sys.argv = ["uulearn", "fit", str(files / "a.csv"), str(files / "b.csv"), *PRIORS, "--id", "patient"]
-    sys.argv += ["--sensitivity", "--out", str(out), "--epochs", "40", "--model", "linear", "--config", str(files / "quick.toml")]
+    sys.argv += ["--epochs", "40", "--model", "linear", "--sensitivity", "--config", str(files / "quick.toml")]
+    sys.argv += ["--out", str(out)]
     try:
         with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:
             main()
