@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from helpers.report_example import facts_and_history
 from helpers.report_page import checked, drawn_curves, numbers, scale, section, words
 from uulearn.report import render_report
 from uulearn.report.charts import make_axis
@@ -23,16 +22,6 @@ FIGURES = {
     "figure-scores",
     "figure-importance",
 }
-
-
-@pytest.fixture(scope="module")
-def facts():
-    return facts_and_history()[0]
-
-
-@pytest.fixture(scope="module")
-def history():
-    return facts_and_history()[1]
 
 
 @pytest.fixture(scope="module")

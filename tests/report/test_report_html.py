@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.report_example import facts_and_history
 from helpers.report_page import checked, parse, section
 from uulearn.app.facts import RaisedWarning
 from uulearn.report import render_report, write_report
@@ -24,16 +23,6 @@ HOSTILE = [
     "javascript:alert(1)",
     "{{7*7}} ${x} %s",
 ]
-
-
-@pytest.fixture(scope="module")
-def facts():
-    return facts_and_history()[0]
-
-
-@pytest.fixture(scope="module")
-def history():
-    return facts_and_history()[1]
 
 
 def first_replaced(items, **changes):

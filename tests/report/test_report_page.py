@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.report_example import facts_and_history
 from helpers.report_page import checked, parse, section, words
 from uulearn import exceptions
 from uulearn.app.facts import ColumnFacts, RaisedWarning, SensitivityFacts
@@ -25,16 +24,6 @@ READ_ON = {
     "alert": ("ink", "alert-ink"),
     "below": ("muted", "first", "second", "total", "third", "mark"),
 }
-
-
-@pytest.fixture(scope="module")
-def facts():
-    return facts_and_history()[0]
-
-
-@pytest.fixture(scope="module")
-def history():
-    return facts_and_history()[1]
 
 
 @pytest.fixture(scope="module")

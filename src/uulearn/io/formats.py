@@ -42,7 +42,7 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     if known is None:
         raise TableError(
             f"{path} has no suffix of a supported format; rename or save it as one of {' '.join(SUFFIXES)} (.gz or "
-            ".zst may follow), or pass --format."
+            ".zst may follow), or name its format with uulearn predict --format."
         )
     return known, compression
 
