@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
 
-.PHONY: demo test test-fast check format bench docs examples clean
+.PHONY: demo test test-fast check format bench facts docs examples clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -43,6 +43,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev          ## side-by-side speed and memory, stored as JSON under benchmarks/results
 	$(BIN)/python benchmarks/run.py
+
+facts: $(VENV)/.dev          ## write measured numbers from the stored records into the pages
+	$(BIN)/python docs/building/fill_facts.py
 
 docs: $(VENV)/.dev           ## the documentation site in site/, warnings as errors, every link checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

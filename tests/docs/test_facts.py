@@ -1,0 +1,41 @@
+"""Measured numbers on the pages equal the stored records they come from."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def filler():
+    spec = importlib.util.spec_from_file_location("fill_facts", ROOT / "docs" / "building" / "fill_facts.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_marked_value_equals_its_record(filler):
+    assert [line for page in filler.find_pages() for line in filler.differences(page)] == []
+
+
+def test_a_changed_value_is_found(filler, tmp_path, monkeypatch):
+    monkeypatch.setattr(filler, "ROOT", tmp_path)
+    monkeypatch.setattr(filler, "read_facts", {"speed": {"ratio": "2.4"}}.__getitem__)
+    page = tmp_path / "page.md"
+    page.write_text("It is <!-- fact: speed.ratio -->2.5<!-- end --> times as fast.\n")
+    assert list(filler.differences(page)) == ["page.md:1: speed.ratio is '2.4', not '2.5'"]
+    assert filler.fill(page.read_text()) == "It is <!-- fact: speed.ratio -->2.4<!-- end --> times as fast.\n"
+
+
+def test_tables_keep_the_blank_lines_around_them(filler, monkeypatch):
+    monkeypatch.setattr(filler, "read_facts", {"study": {"table": "| a |\n|---|\n| 1 |"}}.__getitem__)
+    text = "<!-- fact: study.table -->\n\n| old |\n\n<!-- end -->"
+    assert filler.fill(text) == "<!-- fact: study.table -->\n\n| a |\n|---|\n| 1 |\n\n<!-- end -->"
+
+
+def test_an_unknown_fact_is_reported_with_the_known_ones(filler, monkeypatch):
+    monkeypatch.setattr(filler, "read_facts", {"speed": {"ratio": "2.4"}}.__getitem__)
+    with pytest.raises(SystemExit, match="has no fact 'ration'; it has ratio"):
+        filler.fill("<!-- fact: speed.ration -->1<!-- end -->")
