@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from uulearn.data.identity import describe, digest
-from uulearn.data.rows import TwoSets
-from uulearn.data.streams import StreamedSets
+from uulearn.data.identity import digest
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
 from uulearn.storage import load_tree, remove_temporary_files, save_tree, write_atomically
+from uulearn.training.identity import describe
 from uulearn.training.options import RunOptions
 
 CHECKPOINT_NAME, SEED_NAME = "checkpoint.safetensors", "seed.json"
@@ -114,8 +113,8 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
     )
 
 
-def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
-    """Descriptions of everything that must be the same for a run to be resumed."""
+def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
+    """Descriptions of everything that must be the same for a run to be resumed; ``rows`` is that of both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
@@ -124,5 +123,5 @@ def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedS
         + describe((risk.method.name, *risk.method.corrections)),
         "device": torch.device(options.device).type,
         "model": digest([repr(model), *weights]),
-        "data": f"{data.sizes} " + digest(data.identity()),
+        "data": rows,
     }
