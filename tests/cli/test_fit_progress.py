@@ -17,7 +17,7 @@ from uulearn.cli import main, progress
 from uulearn.cli.progress import FitProgress, LogOutput, ProgressOutput, TerminalOutput, progress_output
 from uulearn.training import RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.progress import TRAINING_OBSERVER, TrainingProgress
+from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TrainingProgress
 
 
 class Clock:
@@ -40,8 +40,8 @@ def clock():
 class RecordingObserver(list):
     """A training observer that records all calls."""
 
-    def show_training(self, progress):
-        self.append(progress)
+    def __call__(self, event):
+        self.append(event)
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ class Training:
     """Sends the progress of one training."""
 
     def __init__(self, progress, epochs, models=1, resumed=0):
-        self.send = lambda done, **more: progress.show_training(TrainingProgress(epochs, done, models, resumed, **more))
+        self.send = lambda done, **more: progress(TrainingProgress(epochs, done, models, resumed, **more))
         self.epoch(resumed)
 
     def epoch(self, done):
@@ -119,7 +119,7 @@ def test_batched_training_reports_the_number_of_models(gaussians):
 def test_time_left_follows_from_the_epochs_of_all_models(clock):
     progress = FitProgress(clock=clock)
     clock.now = 100.0  # reading takes time, too, but must not count for the speed of training
-    progress("training", 4)
+    progress(StageStarted("training", 4))
     assert progress.text == "training"
     assert progress.fraction is None
     training = Training(progress, 50)
@@ -139,7 +139,7 @@ def test_time_left_follows_from_the_epochs_of_all_models(clock):
 
 def test_resumed_epochs_count_as_done_but_not_for_the_speed(clock):
     progress = FitProgress(clock=clock)
-    progress("training", 2)
+    progress(StageStarted("training", 2))
     training = Training(progress, 100, resumed=100)  # finished before the interruption
     training.end()
     training = Training(progress, 100, resumed=60)
@@ -150,7 +150,7 @@ def test_resumed_epochs_count_as_done_but_not_for_the_speed(clock):
 
 def test_early_stopping_shortens_the_time_left(clock):
     progress = FitProgress(clock=clock)
-    progress("training", 2)
+    progress(StageStarted("training", 2))
     training = Training(progress, 100)
     clock.now = 20.0
     training.epoch(20)
@@ -162,7 +162,7 @@ def test_early_stopping_shortens_the_time_left(clock):
 
 def test_each_model_of_a_batched_training_counts(clock):
     progress = FitProgress(clock=clock)
-    progress("again", 13)
+    progress(StageStarted("again", 13))
     training = Training(progress, 200, 13)
     clock.now = 3.0
     training.epoch(50)
@@ -172,14 +172,14 @@ def test_each_model_of_a_batched_training_counts(clock):
 def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
     progress = FitProgress(clock=clock)
     for stage in ("training", "again"):
-        progress(stage, 1)
+        progress(StageStarted(stage, 1))
         training = Training(progress, 10)
         clock.now += 5.0
         training.epoch(5)
         assert progress.text == f"{stage}: 5 of 10 epochs, about 5.0 s left"
         training.end()
         assert progress.text == stage
-    progress("evaluating")
+    progress(StageStarted("evaluating"))
     assert progress.text == "evaluating"
 
 
@@ -190,7 +190,7 @@ def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
 def test_fraction_rises_from_0_to_1(models, missing):
     """For resumed, stopped and batched trainings, and if more models are trained than announced."""
     progress = FitProgress(clock=Clock())
-    progress("training", max(1, sum(at_once for _, _, at_once in models) - missing))
+    progress(StageStarted("training", max(1, sum(at_once for _, _, at_once in models) - missing)))
     fractions = []
     for resumed, own, at_once in models:
         training = Training(progress, 60, at_once, resumed)
@@ -210,7 +210,7 @@ def test_fraction_rises_from_0_to_1(models, missing):
 
 def train_for(seconds, output, clock):
     progress = FitProgress(output, clock)
-    progress("training", 1)
+    progress(StageStarted("training", 1))
     training = Training(progress, 3600)
     for second in range(1, seconds + 1):
         clock.now = float(second)
@@ -234,7 +234,7 @@ def test_log_lines_become_rarer(clock, capsys):
 def test_short_fit_logs_one_line_per_stage(clock, capsys):
     progress = train_for(9, LogOutput(clock), clock)
     clock.now = 9.5
-    progress("evaluating")
+    progress(StageStarted("evaluating"))
     assert capsys.readouterr().err == "   0.0 s  training\n   9.5 s  evaluating\n"
 
 

@@ -12,6 +12,7 @@ from helpers.plain import make_classifier, plain_classifier
 from helpers.processes import python
 from uulearn import UUClassifier
 from uulearn.data import DenseRows, TwoSets
+from uulearn.estimator.fitting import average_histories
 from uulearn.exceptions import CheckpointError, OneSidedPredictionsWarning
 from uulearn.risk import pn_risk
 from uulearn.training import History
@@ -164,7 +165,7 @@ def test_fit_does_not_change_global_random_state(data, monkeypatch):
 def test_mean_of_histories_with_different_records():
     early = History([{"epoch": 1, "objective": 0.5}])
     late = History([{"epoch": 1, "objective": 0.3, "test_accuracy": 0.9}, {"epoch": 2, "objective": 0.1}])
-    assert History.mean([early, late]).epochs == [
+    assert average_histories([early, late]).epochs == [
         {"epoch": 1, "objective": 0.4, "test_accuracy": 0.9},
         {"epoch": 2, "objective": 0.1},
     ]

@@ -460,14 +460,13 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
     X, sets, _ = data
     bad = Assumption("pi", 0.1, (0.8, 0.2), 0.6)
     if stacked:
-        train = sensitivity._Study.train_all
+        train = sensitivity._train_all
 
-        def train_all(study, assumed):
-            results, batched = train(study, assumed)
-            results[assumed.index(bad)] = "the risk was not finite in epoch 3"
-            return results, batched
+        def train_all(parameters, assumed, *data):
+            study = train(parameters, assumed, *data)
+            return dataclasses.replace(study, results=study.results | {bad: "the risk was not finite in epoch 3"})
 
-        monkeypatch.setattr(sensitivity._Study, "train_all", train_all)
+        monkeypatch.setattr(sensitivity, "_train_all", train_all)
     else:
 
         def diverging(plan):

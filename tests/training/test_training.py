@@ -11,9 +11,8 @@ from uulearn import UURisk, uu_risk
 from uulearn.data import BatchPlan, DenseRows, TwoSets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, Linear
-from uulearn.models.build import kernel_parameters
 from uulearn.training import History, RunOptions, Trainer
-from uulearn.training.options import build_optimizer
+from uulearn.training.options import build_optimizer, kernel_parameters
 
 PRIORS, PI = (0.8, 0.2), 0.4
 
@@ -173,13 +172,15 @@ def test_l2_is_keras_style_and_coupled():
     torch.testing.assert_close(decayed.model.hidden[1].weight, plain.model.hidden[1].weight)
 
 
-def test_submodule_named_kernels_is_not_called():
+def test_a_model_names_the_layers_without_l2():
     class Net(nn.Module):
+        without_l2 = ("head",)
+
         def __init__(self):
             super().__init__()
-            self.kernels = nn.Linear(2, 1)
+            self.body, self.head = nn.Linear(2, 3), nn.Linear(3, 1)
 
-    assert [tuple(k.shape) for k in kernel_parameters(Net())] == [(1, 2)]
+    assert [tuple(k.shape) for k in kernel_parameters(Net())] == [(3, 2)]
 
 
 def test_kernels_of_a_custom_model_are_its_linear_and_convolution_weights():

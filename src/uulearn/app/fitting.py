@@ -34,15 +34,13 @@ from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
-from uulearn.training.progress import ProgressCallback, no_progress
+from uulearn.training.progress import ProgressCallback, StageStarted, no_progress
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
 """Largest number of rows per file that estimate the priors; more take longer and hardly change the estimate."""
 QUICK_SECONDS = 10.0
 """If training took less time than this, it is repeated with wrong priors without being requested."""
-FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
-"""`uulearn predict` writes probabilities, so `uulearn fit` asks for calibration; all else is as in Python."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SMALL_CELLS = 500_000
 """Below this number of cells, one thread trains faster than several."""
@@ -112,7 +110,7 @@ def read_and_encode(
     """Read both files, refuse leaking columns, and encode the rows; use the result within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
-        progress("reading both files")
+        progress(StageStarted("reading both files"))
         prepared = _prepare(settings)
         if reasons := [leak.reason for leak in prepared.leaking_columns]:
             if not settings.allow_leakage:
@@ -121,7 +119,7 @@ def read_and_encode(
                     f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
                 )
             prepared.notes.extend(reasons)
-        progress("encoding columns")
+        progress(StageStarted("encoding columns"))
         return prepared, prepared.matrices(folder)
 
     if workers is None or checkpoint is None:
@@ -178,7 +176,7 @@ def resolve_priors(
     """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
     if not isinstance(settings.set_priors, str):
         return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
-    progress("estimating the class priors")
+    progress(StageStarted("estimating the class priors"))
     rng = np.random.default_rng([settings.seed, 7])
     samples = [
         rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
@@ -215,7 +213,7 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
     own = IMAGE_DEFAULTS if takes_images(settings) else {}
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
-    classifier.set_params(**FILE_DEFAULTS | own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
+    classifier.set_params(**own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
     return classifier
 
@@ -230,7 +228,7 @@ def collect_facts(
     progress: ProgressCallback,
 ) -> dict[str, Any]:
     """Evaluate the classifier without labels, and describe the files, columns and priors; by field of `FitFacts`."""
-    progress("evaluating")
+    progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
@@ -267,7 +265,9 @@ def _measure_sensitivity(
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)
-    progress("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
+    progress(
+        StageStarted("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
+    )
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained))
 
 

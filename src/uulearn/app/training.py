@@ -17,12 +17,12 @@ from uulearn import defaults
 from uulearn.app.facts import RowUse
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.holdout import has_few_unique_rows
-from uulearn.estimator import UUClassifier, resolve_defaults
+from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.self_training import max_trainings
 from uulearn.models import IMAGE_MODELS
 from uulearn.tabular.matrices import Matrix, split_rows, take
-from uulearn.training.progress import ProgressCallback
+from uulearn.training.progress import ProgressCallback, StageStarted
 
 Matrices = tuple[Matrix, Matrix]
 Integers = NDArray[np.int64]
@@ -62,20 +62,13 @@ def train_and_score(
     """
     number, rounds, sizes = classifier.n_estimators, classifier.self_training_rounds, (len(X[0]), len(X[1]))
     place = _sample(sum(sizes), seed)
-    few_unique_rows = has_few_unique_rows(
-        TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
-    )
-    if few_unique_rows and split_rows(X, 2 * fraction, seed)[1] is None:
-        few_unique_rows = False  # most rows are distinct, so that folds can be made
-        number = resolve_defaults(classifier.get_params(deep=False), sizes).get("n_estimators", number)
-        classifier.set_params(n_estimators=number)
-    single = number == 1 or (is_auto(number) and (few_unique_rows or classifier.model in IMAGE_MODELS))
+    single = number == 1 or (is_auto(number) and classifier.model in IMAGE_MODELS)
     plan = None if single or rounds else classifier.plan_sets(*X)
     if plan is None or plan.folds is None:
         models = defaults.N_ESTIMATORS if is_auto(number) else int(number)
-        progress("training", models * max_trainings(rounds) if rounds else 1)
-        return _train_with_holdout(classifier, X, fraction, seed, folder, few_unique_rows)
-    progress("training", plan.parameters.n_estimators)
+        progress(StageStarted("training", models * max_trainings(rounds) if rounds else 1))
+        return _train_with_holdout(classifier, X, fraction, seed, folder)
+    progress(StageStarted("training", plan.parameters.n_estimators))
     classifier.set_params(**plan.resolved).fit_plan(plan)
     assert classifier.out_of_fold_scores_ is not None
     submodels = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]
@@ -102,13 +95,17 @@ def train_and_score(
 
 
 def _train_with_holdout(
-    classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path, few_unique_rows: bool
+    classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path
 ) -> EvaluationRows:
     """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
 
-    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well.
+    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well. It is
+    calibrated, because `uulearn predict` writes probabilities.
     """
     splits, note = split_rows(X, 2 * fraction, seed)
+    first, second = map(torch.from_numpy, X)
+    few_unique_rows = has_few_unique_rows(TwoSets((DenseRows(first), DenseRows(second))))
+    classifier.set_params(calibrated=True if is_auto(classifier.calibrated) else classifier.calibrated)
     validates = few_unique_rows and not classifier.self_training_rounds
     train, validation, evaluation = [], [], []
     for rows, split in zip(X, splits, strict=True):

@@ -11,7 +11,7 @@ from typing import Self
 
 import typer
 
-from uulearn.training.progress import TRAINING_OBSERVER, TerminalBar, TrainingProgress, format_duration
+from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TerminalBar, TrainingProgress, format_duration
 
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
@@ -81,9 +81,9 @@ class FitProgress:
     --------
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
-    >>> progress("training", 5)
-    >>> progress.show_training(TrainingProgress(epochs=200, done=0))
-    >>> progress.show_training(TrainingProgress(epochs=200, done=100))
+    >>> progress(StageStarted("training", models=5))
+    >>> progress(TrainingProgress(epochs=200, done=0))
+    >>> progress(TrainingProgress(epochs=200, done=100))
     >>> progress.text
     'training: 100 of 1,000 epochs, model 1 of 5, about 9 min 0 s left'
     """
@@ -98,27 +98,26 @@ class FitProgress:
 
     def __enter__(self) -> Self:
         self._observing = TRAINING_OBSERVER.set(self)
-        self("checking the settings")
+        self(StageStarted("checking the settings"))
         return self
 
     def __exit__(self, *_: object) -> None:
         TRAINING_OBSERVER.reset(self._observing)
         self.output.close()
 
-    def __call__(self, stage: str, models: int = 0, /) -> None:
-        """Start a stage that trains at most ``models`` models."""
-        self._start_stage(stage, models)
-        self._show(milestone=True)
-
-    def show_training(self, progress: TrainingProgress) -> None:
-        """Count epochs; those of a checkpoint, or that early stopping saved, are done but not counted for the speed."""
+    def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
+        """Start a stage, or count epochs; those of a checkpoint, or saved by early stopping, do not count as speed."""
+        if isinstance(event, StageStarted):
+            self._start_stage(event.name, event.models)
+            self._show(milestone=True)
+            return
         if self._training_since is None:
             self._training_since = self.clock()
-        models, saved = progress.models, (progress.epochs - progress.done if progress.stopped else 0)
-        self._epochs, self._at_once = progress.epochs, models
-        self._trained_epochs = self._before[0] + (progress.done - progress.resumed) * models
-        self._skipped = self._before[1] + (progress.resumed + saved) * models
-        if not progress.stopped:
+        models, saved = event.models, (event.epochs - event.done if event.stopped else 0)
+        self._epochs, self._at_once = event.epochs, models
+        self._trained_epochs = self._before[0] + (event.done - event.resumed) * models
+        self._skipped = self._before[1] + (event.resumed + saved) * models
+        if not event.stopped:
             self._show()
             return
         self._before = self._trained_epochs, self._skipped
@@ -140,6 +139,7 @@ class FitProgress:
         return (self.clock() - self._training_since) * left / self._trained_epochs
 
     def _describe(self) -> str:
+        left = self.seconds_left
         if not self._total or not self._at_once:
             return self.stage
         parts = [f"{self.stage}: {self._skipped + self._trained_epochs:,} of {self._total:,} epochs"]
@@ -147,7 +147,6 @@ class FitProgress:
             parts.append(f"{self._at_once} models at once")
         elif self._models > 1:
             parts.append(f"model {self._finished_models + 1} of {self._models}")
-        left = self.seconds_left
         parts += [] if left is None else [f"about {format_duration(left)} left"]
         return ", ".join(parts)
 

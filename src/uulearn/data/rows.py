@@ -144,6 +144,12 @@ class TwoSets:
         """Both sets from one table; ``sets`` holds the set of each row, 0 or 1."""
         return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
 
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """Positions of the rows of set 0 and of set 1 in the table that both share."""
+        first, second = (part for part in self.index if part is not None)
+        return first, second
+
     def take(self, which: int, positions: Tensor) -> Tensor:
         """Rows of one set at the given positions, as float32 on the CPU."""
         out = torch.empty((len(positions), *self.row_shape))

@@ -22,7 +22,7 @@ from uulearn.app.output import FitRun, OutputFolder, join_fit_workers
 from uulearn.app.settings import FitSettings
 from uulearn.engines.ray_cluster import RETRIES, ray_cluster
 from uulearn.storage import write_atomically
-from uulearn.training.progress import ProgressCallback
+from uulearn.training.progress import ProgressCallback, StageStarted
 from uulearn.training.workers import FirstWorkerError
 
 ERROR_FILE = "error.txt"
@@ -37,7 +37,7 @@ def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: i
     work = functools.partial(_fit_on_worker, run.settings, folder, command)
     scratch = folder.place.with_name(f".{folder.place.name}.ray")
     device = str(run.settings.classifier.get("device", "auto"))
-    progress(f"training by {workers} processes on Ray")
+    progress(StageStarted(f"training by {workers} processes on Ray"))
     with folder.explain_failure(run.resumed):
         try:
             train_on_ray(work, scratch, workers=workers, device=device, address=address)

@@ -1,6 +1,8 @@
 """Runs a plan: trains one model, or an ensemble over folds, calibrates and evaluates it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -79,8 +81,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         else:
             fitted = first or _train_folds(plan, plan.data, plan.folds, priors, Stage(0, None))
             scores = torch.cat(fitted.scores)
+        history = average_histories(fitted.histories)
         model = fitted.combine(plan.learner)
-        history = History.mean(fitted.histories)
         held_out_sizes = plan.data.sizes
 
     sets = np.repeat([0, 1], held_out_sizes)
@@ -111,6 +113,21 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         error,
         decisions,
     )
+
+
+def average_histories(histories: Sequence[History]) -> History:
+    """One history of several: each record has the means over the models that were trained that long."""
+    records = [history.epochs for history in histories]
+    longest: list[dict[str, Any]] = max(records, key=len)
+    epochs = []
+    for position, record in enumerate(longest):
+        running = [own[position] for own in records if len(own) > position]
+        names = dict.fromkeys(name for other in running for name in other if name != "epoch")
+        means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
+        epochs.append({"epoch": record["epoch"], **means})
+    reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
+    labels_used = any(history.labels_used for history in histories)
+    return History(epochs, "; ".join(reasons), labels_used, models=list(histories))
 
 
 def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:

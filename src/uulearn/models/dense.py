@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,8 @@ class HiddenLayers(nn.Module):
     The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
     """
 
+    without_l2: ClassVar[tuple[str, ...]] = ("output",)
+    """Layers that L2 regularization does not act on."""
     hidden: nn.Sequential
     output: nn.Linear
 
@@ -73,11 +76,6 @@ class HiddenLayers(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = self.output(x.to(self.output.weight.dtype))
         return scores.squeeze(1)
-
-    def kernels(self) -> list[Tensor]:
-        """The weights that Keras-style L2 acts on: those of all convolutions and linear layers but the output."""
-        kinds = (nn.Conv2d, nn.Linear)
-        return [layer.weight for layer in self.modules() if isinstance(layer, kinds) and layer is not self.output]
 
 
 class MLP(HiddenLayers):

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from uulearn import defaults
 from uulearn.data import Rows, TwoSets, hold_out, inputs
@@ -192,27 +191,16 @@ def prior_sensitivity(
         BASELINE, 0.0, check_set_priors(parameters["set_priors"]), check_target_prior(parameters["target_prior"])
     )
     assumed, skipped = alter_priors(guess, errors)
-    given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(classifier.model), test_data=test_data)
-    assert isinstance(given.data, TwoSets)
-    labels = None if given.test is None else given.test[1]
-    if labels is not None and bool((labels == labels[0]).all()):
-        found = "positive" if labels[0] else "negative"
-        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
-    fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
-    train, held_out = hold_out(given.data, fraction, parameters["random_state"])
-    validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
-    plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
-    study = _Study(plan, train, held_out)
-    scored, batched = study.train_all(assumed)
-    results = dict(zip(assumed, scored, strict=True))
+    study = _train_all(parameters, assumed, X, sets, test_data)
+    labels = None if study.plan.test is None else study.plan.test[1]
     return Sensitivity(
-        rows=tuple(_evaluate(results, study)),
-        skipped=(*skipped, *(Skipped(what, why) for what, why in results.items() if isinstance(why, str))),
-        held_out_sizes=held_out.sizes,
+        rows=tuple(_evaluate(study.results, study)),
+        skipped=(*skipped, *(Skipped(what, why) for what, why in study.results.items() if isinstance(why, str))),
+        held_out_sizes=study.held_out.sizes,
         test_size=0 if labels is None else len(labels),
         test_prior=None if labels is None else float(labels.double().mean()),
-        batched=batched,
-        seed=plan.seed,
+        batched=study.batched,
+        seed=study.plan.seed,
     )
 
 
@@ -288,84 +276,85 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """What all runs share. Both ways to train give, per assumption, scores or why there are none."""
+    """What all runs share, and for each assumption the scores or why there are none."""
 
     plan: FitPlan
     """For the guessed priors."""
     train: TwoSets
     held_out: TwoSets
+    results: dict[Assumption, _Scored | str]
+    batched: bool
 
-    @property
-    def tables(self) -> list[Rows]:
-        """All rows in their original order and, if there are some, the test rows."""
-        return [self.train.rows[0], *([] if self.plan.test is None else [self.plan.test[0]])]
 
-    def train_all(self, assumed: Sequence[Assumption]) -> tuple[list[_Scored | str], bool]:
-        """Train all runs together if each is a single network that a batch can hold; and return whether that was so."""
-        learner, seed = self.plan.learner, self.plan.seed
-        rows, held_out = _positions(self.train), _positions(self.held_out)
-        tables = self.tables
-        if not (
-            self.plan.folds is None
-            and isinstance(learner, NetworkLearner)
-            and isinstance(learner.model, str)
-            and can_be_batched(learner.model, self.train, learner.options)
-        ):
-            return self.one_by_one(assumed), False
-        trainer = BatchedTrainer(
-            tables[0].slice(0, tables[0].n_rows),
-            [
-                Run(rows, priors, pi, learner.method, learner.slope, seed=seed, held_out=held_out)
-                for _, _, priors, pi in assumed
-            ],
-            model=learner.model,
-            model_params=learner.model_params,
-            loss=learner.loss,
-            options=learner.run_options(seed),
+def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any, sets: Any, test_data: Any) -> _Study:
+    """Read the rows, hold some out, and train all runs: together if each is a single network that a batch can hold."""
+    given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(parameters["model"]), test_data=test_data)
+    assert isinstance(given.data, TwoSets)
+    if given.test is not None and bool((given.test[1] == given.test[1][0]).all()):
+        found = "positive" if given.test[1][0] else "negative"
+        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
+    fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
+    train, held_out = hold_out(given.data, fraction, parameters["random_state"])
+    positions = train.positions, held_out.positions
+    validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
+    plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
+    # All rows in their original order and, if there are some, the test rows.
+    tables = [train.rows[0], *([] if plan.test is None else [plan.test[0]])]
+    learner = plan.learner
+    if not (
+        plan.folds is None
+        and isinstance(learner, NetworkLearner)
+        and isinstance(learner.model, str)
+        and can_be_batched(learner.model, train, learner.options)
+    ):
+        return _Study(plan, train, held_out, _train_one_by_one(plan, assumed, tables), batched=False)
+    trainer = BatchedTrainer(
+        tables[0].slice(0, tables[0].n_rows),
+        [
+            Run(positions[0], priors, pi, learner.method, learner.slope, seed=plan.seed, held_out=positions[1])
+            for _, _, priors, pi in assumed
+        ],
+        model=learner.model,
+        model_params=learner.model_params,
+        loss=learner.loss,
+        options=learner.run_options(plan.seed),
+    )
+    reasons = [history.stop_reason or "" for history in trainer.run()]
+    scores = [trainer.scores(table.slice(0, table.n_rows)).numpy() for table in tables]
+    results: dict[Assumption, _Scored | str] = {}
+    for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True)):
+        own = [part[place] for part in scores]
+        if plan.parameters.calibrated and "not finite" not in reason:
+            decided, membership = _of_both_sets(own[0], held_out)
+            line = fit_platt_scaling(decided.astype(float), membership, assumption.set_priors, assumption.target_prior)
+            own = [decision_values(part, line) for part in own]
+        results[assumption] = reason if "not finite" in reason else _Scored(*own)
+    return _Study(plan, train, held_out, results, batched=True)
+
+
+def _train_one_by_one(
+    plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]
+) -> dict[Assumption, _Scored | str]:
+    """One fit per assumption; an ensemble has its folds among the training rows."""
+    results: dict[Assumption, _Scored | str] = {}
+    for assumption in assumed:
+        parameters = dataclasses.replace(
+            plan.parameters, set_priors=assumption.set_priors, target_prior=assumption.target_prior
         )
-        reasons = [history.stop_reason or "" for history in trainer.run()]
-        scores = [trainer.scores(table.slice(0, table.n_rows)).numpy() for table in tables]
-        found = [
-            reason if "not finite" in reason else self._calibrated([part[place] for part in scores], assumption)
-            for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True))
-        ]
-        return found, True
-
-    def _calibrated(self, scores: list[Scores], assumption: Assumption) -> _Scored:
-        """Log-odds instead of scores, if the classifier is calibrated."""
-        if self.plan.parameters.calibrated:
-            held_out, sets = _of_both_sets(scores[0], self.held_out)
-            line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
-            scores = [decision_values(part, line) for part in scores]
-        return _Scored(*scores)
-
-    def one_by_one(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
-        """One fit per assumption; an ensemble has its folds among the training rows."""
-        scored: list[_Scored | str] = []
-        for _, _, priors, pi in assumed:
-            parameters = dataclasses.replace(self.plan.parameters, set_priors=priors, target_prior=pi)
-            result = run_plan(
-                dataclasses.replace(self.plan, parameters=parameters, learner=make_learner(parameters), test=None)
-            )
-            if isinstance(result.error, NonFiniteRiskError) and scored:  # not for the guess itself
-                scored.append(result.history.stop_reason or "")
-            elif result.error is not None:
-                raise result.error
-            else:
-                found = [decision_values(result.model.score(rows).numpy(), result.scaling) for rows in self.tables]
-                scored.append(_Scored(*found))
-        return scored
-
-
-def _positions(data: TwoSets) -> tuple[Tensor, Tensor]:
-    """Positions, in the table of all rows, of the rows of set 0 and of set 1."""
-    first, second = (part for part in data.index if part is not None)
-    return first, second
+        result = run_plan(dataclasses.replace(plan, parameters=parameters, learner=make_learner(parameters), test=None))
+        if isinstance(result.error, NonFiniteRiskError) and results:  # not for the guess itself
+            results[assumption] = result.history.stop_reason or ""
+        elif result.error is not None:
+            raise result.error
+        else:
+            found = [decision_values(result.model.score(rows).numpy(), result.scaling) for rows in tables]
+            results[assumption] = _Scored(*found)
+    return results
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
     """The scores of these rows of both sets, and the set of each."""
-    return scores[torch.cat(_positions(data)).numpy()], np.repeat([0, 1], data.sizes)
+    return scores[torch.cat(data.positions).numpy()], np.repeat([0, 1], data.sizes)
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:

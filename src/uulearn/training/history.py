@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean
 from typing import Any
 
 BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
@@ -80,20 +79,6 @@ class History:
     def from_dict(cls, data: dict[str, Any]) -> History:
         """The inverse of `to_dict`."""
         return cls(**data | {"models": [cls.from_dict(model) for model in data.get("models", [])]})
-
-    @classmethod
-    def mean(cls, histories: Sequence[History]) -> History:
-        """One history of several: each record has the means over the models that were trained that long."""
-        longest = max(histories, key=len)
-        epochs = []
-        for position, record in enumerate(longest):
-            running = [history[position] for history in histories if len(history) > position]
-            names = dict.fromkeys(name for other in running for name in other if name != "epoch")
-            means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
-            epochs.append({"epoch": record["epoch"], **means})
-        reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
-        labels_used = any(history.labels_used for history in histories)
-        return cls(epochs, "; ".join(reasons), labels_used, models=list(histories))
 
     def __len__(self) -> int:
         return len(self.epochs)

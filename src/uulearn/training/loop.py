@@ -18,7 +18,6 @@ from uulearn.data.holdout import Positions
 from uulearn.data.rows import PickedRows, Rows, TwoSets, move_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
-from uulearn.models.build import kernel_parameters
 from uulearn.models.normalization import synchronized
 from uulearn.risk import LOSSES, UURisk
 from uulearn.risk.corrections import get_method
@@ -29,7 +28,7 @@ from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
-from uulearn.training.options import RunOptions, build_optimizer, build_scheduler
+from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng, seed_generators

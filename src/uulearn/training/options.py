@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from uulearn import defaults
@@ -159,3 +159,11 @@ def resolve_device(device: str) -> str:
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r} needs a CUDA device, and torch finds none; use device='auto'.")
     return local_device(device)
+
+
+def kernel_parameters(model: nn.Module) -> list[Tensor]:
+    """The weights that L2 acts on: those of products and convolutions, except in the layers of ``model.without_l2``."""
+    excluded = [model.get_submodule(name) for name in getattr(model, "without_l2", ())]
+    products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
+    layers = [layer for layer in model.modules() if isinstance(layer, products)]
+    return [layer.weight for layer in layers if not any(layer is other for other in excluded)]

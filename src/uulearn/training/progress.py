@@ -15,15 +15,12 @@ BAR_DELAY = 2.0
 """Seconds before the bar of a training appears, so that short trainings stay silent."""
 
 
-class ProgressCallback(Protocol):
-    """Called with a description of each stage of a workflow when the stage starts."""
+@dataclass(frozen=True)
+class StageStarted:
+    """The start of a stage of a workflow, which trains at most ``models`` models."""
 
-    def __call__(self, stage: str, models: int = 0, /) -> None:
-        """Start a stage that trains at most ``models`` models."""
-
-
-def no_progress(stage: str, models: int = 0, /) -> None:
-    """Ignore a stage; the default `ProgressCallback`."""
+    name: str
+    models: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,18 @@ class TrainingProgress:
     """Whether training is over: after the last epoch, early, or with an error."""
 
 
-class TrainingObserver(Protocol):
-    """Receives the progress of models that are trained one after another, or several at once."""
+class ProgressCallback(Protocol):
+    """Called when a stage starts, when training starts, after every epoch, and when training stops."""
 
-    def show_training(self, progress: TrainingProgress) -> None:
-        """Called when training starts, after every epoch, and when training stops."""
+    def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
+        """Show the event."""
 
 
-TRAINING_OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
+def no_progress(event: StageStarted | TrainingProgress, /) -> None:
+    """Ignore an event; the default `ProgressCallback`."""
+
+
+TRAINING_OBSERVER: ContextVar[ProgressCallback | None] = ContextVar("training observer", default=None)
 """Receives the progress of all training instead of a bar, except training with ``progress=False``."""
 
 
@@ -124,7 +125,7 @@ class ProgressBar:
 
     def _notify(self, stopped: bool = False) -> None:
         if self.observer is not None:
-            self.observer.show_training(TrainingProgress(self.total, self.done, self.models, self.start, stopped))
+            self.observer(TrainingProgress(self.total, self.done, self.models, self.start, stopped))
 
 
 def format_duration(seconds: float) -> str:
