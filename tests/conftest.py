@@ -66,7 +66,7 @@ def same_draws_every_time():
 
 @pytest.fixture(scope="session")
 def gaussians():
-    """Two Gaussian classes as two unlabeled sets at (0.8, 0.2), with a labelled test part."""
+    """Two Gaussian classes as two unlabeled sets at (0.8, 0.2), with a labeled test part."""
     rng = np.random.default_rng(0)
 
     def draw(n, prior):

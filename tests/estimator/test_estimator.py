@@ -261,11 +261,11 @@ def test_summary_states_assumptions(gaussians, quick):
     assert "400 rows, 80.0% positive" in text
     assert "no label was used" in text
     assert "all 15 epochs done" in text
-    labelled = UUClassifier(**quick | {"set_priors": (0.2, 0.8)}).fit_sets(
+    labeled = UUClassifier(**quick | {"set_priors": (0.2, 0.8)}).fit_sets(
         gaussians["X1"], gaussians["X0"], test_data=(gaussians["X_test"], gaussians["y_test"])
     )
-    assert "assumed: set 1 has the higher class prior" in labelled.summary()
-    assert "labels were passed for evaluation; training did not use them" in labelled.summary()
+    assert "assumed: set 1 has the higher class prior" in labeled.summary()
+    assert "labels were passed for evaluation; training did not use them" in labeled.summary()
 
 
 def test_labels_do_not_change_the_model(gaussians, quick):

@@ -66,14 +66,14 @@ def test_close_priors_warning_states_cost_for_given_sizes(gaussians):
 
 
 def test_warns_if_labels_contradict_order_of_priors(gaussians):
-    labelled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
+    labeled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
     with pytest.warns(
         SwappedPriorsWarning, match=r"set 1, declared to have the higher class prior.*try set_priors=\(0\.8, 0\.2\)"
     ):
-        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labelled)
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labeled)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UUWarning)
-        fit(gaussians["X0"], gaussians["X1"], test_data=labelled)
+        fit(gaussians["X0"], gaussians["X1"], test_data=labeled)
         one_class = gaussians["y_test"] == 1
         fit(
             gaussians["X0"],

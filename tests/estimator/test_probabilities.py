@@ -87,7 +87,7 @@ def test_with_target_prior_needs_no_training(problem, pi):
     X, y = draw(np.random.default_rng(5), 20_000, pi)
     assert calibration_error(moved.predict_proba(X)[:, 1], y) < 0.025
     assert accuracy_score(y, moved.predict(X)) >= accuracy_score(y, classifier.predict(X))
-    # Its accuracy there, estimated from the two sets, is what labelled rows show.
+    # Its accuracy there, estimated from the two sets, is what labeled rows show.
     estimate = moved.evaluate(problem["held_out"][0], sets=problem["held_out"][1]).accuracy
     assert estimate.value == pytest.approx(accuracy_score(y, moved.predict(X)), abs=4 * estimate.standard_error)
     assert moved.score(*problem["held_out"]) == pytest.approx(estimate.value, abs=1e-6)

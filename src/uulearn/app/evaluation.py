@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from uulearn.app.model import TableModel
 from uulearn.app.scoring import score_chunks
 from uulearn.exceptions import TableError
-from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
 
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
@@ -68,7 +68,7 @@ def evaluate_labels(
     score, probability, predicted = map(np.concatenate, zip(*found, strict=True))
     cells = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
     return LabeledEvaluation(
-        evaluate_labelled(score, y),
+        evaluate_labeled(score, y),
         {name: int(((predicted == p) & (y == t)).sum()) for name, (p, t) in cells.items()},
         float(calibration_error(probability, y)),
         float(np.mean((probability - y) ** 2)),

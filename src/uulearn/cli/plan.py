@@ -59,7 +59,7 @@ def _precision_block(plan: RowPlan) -> list[str]:
         _line(
             f"{_level(plan)} interval", f"±{_points(p.half_width)}: {low:.3f} to {high:.3f} around {plan.accuracy:g}"
         ),
-        _line("for any accuracy", f"±{_points(p.worst_half_width)}, the same as labels on {p.labelled_rows:,.0f} rows"),
+        _line("for any accuracy", f"±{_points(p.worst_half_width)}, the same as labels on {p.labeled_rows:,.0f} rows"),
     ]
     wanted = f"for ±{_points(plan.half_width)}"
     if p.half_width <= plan.half_width:

@@ -17,7 +17,7 @@ from uulearn.estimator import guards
 from uulearn.estimator.learners import Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
-from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
@@ -175,7 +175,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("evaluate needs either sets (no label is used) or labels; pass one of them.")
         scores = self.decision_function(X)
         if labels is not None:
-            return evaluate_labelled(scores, inputs.read_labels(labels, len(scores)))
+            return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
         guards.warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)

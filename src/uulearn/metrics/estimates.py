@@ -103,7 +103,7 @@ def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
     return parts
 
 
-def split_labelled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
+def split_labeled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
     """Return the scores of positives and of negatives; labels are 1 and 0, or 1 and −1."""
     values, given = _read_pair(scores, labels, "labels")
     found = set(np.unique(given).tolist())

@@ -38,7 +38,7 @@ class PredictiveValues(NamedTuple):
 
 
 class CensoredLabels(NamedTuple):
-    """Class prior of all rows, labelled or not, and c, the fraction of positives that are labelled."""
+    """Class prior of all rows, labeled or not, and c, the fraction of positives that are labeled."""
 
     class_prior: float
     label_frequency: float
@@ -128,7 +128,7 @@ def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticA
 
 
 def from_predictive_values(precision: float, npv: float) -> SetPriors:
-    """(θ, θ′) of the rows that a labelling rule marks as positive and of the other rows.
+    """(θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
 
     Examples
     --------
@@ -162,12 +162,12 @@ def from_case_control(class_prior: float) -> SetPriors:
 
 
 def from_censoring(
-    labelled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
+    labeled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
 ) -> SetPriors:
     """(θ, θ′) of positive-unlabeled data drawn as one sample, with labels on some of its positives.
 
-    Set 0 contains the labelled rows and set 1 all others, so that set 1 has a lower prior than the population. With ℓ
-    the labelled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
+    Set 0 contains the labeled rows and set 1 all others, so that set 1 has a lower prior than the population. With ℓ
+    the labeled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
     c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
     Examples
@@ -175,34 +175,34 @@ def from_censoring(
     >>> from_censoring(0.1, class_prior=0.4)
     (1.0, 0.333...)
     """
-    _check_inside(labelled_fraction, "labelled_fraction")
+    _check_inside(labeled_fraction, "labeled_fraction")
     if (class_prior is None) == (label_frequency is None):
-        raise ValueError("pass exactly one of class_prior and label_frequency (the fraction of positives labelled).")
+        raise ValueError("pass exactly one of class_prior and label_frequency (the fraction of positives labeled).")
     if class_prior is None:
         assert label_frequency is not None
         if _check_fraction(label_frequency, "label_frequency") == 0:
-            raise ValueError("label_frequency=0 means that no row is labelled, but labelled_fraction is above 0.")
-        class_prior = labelled_fraction / label_frequency
-    if not labelled_fraction <= class_prior < 1:
+            raise ValueError("label_frequency=0 means that no row is labeled, but labeled_fraction is above 0.")
+        class_prior = labeled_fraction / label_frequency
+    if not labeled_fraction <= class_prior < 1:
         raise ValueError(
-            f"class_prior must be at least labelled_fraction={labelled_fraction:g} and below 1, because all labelled "
+            f"class_prior must be at least labeled_fraction={labeled_fraction:g} and below 1, because all labeled "
             f"rows are positive, got {class_prior:g}."
         )
-    return check_set_priors((1.0, (class_prior - labelled_fraction) / (1 - labelled_fraction)))
+    return check_set_priors((1.0, (class_prior - labeled_fraction) / (1 - labeled_fraction)))
 
 
-def to_censoring(set_priors: SetPriors, labelled_fraction: float) -> CensoredLabels:
+def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabels:
     """Class prior and label frequency, from the class prior of the unlabeled rows.
 
     Examples
     --------
-    >>> to_censoring((1.0, 0.5), labelled_fraction=0.5)
+    >>> to_censoring((1.0, 0.5), labeled_fraction=0.5)
     CensoredLabels(class_prior=0.75, label_frequency=0.666...)
     """
     theta, theta_prime = check_set_priors(set_priors)
-    fraction = _check_inside(labelled_fraction, "labelled_fraction")
+    fraction = _check_inside(labeled_fraction, "labeled_fraction")
     if theta != 1:
-        raise ValueError(f"labelled rows of positive-unlabeled data are all positive, but set 0 has θ = {theta:g}.")
+        raise ValueError(f"labeled rows of positive-unlabeled data are all positive, but set 0 has θ = {theta:g}.")
     class_prior = fraction + (1 - fraction) * theta_prime
     return CensoredLabels(class_prior, fraction / class_prior)
 

@@ -33,7 +33,7 @@ class EstimationCost(NamedTuple):
     """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
 
     standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
-    effective_rows: float  # number of labelled rows that would give the same standard error
+    effective_rows: float  # number of labeled rows that would give the same standard error
 
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
@@ -114,7 +114,7 @@ def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tup
     """Worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
     A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
-    SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labelled rows of the target population would give at most ½/√N.
+    SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def warn_if_close(
     warnings.warn(
         f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so that the coefficients reach "
         f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
-        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labelled rows; "
+        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,

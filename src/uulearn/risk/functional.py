@@ -165,7 +165,7 @@ def estimate_risk(
 def pn_risk(
     scores: Tensor, labels: Tensor, target_prior: float, *, loss: str | LossFunction = "logistic"
 ) -> PNRiskParts:
-    """Supervised risk at class prior π from labelled rows (Eq. 2); a class without rows contributes zero.
+    """Supervised risk at class prior π from labeled rows (Eq. 2); a class without rows contributes zero.
 
     Labels are 1 and 0, or 1 and −1.
 

@@ -26,7 +26,7 @@ from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import choose_seed, takes_any_shape
 from uulearn.exceptions import NonFiniteRiskError
-from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_accuracy_difference
+from uulearn.metrics import Estimate, evaluate_labeled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior
 from uulearn.selection import figures
@@ -388,7 +388,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
         assumed, true, true_gain = assumption[2:], None, None
         if study.plan.test is not None:
             labels = study.plan.test[1].numpy()
-            true = evaluate_labelled(scored.test, labels).accuracy
+            true = evaluate_labeled(scored.test, labels).accuracy
             # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
             true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
         rows.append(

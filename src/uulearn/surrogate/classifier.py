@@ -239,7 +239,7 @@ def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -
     labels = max(1, round(0.25 / error**2))
     warnings.warn(
         f"set_priors={tuple(theta.tolist())} span only {span:.3g}: these {sum(sizes):,} rows estimate the accuracy "
-        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labelled rows; use sets whose class "
+        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labeled rows; use sets whose class "
         "priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=3,

@@ -203,7 +203,7 @@ class PlannedPrecision:
     corrected_half_width: float  # by Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1
     corrected_sharp: float  # see `DeviationBound.sharp`
     corrected_bias: float  # see `BiasBound.sharp`
-    labelled_rows: float  # number of labelled rows that would give the same precision in the worst case
+    labeled_rows: float  # number of labeled rows that would give the same precision in the worst case
     set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
     set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
@@ -305,7 +305,7 @@ def _precision(
         corrected_half_width=corrected.value,
         corrected_sharp=corrected.sharp,
         corrected_bias=bias_bound(priors, pi, sizes, alpha=alpha, beta=beta).sharp,
-        labelled_rows=estimation_cost(priors, pi, sizes).effective_rows,
+        labeled_rows=estimation_cost(priors, pi, sizes).effective_rows,
         set0_needed=spread.rows_needed(half_width=half_width, set1=sizes.set1),
         set1_needed=spread.rows_needed(half_width=half_width, set0=sizes.set0),
     )

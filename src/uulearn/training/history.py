@@ -47,7 +47,7 @@ class History:
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given
-    ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
+    ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labeled rows, if they were given
     ===========================  ==========================================================================
     """
 

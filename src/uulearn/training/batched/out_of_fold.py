@@ -72,7 +72,7 @@ def fit_folds_batched(
         for side in (False, True)
     ]
     trained, held_out = ([_rows(index, positions) for positions in _equalize(parts, rng)] for parts in sides)
-    labelled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
+    labeled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
     tasks = [(fold, place) for fold in chosen for place in range(len(variants))]
     step = MAX_RUNS if torch.device(options.device).type == "cuda" else len(variants)
     found: dict[tuple[int, int], FoldFit] = {}
@@ -83,7 +83,7 @@ def fit_folds_batched(
             for fold, place in together
         ]
         own_options = dataclasses.replace(options, seed=runs[0].seed)
-        trainer = BatchedTrainer(table, runs, options=own_options, test=labelled, **settings)
+        trainer = BatchedTrainer(table, runs, options=own_options, test=labeled, **settings)
         histories, models, scores = trainer.run(), trainer.models(), trainer.scores(table)
         for (fold, place), module, history, own in zip(together, models, histories, scores, strict=True):
             inside = _rows(index, [np.flatnonzero(part == fold) for part in folds])

@@ -68,7 +68,7 @@ class BatchedRisk:
             out = torch.where(mask, f(torch.where(mask, terms, 0)), out)
         return out
 
-    def labelled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
+    def labeled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
         """The supervised risk (Eq. 2) of each run, shape (R,), from scores (R, n) and classes (n,)."""
         positive = is_positive.to(scores.dtype)
         on_positives = (self.loss(scores) * positive).sum(1) / positive.sum().clamp(min=1)

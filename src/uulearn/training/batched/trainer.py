@@ -55,7 +55,7 @@ class BatchedTrainer:
     options : RunOptions
         All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional
-        Labelled rows: the accuracy and the supervised risk of every run are recorded every epoch, and not used.
+        Labeled rows: the accuracy and the supervised risk of every run are recorded every epoch, and not used.
     callback : callable, optional
         Called with the number of the epoch and the records of all runs after every epoch; return True to stop.
 
@@ -112,7 +112,7 @@ class BatchedTrainer:
             params, buffers = ({name: value.clone() for name, value in kind.items()} for kind in self._final)
             self._final = params, buffers
         self.table = self.network.pad_rows(table).to(self.device)
-        self.test = None if test is None else self._labelled(*test)
+        self.test = None if test is None else self._labeled(*test)
         self.held_out = self._gather_held_out()
         self.alive = torch.ones(len(runs), dtype=torch.bool, device=self.device)
         self.totals = torch.zeros(len(TRAINING_METRICS), len(runs), device=self.device)
@@ -156,7 +156,7 @@ class BatchedTrainer:
             raise ValueError(f"{name} must have {self.n_features} columns like X, got shape {tuple(x.shape)}.")
         return x
 
-    def _labelled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    def _labeled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
         x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
         if len(x) != len(y) or not len(x):
             raise ValueError(f"test must be rows and one label per row, got {len(x)} rows and {len(y)} labels.")
@@ -295,7 +295,7 @@ class BatchedTrainer:
                 x, is_positive = self.test
                 scores = torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
                 metrics.append(((scores > 0) == is_positive).float().mean(1))
-                metrics.append(self.risks.labelled_risk(scores, is_positive))
+                metrics.append(self.risks.labeled_risk(scores, is_positive))
             if self.held_out is not None:
                 index, sizes = self.held_out
                 scores = torch.cat([self._chunk_scores(self.table[part]) for part in self._chunks(index, 1)], 1)
