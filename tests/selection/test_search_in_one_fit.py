@@ -225,7 +225,7 @@ def test_constant_scores_cannot_be_calibrated(data):
     X0, X1, *_ = data
     search = UUClassifierCV(wild(Own, lr=0.1), {"model": [Silent, Own], "model_params": [{"bias": 1.0}]})
     with pytest.warns(
-        FailedSettingWarning, match=r"Silent.* \(all scores are 1, without information about the class\)\.$"
+        FailedSettingWarning, match=r"Silent.* \(all scores are 1 and carry no information about the class\)\.$"
     ):
         search.fit_sets(X0, X1)
     assert search.best_params_["model"] is Own

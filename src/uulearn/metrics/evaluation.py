@@ -1,4 +1,4 @@
-"""All metrics of a classifier in one result, without labels or with labels."""
+"""All metrics of a classifier in one result, with or without labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
