@@ -341,7 +341,7 @@ class WrongShape(LogisticRegression):
         ((np.ones(9), np.ones((9, 3))), {}, ValueError, r"X0 must have shape \(n, columns\), got \(9,\)"),
         ((np.ones((9, 1)), [["a"]] * 9), {}, ValueError, "X1 must be numbers"),
         (([[1.0], [math.inf]], [[1.0]]), {}, ValueError, "X0 has inf in row 1, column 0"),
-        ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be between 2 and .* got 1"),
+        ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be at least 2 and at most .* got 1"),
         ((np.eye(9), np.eye(9)), {"scorer": "forest"}, TypeError, "scorer must be a classifier .* got 'forest'"),
         ((np.eye(9), 2 + np.eye(9)), {"scorer": WrongShape()}, ValueError, r"got shape \(4, 2\) for 4 rows"),
         ((np.eye(9), np.ones((7, 9))), {}, ValueError, "all rows of one set are copies"),

@@ -47,7 +47,7 @@ class CensoredLabels(NamedTuple):
 def from_noise_rates(
     rho_plus: float, rho_minus: float, *, class_prior: float | None = None, marked_fraction: float | None = None
 ) -> SetPriors:
-    """(θ, θ′) of the rows with noisy label 1 and of the rows with noisy label 0.
+    """Return (θ, θ′) of the rows with noisy label 1 and of the rows with noisy label 0.
 
     With class prior π, the fraction of rows with noisy label 1 is s = π(1 − ρ₊) + (1 − π)ρ₋, θ = π(1 − ρ₊)/s and
     θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and Williamson, ICML 2015), where ρ₊ = P(noisy 0 | positive) and
@@ -77,14 +77,14 @@ def from_noise_rates(
     marked = pi * (1 - rho_plus) + (1 - pi) * rho_minus
     if not 0 < marked < 1:
         raise ValueError(
-            f"rho_plus={rho_plus:g} and rho_minus={rho_minus:g} give every row the same noisy label, so that one set "
+            f"rho_plus={rho_plus:g} and rho_minus={rho_minus:g} give every row the same noisy label, so one set "
             "is empty; check the rates."
         )
     return check_set_priors((pi * (1 - rho_plus) / marked, pi * rho_plus / (1 - marked)))
 
 
 def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
-    """ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
+    """Return ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
 
 
 def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) -> SetPriors:
-    """(θ, θ′) of the rows with a positive test and of the rows with a negative test.
+    """Return (θ, θ′) of the rows with a positive test and of the rows with a negative test.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
 
 
 def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticAccuracy:
-    """Sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
+    """Return the sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticA
 
 
 def from_predictive_values(precision: float, npv: float) -> SetPriors:
-    """(θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
+    """Return (θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def from_predictive_values(precision: float, npv: float) -> SetPriors:
 
 
 def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
-    """Precision and negative predictive value of the rule that marks set 0.
+    """Return the precision and negative predictive value of the rule that marks set 0.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
 
 
 def from_case_control(class_prior: float) -> SetPriors:
-    """(θ, θ′) of positive-unlabeled data drawn as two samples: positives, and rows of the population.
+    """Return (θ, θ′) of positive-unlabeled data drawn as two samples: positives, and rows of the population.
 
     Examples
     --------
@@ -164,9 +164,9 @@ def from_case_control(class_prior: float) -> SetPriors:
 def from_censoring(
     labeled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
 ) -> SetPriors:
-    """(θ, θ′) of positive-unlabeled data drawn as one sample, with labels on some of its positives.
+    """Return (θ, θ′) of positive-unlabeled data drawn as one sample, with labels on some of its positives.
 
-    Set 0 contains the labeled rows and set 1 all others, so that set 1 has a lower prior than the population. With ℓ
+    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. With ℓ
     the labeled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
     c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
@@ -192,7 +192,7 @@ def from_censoring(
 
 
 def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabels:
-    """Class prior and label frequency, from the class prior of the unlabeled rows.
+    """Return the class prior and label frequency, from the class prior of the unlabeled rows.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabe
 
 
 def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
-    """(θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
+    """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
 
 
 def to_mixture_proportions(set_priors: SetPriors) -> tuple[float, float]:
-    """κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
+    """Return κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Class priors from a small labeled sample of each set, the most reliable source, with exact intervals."""
+"""Class priors with exact intervals from a small labeled sample of each set, the most reliable source."""
 
 import warnings
 from bisect import bisect_left
@@ -23,7 +23,7 @@ class Interval(NamedTuple):
 
     @property
     def width(self) -> float:
-        """The difference of the two ends."""
+        """Difference between the two ends."""
         return self.high - self.low
 
     def covers(self, value: float) -> bool:
