@@ -11,7 +11,7 @@ from this list:
 * ``delta`` δ: the probability with which the bound may fail.
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
-and a row of set 1 by d·C_ℓ/n′, so that McDiarmid's inequality gives b²/n + d²/n′, which is used here; for n = n′ both
+and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. The latter is used here; for n = n′ both
 agree. Bounds above 1 or C_ℓ are vacuous.
 """
 
