@@ -115,7 +115,7 @@ def make_sets(
 def _draw_class(
     rows: Indices, counts: tuple[int, int], name: str, allow_reuse: bool, rng: np.random.RandomState
 ) -> tuple[Indices, Indices]:
-    """Draw the rows of a class for set 0 and then for set 1, always the least used rows."""
+    """Draw the rows of a class for set 0 and then for set 1; the least used rows come first."""
     available = len(rows)
     if sum(counts) > available and not allow_reuse:
         raise ValueError(
