@@ -374,11 +374,11 @@ def spoiled(output, change):
     [
         ("score", lambda value: value + np.float32(2e-3), "differs from the classifier by"),
         ("probability", lambda value: value + np.float32(2e-4), "differs from the classifier by"),
-        ("score", lambda value: np.nan_to_num(value), "disagree which of the unusual rows have a score"),
+        ("score", lambda value: np.nan_to_num(value), "disagree on which unusual rows have a score"),
         (
             "probability",
             lambda value: np.nan_to_num(value),
-            "disagree which of the unusual rows have a probability",
+            "disagree on which unusual rows have a probability",
         ),
         ("class", lambda value: 1 - value, "predict different classes for random rows"),
         ("class", lambda value: np.maximum(value, 0), "predict different classes for unusual rows"),
@@ -410,7 +410,7 @@ def test_asks_for_rows_if_no_made_up_row_is_accepted(fitted, exported):
             return super().__call__(X)
 
     python = PickyScores(fitted, None)
-    with pytest.raises(ValueError, match=r"none of the made-up rows .* rows=X\[:100\]"):
+    with pytest.raises(ValueError, match=r"rejected all generated rows .* rows=X\[:100\]"):
         checking.check(exported.path, python, (3,), "float32", None)
     assert checking.check(exported.path, python, (3,), "float32", np.ones((7, 3))).rows == 7
 
@@ -480,7 +480,7 @@ def test_exports_a_custom_model_with_another_loss(tmp_path):
     clf.model_.train()
     done = export_onnx(clf, tmp_path / "model.onnx", rows=X)
     assert clf.model_.training  # unchanged
-    assert 80 < done.checked_rows < 1000  # the embedding cannot take most of the made-up rows
+    assert 80 < done.checked_rows < 1000  # the embedding cannot take most of the generated rows
     assert_same(done.path, clf, X, X.astype(np.float32))
     assert len(run(done.path, X[:1].astype(np.float32))["score"]) == 1
 
