@@ -224,7 +224,7 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     pd.DataFrame({"z": [1.0]}).to_parquet(tmp_path / "zther.parquet")
     assert "differ in the columns" in refused(tmp_path, *on_ray, tmp_path.parent / "x")
     pd.DataFrame({"x": []}).to_parquet(tmp_path / "odd.parquet")
-    assert "holds no rows" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
+    assert "has no rows" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
     (tmp_path / "odd.parquet").write_bytes(b"PAR1 nothing")
     assert "odd.parquet" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
     assert not (tmp_path / "x").exists()
