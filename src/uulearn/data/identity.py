@@ -1,4 +1,4 @@
-"""Descriptions and digests that decide whether stored work, such as a checkpoint, belongs to the present run."""
+"""Descriptions and digests that decide whether stored work, such as a checkpoint, belongs to the current run."""
 
 import functools
 import hashlib
@@ -16,11 +16,11 @@ from torch import Tensor
 
 IGNORED = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"}
 IGNORED |= {"__static_attributes__"}
-"""Attributes of a class that say nothing about its behavior."""
+"""Attributes of a class that do not affect its behavior."""
 
 
 def describe(value: Any) -> str:
-    """A text for a value that is the same in every process.
+    """Describe a value by a text that is the same in every process.
 
     A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
     its methods; an object by its class and attributes. Functions and classes of installed packages have only a name.
@@ -29,7 +29,7 @@ def describe(value: Any) -> str:
 
 
 class _Describer:
-    """One description; values that occur again are not described again."""
+    """Builds one description; repeated values are described once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}  # holds the objects too, so that no id is reused
@@ -104,7 +104,7 @@ class _Describer:
 
 @functools.cache
 def _installed(name: str | None) -> bool:
-    """Whether the module belongs to the standard library, to uulearn, or to an installed package."""
+    """Return whether the module belongs to the standard library, to uulearn, or to an installed package."""
     top = (name or "builtins").partition(".")[0]
     if top in sys.stdlib_module_names or top == "uulearn":
         return top != "__main__"
@@ -117,7 +117,7 @@ def _installed(name: str | None) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Names that the code, and the functions inside it, look up."""
+    """Yield the names that the code and its inner functions look up."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -137,7 +137,7 @@ def _contents(cell: Any) -> Any:
 
 
 def digest(parts: Iterable[Tensor | str]) -> str:
-    """A short hash of texts and tensors."""
+    """Return a short hash of texts and tensors."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, str):
