@@ -22,7 +22,7 @@ __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
 SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
-MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not kept; a chunk takes about 700 bytes
+MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not cached; a chunk takes about 700 bytes
 
 
 class ParquetSet(RowStream):

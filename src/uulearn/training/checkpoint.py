@@ -41,7 +41,7 @@ class Checkpoint:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """The stored state, None if there is none."""
+        """Return the stored state, or None if there is none."""
         remove_temporary_files(self.path.parent, self.path.name)
         if not self.path.exists():
             return None
@@ -58,7 +58,7 @@ class Checkpoint:
         return dict(state)
 
     def resume(self, fingerprint: dict[str, str], epochs: int) -> dict[str, Any] | None:
-        """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
@@ -79,7 +79,7 @@ class Checkpoint:
 
 
 def store_seed(folder: str | Path, seed: int) -> None:
-    """Store the common seed of runs with checkpoints in subfolders, unless there are such checkpoints already."""
+    """Store the common seed of runs with checkpoints in subfolders, unless such checkpoints exist."""
     path = Path(folder) / SEED_NAME
     if path.exists() and any(path.parent.rglob(CHECKPOINT_NAME)):
         return
@@ -91,7 +91,7 @@ def store_seed(folder: str | Path, seed: int) -> None:
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """The seed of the checkpoint in the folder, or of those in its subfolders; None if there are none."""
+    """Return the seed of the checkpoint in the folder or in its subfolders, or None if there is none."""
     state = Checkpoint(folder).read()
     if state is not None:
         return int(state["seed"])
@@ -115,7 +115,7 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
-    """Descriptions of everything that must be the same for a run to be resumed."""
+    """Return descriptions of everything that must be equal for a run to be resumed."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 BAR_DELAY = 2.0
-"""Seconds before the bar of a training appears, so that short trainings stay silent."""
+"""Seconds before the progress bar appears; shorter trainings stay silent."""
 
 
 class ProgressCallback(Protocol):
@@ -31,13 +31,13 @@ class TrainingObserver(Protocol):
     """Receives the progress of models that are trained one after another, or several at once."""
 
     def begin(self, epochs: int, models: int, done: int) -> None:
-        """Training of ``models`` models starts; a checkpoint holds the first ``done`` of their ``epochs``."""
+        """Called when training of ``models`` models starts; ``done`` of their ``epochs`` are in a checkpoint."""
 
     def epoch(self, done: int) -> None:
-        """Each of the models has finished ``done`` epochs."""
+        """Called when each of the models has finished ``done`` epochs."""
 
     def end(self) -> None:
-        """Training stopped: after the last epoch, early, or with an error."""
+        """Called when training stops: after the last epoch, early, or with an error."""
 
 
 _OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
@@ -45,7 +45,7 @@ _OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer",
 
 @contextlib.contextmanager
 def observe_training(observer: TrainingObserver) -> Iterator[None]:
-    """Send the progress of all training in this block to an observer instead of showing a bar.
+    """Send the progress of all training in this block to an observer instead of a progress bar.
 
     Training with ``progress=False`` is not observed.
     """
@@ -79,7 +79,7 @@ class TerminalBar:
         self._bar.update(self._task, total=total, completed=fraction or 0.0, text=text)
 
     def refresh(self) -> None:
-        """Draw now; otherwise a stage shorter than the refresh interval would never be visible."""
+        """Draw now, so that a stage shorter than the refresh interval is visible."""
         if self._bar is not None:
             self._bar.refresh()
 
@@ -92,7 +92,7 @@ class TerminalBar:
 class ProgressBar:
     """Shows finished epochs, time left and the current risk on a terminal, or sends them to the observer.
 
-    ``done`` epochs of ``total`` are in a checkpoint already, and ``models`` are trained at once. Other units than
+    ``done`` epochs of ``total`` are already in a checkpoint, and ``models`` are trained at once. Other units than
     epochs are not sent.
     """
 
@@ -132,7 +132,7 @@ class ProgressBar:
 
 
 def format_duration(seconds: float) -> str:
-    """A time in seconds, minutes or hours.
+    """Format a duration in seconds, minutes or hours.
 
     Examples
     --------
