@@ -351,7 +351,7 @@ def test_labels_are_used_for_true_accuracy_only(data):
     assert "no label was used" in str(without)
     assert "true" not in str(without)
     share = f"{y.mean():.1%}"
-    assert f"labels were used for the true accuracy alone: 400 test rows, {share} of them positive" in str(right)
+    assert f"labels were used only for the true accuracy: 400 test rows, {share} of them positive" in str(right)
     assert "the true accuracy" in right.conclusion
     assert not {name for name in without.to_frame() if "true" in name}
 

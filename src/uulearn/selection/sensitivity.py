@@ -1,7 +1,7 @@
-"""What if the priors are wrong? The classifier is trained again for each error, all runs together if possible.
+"""The effect of wrong priors: the classifier is trained again for each error, all runs together if possible.
 
 θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
-changes one of them at a time, trains as if that were true, and reports both effects.
+changes one of them at a time, trains with the changed value, and reports both effects.
 """
 
 import copy
@@ -34,7 +34,7 @@ from uulearn.selection.figures import LETTERS
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.options import TrainingOptions
 
-# The parameter of the assumption that changes nothing.
+# Parameter name of the assumption without a change.
 BASELINE = "baseline"
 
 Scores = NDArray[np.float32]
@@ -50,7 +50,7 @@ class Assumption(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Such as ``θ + 0.05``."""
+        """Name of the change, such as ``θ + 0.05``."""
         if self.parameter == BASELINE:
             return "your guess"
         return f"{LETTERS[self.parameter]} {'−' if self.error < 0 else '+'} {abs(self.error):g}"
@@ -69,24 +69,24 @@ class SensitivityRow:
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy on the held-out rows, estimated with the priors it was trained with: what its user would see."""
+    """Accuracy on the held-out rows, estimated with the priors used in training, as a user would see it."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
     """Accuracy of the predictions of the baseline, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus that of the baseline; more precise than either, since both use the same rows."""
+    """``if_guess_right`` minus the baseline's; more precise than either, because both use the same rows."""
     differing: float
     """Fraction of the held-out rows whose prediction differs from that of the baseline."""
     true: Estimate | None
     """Accuracy on labeled test rows; None without labels."""
     true_gain: Estimate | None
-    """``true`` minus that of the baseline."""
+    """``true`` minus the baseline's."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How a classifier and its estimated accuracy depend on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
+    """Dependence of a classifier and its estimated accuracy on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
 
     rows: tuple[SensitivityRow, ...]
     """The baseline first, then θ, θ′ and π, each sorted by error."""
@@ -110,7 +110,7 @@ class Sensitivity:
         return self.rows[0]
 
     def along(self, parameter: str) -> list[SensitivityRow]:
-        """The rows of ``"theta"``, ``"theta_prime"`` or ``"pi"`` sorted by error, including the baseline."""
+        """Return the rows of ``"theta"``, ``"theta_prime"`` or ``"pi"`` sorted by error, including the baseline."""
         if parameter not in LETTERS:
             raise ValueError(f"parameter must be one of {', '.join(map(repr, LETTERS))}, got {parameter!r}.")
         chosen = [row for row in self.rows if row.assumption.parameter in (parameter, BASELINE)]
@@ -134,11 +134,11 @@ class Sensitivity:
         return figures.tabulate(self)
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
+        """Return a pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
         return figures.frame(self)
 
     def plot(self, path: str | Path | None = None, ax: Sequence[Any] | None = None) -> Any:
-        """A matplotlib figure with three panels, drawn into axes ``ax`` and written to ``path`` if they are given."""
+        """Draw a matplotlib figure with three panels, into axes ``ax`` and written to ``path`` if given."""
         return figures.draw(self, path, ax)
 
 
@@ -216,7 +216,7 @@ def prior_sensitivity(
 
 
 def _single_run(classifier: UUClassifier) -> dict[str, Any]:
-    """The parameters of each run: one model of the last epoch, unless the classifier says otherwise."""
+    """Return the parameters of each run: one model of the last epoch, unless the classifier specifies otherwise."""
     parameters: dict[str, Any] = classifier.get_params(deep=False)
     usual = {
         "n_estimators": defaults.N_ESTIMATORS if parameters["self_training_rounds"] else 1,
@@ -226,7 +226,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
     if isinstance(parameters["training"], TrainingOptions):
         parameters["training"] = dataclasses.replace(parameters["training"], checkpoint_dir=None)
-    # The seed of the last fit if it was random, else of the next fit.
+    # The seed of the last fit if that was random, else the seed of the next fit.
     if not isinstance(classifier.random_state, int | np.integer):
         state = {"random_state": copy.deepcopy(classifier.random_state), "training": None}
         parameters["random_state"] = classifier.seed_ if hasattr(classifier, "seed_") else choose_seed(state)
@@ -234,7 +234,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
 
 
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason."""
+    """Return the guess, then θ, θ′ and π changed by each error, and the impossible changes with the reason."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
@@ -253,7 +253,7 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
 
 
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
-    """Why the changed priors cannot be true; None if they can."""
+    """Return why the changed priors are impossible, or None if they are possible."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
     if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
         return f"{outside[0]:g} is not a fraction"
@@ -266,7 +266,7 @@ def _objection(altered: Assumption, guess: Assumption) -> str | None:
 
 
 def check_errors(errors: Sequence[float]) -> list[float]:
-    """The errors, sorted; a ValueError if they are not usable."""
+    """Return the sorted errors; raise ValueError if they are not usable."""
     values = list(errors) if isinstance(errors, Sequence | np.ndarray) and not isinstance(errors, str) else [errors]
     if odd := [value for value in values if not isinstance(value, Real) or not 0 < abs(float(value)) < 1]:
         raise ValueError(
@@ -287,7 +287,7 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """What all runs share. Both ways to train return, per assumption, scores or why there are none."""
+    """Data that all runs share. Both training methods return scores, or the reason for a failure, per assumption."""
 
     plan: FitPlan
     """For the guessed priors."""
@@ -296,16 +296,16 @@ class _Study:
 
     @property
     def tables(self) -> list[Rows]:
-        """All rows in their original order and, if there are some, the test rows."""
+        """All rows in their original order and the test rows, if any."""
         return [self.train.rows[0], *([] if self.plan.test is None else [self.plan.test[0]])]
 
     def can_be_batched(self) -> bool:
-        """Whether all runs can be trained together: a single network per run, on rows that fit a batch."""
+        """Return whether all runs can be trained together: a single network per run, on rows that can be batched."""
         learner = self.plan.learner
         return self.plan.folds is None and isinstance(learner, NetworkLearner) and learner.can_be_batched(self.train)
 
     def together(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
-        """All runs in one batched training."""
+        """Train all runs in one batched training."""
         learner, seed = self.plan.learner, self.plan.seed
         assert isinstance(learner, NetworkLearner)
         assert isinstance(learner.model, str)
@@ -332,7 +332,7 @@ class _Study:
         ]
 
     def _calibrated(self, scores: list[Scores], assumption: Assumption) -> _Scored:
-        """Log-odds instead of scores, if the classifier is calibrated."""
+        """Replace scores by log-odds if the classifier is calibrated."""
         if self.plan.parameters.calibrated:
             held_out, sets = _of_both_sets(scores[0], self.held_out)
             line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
@@ -340,7 +340,7 @@ class _Study:
         return _Scored(*scores)
 
     def one_by_one(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
-        """One fit per assumption; an ensemble has its folds among the training rows."""
+        """Fit once per assumption; the folds of an ensemble are within the training rows."""
         scored: list[_Scored | str] = []
         for _, _, priors, pi in assumed:
             parameters = dataclasses.replace(self.plan.parameters, set_priors=priors, target_prior=pi)
@@ -358,18 +358,18 @@ class _Study:
 
 
 def _positions(data: TwoSets) -> tuple[Tensor, Tensor]:
-    """Positions, in the table of all rows, of the rows of set 0 and of set 1."""
+    """Return the positions of the rows of set 0 and of set 1 in the table of all rows."""
     first, second = (part for part in data.index if part is not None)
     return first, second
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
-    """The scores of these rows of both sets, and the set of each."""
+    """Return the scores of these rows of both sets, and the set of each."""
     return scores[torch.cat(_positions(data)).numpy()], np.repeat([0, 1], data.sizes)
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
-    """A row for every run that has scores; the guess, which comes first, must have some."""
+    """Return a row for every run with scores; the guess, which comes first, must have scores."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
