@@ -106,7 +106,7 @@ def test_rejects_paths_that_are_not_files(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert refusal(tmp_path / "rows.csv") == "FILE may not be read; ask for permission to read it."
+    assert refusal(tmp_path / "rows.csv") == "FILE cannot be read; request read permission."
 
 
 @pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.jsonl", "e.csv.gz", "e.jsonl.zst"])
@@ -254,7 +254,7 @@ def test_rejects_ragged_lines_with_line_number(tmp_path, content, line, found, m
 
 
 def test_rejects_open_quotes_with_line_number(tmp_path, monkeypatch):
-    assert "line 3 of FILE: a quote is opened and never closed" in refusal(save(tmp_path, 'a,b\n1,2\n3,"4\n5,6\n'))
+    assert "line 3 of FILE: a quote is never closed" in refusal(save(tmp_path, 'a,b\n1,2\n3,"4\n5,6\n'))
     assert "line 1 of FILE: a quote is opened" in refusal(save(tmp_path, '"a,b\n1,2\n'))
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     path = save(tmp_path, 'a,b\n1,2\n3,"4\n' + "5,6\n" * 5000)
@@ -466,11 +466,11 @@ def test_a_table_is_read_once_and_closed(tmp_path):
     path = save(tmp_path, "a\n1\n")
     reader = open_table(path)
     assert len(list(reader)) == 1
-    with pytest.raises(TableError, match="has been read already; open it again"):
+    with pytest.raises(TableError, match="has already been read; open it again"):
         iter(reader)
     with open_table(path) as reader:
         pass
-    with pytest.raises(TableError, match="has been read already"):
+    with pytest.raises(TableError, match="has already been read"):
         iter(reader)
 
 
