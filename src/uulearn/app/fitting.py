@@ -42,11 +42,11 @@ from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
-"""Largest number of rows per file that estimate the priors; more take longer and hardly change the estimate."""
+"""Maximum number of rows per file for estimating the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
-"""If training took less time than this, it is repeated with wrong priors without being requested."""
+"""If training took less time than this, sensitivity to wrong priors is measured by default."""
 FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
-"""`uulearn predict` writes probabilities, so `uulearn fit` asks for calibration; all else is as in Python."""
+"""`uulearn predict` writes probabilities, so `uulearn fit` requests calibration; all else is as in Python."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 SMALL_CELLS = 500_000
@@ -59,7 +59,7 @@ Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
-    """A fitted classifier, and what is needed to evaluate it."""
+    """A fitted classifier, and the data to evaluate it."""
 
     classifier: UUClassifier
     rows: EvaluationRows
@@ -77,7 +77,7 @@ def fit_files(
     progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
 ) -> tuple[TableModel, FitSettings]:
-    """Fit a classifier to two files; returns the model, and the complete settings that repeat the fit.
+    """Fit a classifier to two files; return the model and the complete settings that repeat the fit.
 
     ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
     ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
@@ -116,7 +116,7 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, refuse leaking columns, and encode the rows; use the result within the block."""
+    """Read both files, reject leaking columns, and encode the rows; use the result within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
         prepared = _prepare(settings)
@@ -163,7 +163,7 @@ def _quoted(name: str) -> str:
 
 @contextlib.contextmanager
 def _few_threads(cells: int) -> Iterator[None]:
-    """Use one thread for small tables: more would not be faster, and are slower if cores are shared."""
+    """Use one thread for small tables; more threads are not faster, and slower on shared cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if cells < SMALL_CELLS else before)
     try:
@@ -175,7 +175,7 @@ def _few_threads(cells: int) -> Iterator[None]:
 def resolve_priors(
     settings: FitSettings, X: Matrices, progress: ProgressCallback
 ) -> tuple[Priors, SetPriorsEstimate | None]:
-    """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    """Return the class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
     if not isinstance(settings.set_priors, str):
         return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
     progress("estimating the class priors")
@@ -197,7 +197,7 @@ def train(
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier of the settings; rows for its evaluation are held out, or evaluated out of fold."""
+    """Train the classifier of the settings; evaluation rows are held out or scored out of fold."""
     classifier = unfitted_classifier(settings, prepared, priors, checkpoint)
     classifier.set_params(training__distributed=workers is not None)
     few_unique_rows = only_copies_can_be_held_out(X, 2 * settings.hold_out, settings.seed)
@@ -220,7 +220,7 @@ def train(
 
 
 def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool:
-    """Whether there are so few unique rows that no fold can do without any of them, but copies can be held out."""
+    """Return whether unique rows are so few that folds are impossible, but copies can be held out."""
     if not has_few_unique_rows(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
         return False
     try:
@@ -232,7 +232,7 @@ def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool
 def unfitted_classifier(
     settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
 ) -> UUClassifier:
-    """The classifier with the parameters of the settings; "auto" is resolved as in Python once the rows are known."""
+    """Return the unfitted classifier of the settings; fit resolves "auto" as in Python."""
     own = IMAGE_DEFAULTS if isinstance(prepared.schema, ImageSchema) else {}
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
     classifier.set_params(**FILE_DEFAULTS | own | dict(settings.classifier), training__checkpoint_dir=checkpoint)

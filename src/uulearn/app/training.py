@@ -1,4 +1,4 @@
-"""Train a classifier and keep rows for its evaluation: all rows out of fold, or rows that are set aside.
+"""Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
 
 An ensemble over folds scores every row with the model that was not trained on it. (The fold of a row did choose the
 epoch of that model, so the estimate is slightly optimistic: by about a point if priors are close, far inside its
@@ -37,7 +37,7 @@ class EvaluationRows:
     sample_folds: Integers
     """Rows of different folds are scored by different models."""
     score: ScoreFunction
-    """From rows and their folds to log-odds."""
+    """Maps rows and their folds to log-odds."""
     row_use: RowUse
     trained: tuple[Matrix, Matrix]
     note: str | None = None
@@ -48,7 +48,7 @@ def train_with_holdout(
 ) -> EvaluationRows:
     """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
 
-    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well.
+    If unique rows are too few for the classifier to hold out any, it gets validation rows as well.
     """
     splits, note = split_rows(X, 2 * fraction, seed)
     validates = single_model and not classifier.self_training_rounds
@@ -106,18 +106,18 @@ def train_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: 
 
 
 def resolve_parameters(classifier: UUClassifier, sizes: tuple[int, int], has_validation_data: bool = False) -> None:
-    """Replace the parameters that are "auto" by their values, so that the configuration of the fit shows them."""
+    """Replace "auto" parameters by their values, so the configuration of the fit shows them."""
     parameters = classifier.get_params(deep=False)
     classifier.set_params(**resolve_defaults(parameters, sizes, has_validation_data=has_validation_data))
 
 
 def _sample(n_rows: int, seed: int) -> Integers:
-    """Positions of at most `IMPORTANCE_ROWS` rows, sorted."""
+    """Return the sorted positions of at most `IMPORTANCE_ROWS` rows."""
     if n_rows <= IMPORTANCE_ROWS:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:IMPORTANCE_ROWS])
 
 
 def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, Integers]:
-    """Rows of both sets in one matrix, and the set of each row."""
+    """Return the rows of both sets in one matrix, and the set of each row."""
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])
