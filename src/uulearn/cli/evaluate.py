@@ -56,7 +56,7 @@ def _warn_if_impossible(evaluation: Evaluation) -> None:
         _warn("the estimate is far below chance: pass the two files in the same order as in the fit.")
     if accuracy.value > 1 or auc.value > 1 + 4 * auc.standard_error:
         _warn(
-            "the estimate is larger than possible: by chance if there are few rows; otherwise the model was trained on "
+            "the estimate is impossibly large: by chance if there are few rows; otherwise the model was trained on "
             "these rows, the mixture assumption is violated, or the class priors are further apart than stated."
         )
 

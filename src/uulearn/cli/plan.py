@@ -33,7 +33,7 @@ def plan(
 
 
 def render(plan: RowPlan, *, given: bool) -> str:
-    """The plan as text; ``given`` says whether the user passed sizes."""
+    """Format the plan as text; ``given`` says whether the user passed sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
         f"class priors: set 0 {theta}, set 1 {theta_prime}, population {_percent(plan.target_prior)}; "
@@ -122,7 +122,7 @@ def _next_step(plan: RowPlan, given: bool) -> str:
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:
-    """Fields by name; json would turn named tuples into lists."""
+    """Return fields by name, because json would turn named tuples into lists."""
     return {
         **dataclasses.asdict(plan),
         "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},
@@ -141,7 +141,7 @@ def _sizes(precision: PlannedPrecision) -> str:
 
 
 def _points(fraction: float) -> str:
-    """A fraction as percentage points, with about two digits."""
+    """Format a fraction as percentage points, with about two digits."""
     points = 100 * fraction
     digits = 0 if points >= 9.95 else 1 if points >= 0.095 else 2
     return f"{points:,.{digits}f} points"

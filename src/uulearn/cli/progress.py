@@ -16,7 +16,7 @@ from uulearn.training.progress import TerminalBar, format_duration
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
 LONGEST_PAUSE = 300.0
-"""Lines become rarer the longer a command runs, but the pause between two never exceeds this many seconds."""
+"""Maximum seconds between two lines, which become rarer the longer a command runs."""
 
 Clock = Callable[[], float]
 
@@ -25,14 +25,14 @@ class ProgressOutput:
     """Shows nothing."""
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
-        """Show the fraction of the work that is done; a milestone, such as a new stage, is always shown."""
+        """Show the finished fraction of the work; a milestone, such as a new stage, is always shown."""
 
     def close(self) -> None:
-        """Remove whatever is temporary."""
+        """Remove temporary output."""
 
 
 class LogOutput(ProgressOutput):
-    """Prints a plain line for each milestone, and now and then in between."""
+    """Prints a plain line for each milestone, and occasional lines in between."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class TerminalOutput(ProgressOutput):
 
 
 def progress_output(quiet: bool = False) -> ProgressOutput:
-    """A bar if standard error is a terminal, else lines; nothing if quiet."""
+    """Return a bar if standard error is a terminal, else lines; nothing if quiet."""
     if quiet:
         return ProgressOutput()
     return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
@@ -107,7 +107,7 @@ class FitProgress:
         self._show(milestone=True)
 
     def begin(self, epochs: int, models: int, done: int) -> None:
-        """Start ``models`` models; epochs from a checkpoint count as done but not for the speed."""
+        """Start ``models`` models; epochs from a checkpoint count as done but do not affect the speed."""
         self._epochs, self._at_once, self._done = epochs, models, done
         self._skipped += done * models
         if self._training_since is None:
