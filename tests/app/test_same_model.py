@@ -62,7 +62,7 @@ def test_command_line_and_python_give_the_same_model(tmp_path, rows, parameters)
     np.testing.assert_array_equal(command.predict_proba(X), python.predict_proba(X))
 
 
-def test_defaults_do_not_depend_on_the_door(tmp_path):
+def test_command_line_defaults_equal_classifier_defaults(tmp_path):
     """Everything but the calibration, which `uulearn fit` always asks for, is what `UUClassifier` uses by default."""
     command, _, X = fit_both_ways(tmp_path, 150)
     default = UUClassifier((0.8, 0.2), epochs=4, random_state=0)

@@ -31,7 +31,7 @@ def run_python(page):
 
 
 @pytest.mark.filterwarnings("ignore:.*num_workers", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_lightning(capsys):
+def test_lightning_page_runs(capsys):
     pytest.importorskip("lightning")
     page = run_python("tutorials/lightning.md")
     assert page["accuracy"] > 0.85
@@ -61,7 +61,7 @@ def check_output(line, expected, got):
     assert doctest.OutputChecker().check_output(expected, got, options), f"$ {line}\n{got}\ninstead of\n{expected}"
 
 
-def test_two_files(tmp_path, monkeypatch):
+def test_two_files_page_runs(tmp_path, monkeypatch):
     """The page from top to bottom in an empty folder; `fit` with fewer epochs and models than a reader has."""
     monkeypatch.chdir(tmp_path)
     diagnosis = run_python("start/two-files.md")["diagnosis"]
@@ -78,7 +78,7 @@ def test_two_files(tmp_path, monkeypatch):
     assert "Estimated accuracy" in Path("model/report.html").read_text(encoding="utf-8")
 
 
-def test_two_files_evaluated_again(tmp_path, monkeypatch):
+def test_two_files_page_evaluates_new_files(tmp_path, monkeypatch):
     """The commands at the end of the page, for which a reader needs files of their own."""
     monkeypatch.chdir(tmp_path)
     page = run_python("start/two-files.md")
@@ -93,7 +93,7 @@ def test_two_files_evaluated_again(tmp_path, monkeypatch):
     assert "label" in run_command(second, {}).lower()
 
 
-def test_the_figure_that_a_researcher_starts_with(tmp_path, monkeypatch):
+def test_researcher_page_shows_its_first_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks_of("start/researcher.md", "console") for line in block.splitlines()]
     line = next(line for line in lines if "figure2" in line).removeprefix("$ ").partition("#")[0]
@@ -114,13 +114,13 @@ def pictures():
     del sys.modules["method_figures"]
 
 
-def test_the_pages_show_what_the_script_draws(pictures):
+def test_pages_show_the_drawn_figures(pictures):
     pages = (DOCS / "how-it-works.md").read_text(encoding="utf-8") + (DOCS / "method.md").read_text(encoding="utf-8")
     assert set(re.findall(r"images/(method-[\w-]+\.png)", pages)) == set(pictures.DRAWINGS)
     assert all((DOCS / "images" / name).is_file() for name in pictures.DRAWINGS)
 
 
-def test_subtraction_finds_the_positives(pictures):
+def test_subtracting_the_sets_gives_the_positives(pictures):
     many, few = pictures.unmix(20_000), pictures.unmix(100)
     width = many.middles[1] - many.middles[0]
     true = np.exp(-((many.middles - pictures.HALF_DISTANCE) ** 2) / 2) / np.sqrt(2 * np.pi) * width
@@ -130,7 +130,7 @@ def test_subtraction_finds_the_positives(pictures):
     assert np.allclose((many.fractions0 - many.fractions1 / 4) / 0.75, many.positives)
 
 
-def test_the_network_of_the_picture_learns_rows_by_heart_unless_corrected(pictures):
+def test_network_of_the_figure_overfits_without_correction(pictures):
     grid = np.zeros((1, 2))
     early, late, corrected = (
         pictures.train(*how, grid).history[-1] for how in (("unbiased", 4), ("unbiased", 120), ("leaky_relu", 120))

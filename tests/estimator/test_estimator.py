@@ -171,7 +171,7 @@ def test_random_state_is_reproducible(gaussians, quick):
     assert not np.array_equal(scores(None), scores(None))
 
 
-def test_pickle(gaussians, quick):
+def test_classifier_can_be_pickled(gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(gaussians["X"]), classifier.predict_proba(gaussians["X"]))

@@ -30,5 +30,5 @@ EXPECTED_FAILURES = {
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
-def test_sklearn(estimator, check):
+def test_passes_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -32,7 +32,7 @@ def true_metrics(shift, threshold, pi):
         ((0.55, 0.45), (2000, 500), 0.0, 0.0, 0.5),
     ],
 )
-def test_coverage(set_priors, sizes, shift, threshold, pi):
+def test_intervals_cover_the_true_metrics(set_priors, sizes, shift, threshold, pi):
     rng = np.random.default_rng(0)
     truth = true_metrics(shift, threshold, pi)
     sets = np.repeat([0, 1], sizes)

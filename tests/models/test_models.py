@@ -157,7 +157,7 @@ def test_layers_of_the_residual_network(networks):
     assert layers[-1][0] is model.output
 
 
-def test_the_residual_network_normalizes_before_its_convolutions():
+def test_residual_network_normalizes_before_convolutions():
     """A direct computation, block by block; the input of the first block is the plain output of the stem."""
     model, x = ResNet32((2, 8, 8)).eval(), torch.randn(4, 2, 8, 8)
     for layer in model.modules():

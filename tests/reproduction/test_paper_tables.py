@@ -269,7 +269,7 @@ def test_rejects_two_runs_with_one_seed():
 # Rendering
 
 
-def test_markdown(table):
+def test_renders_markdown(table):
     text = to_markdown(table).replace(SPACE, " ")
     assert "### Table 3: deep\\_models" in text
     rows = [line for line in text.splitlines() if line.startswith("| MNIST")]
@@ -303,7 +303,7 @@ def braces_balance(text):
     return depth == 0
 
 
-def test_latex(table):
+def test_renders_latex(table):
     text = to_latex(table)
     assert braces_balance(text)
     assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 2
@@ -347,7 +347,7 @@ class Reader(HTMLParser):
             self.cells[-1] += data
 
 
-def test_html(table):
+def test_renders_html(table):
     page = to_html(table)
     reader = Reader()
     reader.feed(page)

@@ -161,7 +161,7 @@ def test_two_processes_share_the_work(data, tmp_path):
     assert "not run" not in (tmp_path / "shared" / "table2.md").read_text()
 
 
-def test_ctrl_c(monkeypatch, reproduce, tmp_path):
+def test_interrupt_keeps_finished_runs(monkeypatch, reproduce, tmp_path):
     finish = ReproductionProgress.finish
 
     def interrupt(self, *arguments):
@@ -304,7 +304,7 @@ def test_help_does_not_import_torch():
 # --- The real files --------------------------------------------------------------------------------------------------
 
 
-def test_real_mnist(monkeypatch, capsys, tmp_path):
+def test_reproduces_real_mnist(monkeypatch, capsys, tmp_path):
     if not (data_folder() / "mnist").is_dir():
         pytest.skip("no MNIST in the data folder (UULEARN_DATA)")
     arguments = ["reproduce", "table2", "--quick", "--dataset", "mnist", "--data-dir", str(data_folder())]

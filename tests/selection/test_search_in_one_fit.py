@@ -376,7 +376,7 @@ def test_self_training_starts_from_best_setting(data, monkeypatch):
     assert len(set(methods)) == 1
 
 
-def test_defaults():
+def test_default_search_parameters():
     search = UUClassifierCV(base(n_estimators=1, epochs=1))
     assert len(search._settings(search._base())) == 18
     assert search._base().n_estimators == UUClassifierCV(base(n_estimators="auto"))._base().n_estimators == 5

@@ -217,7 +217,7 @@ def test_columns_without_missing_values_may_have_some_later(fitted, table):
     np.testing.assert_allclose(X[:, groups["income"]], 0, atol=0.02)
 
 
-def test_categories():
+def test_categories_are_one_hot_encoded():
     columns = (
         TableColumn("x", "category", values=("a", "b"), other=True),
         TableColumn("y", "category", values=("c",), missing=True),
