@@ -52,7 +52,7 @@ def test_scores_do_not_depend_on_chunk_size(monkeypatch):
 def test_folding_normalization_changes_only_rounding():
     torch.manual_seed(0)
     model = MLP(8, hidden=(32, 32), dropout=0.3)
-    for _ in range(20):  # so that the running statistics are not trivial
+    for _ in range(20):  # makes the running statistics non-trivial
         model(torch.randn(64, 8) * 3 + 1)
     x = torch.randn(500, 8)
     torch.testing.assert_close(score_rows(model, DenseRows(x)), model.eval()(x), rtol=1e-4, atol=1e-5)

@@ -20,7 +20,7 @@ STORIES = ("two_clinics", "fashion_images", "mixed_table")
 
 @pytest.fixture(scope="module")
 def module():
-    """Modules of the examples, which are no package, by name."""
+    """Import modules of the examples, which are not a package, by name."""
     loaded = {}
     for name in ("story", "run_all"):
         spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
@@ -94,7 +94,7 @@ def test_training_files_have_no_labels(finished):
         for name in ("clinic_a.csv", "clinic_b.csv", "new_patients.csv")
     }
     assert [len(own) for own in patients.values()] == [140, 140, 171]
-    assert len(set.union(*patients.values())) == 451  # nobody is in two of them
+    assert len(set.union(*patients.values())) == 451  # no person is in two sets
 
 
 def test_rejects_a_folder_with_other_files(tmp_path):

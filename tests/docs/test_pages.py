@@ -1,4 +1,4 @@
-"""Pages of the documentation whose blocks are no doctests: they are run from top to bottom as a reader would."""
+"""Run pages whose blocks are not doctests from top to bottom, as a reader would."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_lightning_page_runs(capsys):
 
 
 def run_command(line, quicker):
-    """What a command of a page prints."""
+    """Run a command of a page and return its output."""
     from typer.testing import CliRunner
 
     from uulearn.cli.app import app
@@ -62,7 +62,7 @@ def check_output(line, expected, got):
 
 
 def test_two_files_page_runs(tmp_path, monkeypatch):
-    """The page from top to bottom in an empty folder; `fit` with fewer epochs and models than a reader has."""
+    """Run the page in an empty folder; `fit` uses fewer epochs and models than the page."""
     monkeypatch.chdir(tmp_path)
     diagnosis = run_python("start/two-files.md")["diagnosis"]
     quicker = {"fit": ["--epochs", "20", "--n-estimators", "3", "--no-sensitivity"]}
@@ -79,7 +79,7 @@ def test_two_files_page_runs(tmp_path, monkeypatch):
 
 
 def test_two_files_page_evaluates_new_files(tmp_path, monkeypatch):
-    """The commands at the end of the page, for which a reader needs files of their own."""
+    """Run the commands at the end of the page, which need files from the reader."""
     monkeypatch.chdir(tmp_path)
     page = run_python("start/two-files.md")
     page["new"].assign(malignant=page["diagnosis"]).to_csv("labelled.csv", index=False)
@@ -126,7 +126,7 @@ def test_subtracting_the_sets_gives_the_positives(pictures):
     true = np.exp(-((many.middles - pictures.HALF_DISTANCE) ** 2) / 2) / np.sqrt(2 * np.pi) * width
     assert abs(many.positives - true).max() < 0.02
     assert few.positives.min() < -0.02 < many.positives.min()
-    # In words: set 0 minus a quarter of set 1, scaled, is the positives.
+    # Set 0 minus a quarter of set 1, scaled, gives the positives.
     assert np.allclose((many.fractions0 - many.fractions1 / 4) / 0.75, many.positives)
 
 

@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, its links lead somewhere, and its reference is complete."""
+"""The documentation site builds without a warning, its links work, and its reference is complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytest.importorskip("mkdocs")
 def load(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "building" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # which named tuples look themselves up in
+    sys.modules[name] = module  # named tuples look up their module there
     spec.loader.exec_module(module)
     return module
 

@@ -1,4 +1,4 @@
-"""The studies of refinement, of wrong priors and of unknown priors: quick runs, stores, rules and pages."""
+"""Studies of self-training, wrong priors and unknown priors: quick runs, stores, rules and pages."""
 
 import doctest
 import sys
@@ -29,7 +29,7 @@ from uulearn.training import TrainingOptions
 
 @pytest.fixture(autouse=True, scope="module")
 def threads():
-    """What a study sets for its process is put back."""
+    """Restore the process settings that a study changes."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -128,14 +128,14 @@ def test_quick_run_measures_every_round_in_both_ways(refined):
     assert {one["configuration"]["rows"] for one in found} == {100}
     for pair in found:
         pure, estimated = pair["ways"]["pure"], pair["ways"]["estimated"]
-        assert pure["accuracy"][0] == estimated["accuracy"][0]  # which nothing was sorted for
+        assert pure["accuracy"][0] == estimated["accuracy"][0]  # without relabeling
         assert pure["accuracy_of_halves"][0] == estimated["accuracy_of_halves"][0]
         for way in (pure, estimated):
             n = len(way["accuracy"])
             assert len(way["accuracy_of_halves"]) == len(way["test_error"]) == len(way["estimates"]) == n
             assert set(way["gains"]) == {f"{b}-{a}" for b in range(n) for a in range(b)}
             assert way["test_error"][0] == 0
-            for number in range(1, n):  # gains of the same rows add up
+            for number in range(1, n):  # gains on the same rows add up
                 via = way["gains"][f"{number}-{number - 1}"][0] + (
                     way["gains"][f"{number - 1}-0"][0] if number > 1 else 0
                 )
@@ -147,7 +147,7 @@ def test_quick_run_measures_every_round_in_both_ways(refined):
 
 
 def test_first_training_equals_the_estimator(refined):
-    """With the rounds that the rule keeps, `UUClassifier` ends where the study says."""
+    """With the rounds that the rule selects, `UUClassifier` gives the result of the study."""
     pair = fits(refined)[0]
     one, settings = pair["configuration"], pair["configuration"]["settings"]
     table = tables.load(one["dataset"])
@@ -179,7 +179,7 @@ def test_killed_quick_run_resumes(refined, tmp_path, capsys):
 
 
 def way(accuracy, **gains):
-    """A way with these figures; ``_21`` is the gain of round 2 over round 1."""
+    """An evaluation with these values; ``_21`` is the gain of round 2 over round 1."""
     return {
         "accuracy": accuracy,
         "accuracy_of_halves": [[value, value] for value in accuracy],
@@ -270,7 +270,7 @@ def test_quick_run_stores_the_result_of_prior_sensitivity(altered, capsys):
 
 
 def test_configuration_stores_every_setting():
-    """So that a later default does not change what a stored configuration means."""
+    """A changed default must not change the meaning of a stored configuration."""
     given = sensitivity.planned(["mnist"])[0]["parameters"].keys()
     ignored = {"set_priors", "target_prior", "slope", "input_scale", "device", "progress", "random_state", "compile",
                "checkpoint_dir", "checkpoint_every", "optimizer_params", "scheduler", "scheduler_interval", "augment",
@@ -336,7 +336,7 @@ def test_unknown_priors_quick_run_resumes_and_writes_its_page(tmp_path, capsys):
     assert "| digits, even against odd | 150 | 0.8, 0.2 |" in text
     assert "| four clusters crosswise (XOR) | 100 | 0.8, 0.2 |" in text
     aucs = {one["configuration"]["scorer"]: one["auc"] for one in fits(out)[1:] if one["configuration"]["seed"] == 0}
-    assert aucs["forest (default)"] > 0.6 > aucs["logistic regression"]  # which no line can tell apart
+    assert aucs["forest (default)"] > 0.6 > aucs["logistic regression"]  # not linearly separable
 
 
 def test_clusters_have_the_documented_positions():

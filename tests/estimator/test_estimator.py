@@ -1,4 +1,4 @@
-"""`UUClassifier` as its users meet it."""
+"""`UUClassifier`: learning, predictions, parameters, errors and the scikit-learn API."""
 
 import dataclasses
 import pickle
@@ -120,7 +120,7 @@ def test_fit_does_not_change_the_passed_module(gaussians, quick):
 
 
 class Convolution(nn.Module):
-    """Rows that are images."""
+    """A small network for images."""
 
     def __init__(self):
         super().__init__()
@@ -181,7 +181,7 @@ def test_pickle_moves_model_to_cpu(gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
 
     class Elsewhere(nn.Module):
-        """Stands for a module on an accelerator: copies to the CPU are what gets pickled."""
+        """Simulates a module on an accelerator; only its copy on the CPU is pickled."""
 
         def __init__(self):
             super().__init__()

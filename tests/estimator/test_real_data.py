@@ -1,4 +1,4 @@
-"""MNIST itself, where it is at hand: even against odd from two unlabeled sets."""
+"""Even against odd MNIST digits from two unlabeled sets; skipped if the files are missing."""
 
 import numpy as np
 import pytest

@@ -33,7 +33,7 @@ seeds = st.integers(0, 2**32 - 1)
 def draw(seed, n=(60, 80)):
     rng = np.random.default_rng(seed)
     sets = rng.permutation(np.repeat([0, 1], n))
-    return np.round(rng.normal(size=sum(n)) + 0.5 * (sets == 0), 1), sets  # rounded, so that ties occur
+    return np.round(rng.normal(size=sum(n)) + 0.5 * (sets == 0), 1), sets  # rounded to create ties
 
 
 # --------------------------------------------------------------------------------------------------------- estimates

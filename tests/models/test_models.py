@@ -308,7 +308,7 @@ def test_named_network_is_trained_saved_and_loaded(name, images, tmp_path):
         (0.9, 0.1),
         0.5,
         model=name,
-        model_params={"momentum": 0.5},  # so that the running statistics converge within two epochs
+        model_params={"momentum": 0.5},  # the running statistics converge within two epochs
         epochs=2,
         batch_size=30,
         input_scale=1 / 255,

@@ -65,7 +65,7 @@ def test_rejects_target_prior_outside_open_interval(pi):
 
 
 def test_estimation_cost_bounds_simulated_standard_error():
-    """A random classifier has the largest standard error, so that the bound is nearly reached."""
+    """A random classifier has the largest standard error, so the bound is nearly reached."""
     rng = np.random.default_rng(0)
     set_priors, pi, n = (0.6, 0.4), 0.5, 500
     a, b, c, d = uu_coefficients(set_priors, pi)
