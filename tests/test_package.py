@@ -1,4 +1,4 @@
-"""What `import uulearn` offers, and what it leaves alone."""
+"""The public names of `import uulearn`, and the libraries it does not import."""
 
 import subprocess
 import sys

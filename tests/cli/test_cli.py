@@ -1,4 +1,4 @@
-"""The command line in a process of its own: output and exit code."""
+"""The command line in a separate process: output and exit code."""
 
 import subprocess
 import sys

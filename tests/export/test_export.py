@@ -1,4 +1,4 @@
-"""ONNX files give the same scores, probabilities and classes as Python; what cannot be exported is refused."""
+"""ONNX files give the same scores, probabilities and classes as Python; unsupported steps raise an error."""
 
 import dataclasses
 import json
@@ -309,7 +309,7 @@ def test_file_has_our_metadata_only(exported):
         "labels": "no label was used",
     }
     assert proto.opset_import[0].version == 18
-    assert proto.ir_version <= 10  # what onnxruntime 1.20 reads
+    assert proto.ir_version <= 10  # supported by onnxruntime 1.20
     session = onnxruntime.InferenceSession(exported.path)
     assert [(port.name, port.shape) for port in session.get_inputs()] == [("X", ["n", 3])]
     assert [port.shape for port in session.get_outputs()] == [["n"]] * 3
@@ -396,7 +396,7 @@ def test_given_rows_are_checked(fitted, exported, gaussians):
     python = checking.PythonScores(fitted, None)
     frame = pd.DataFrame(gaussians["X"].astype(np.float32), columns=COLUMNS)
     before = checking.check(exported.path, python, (3,), "float32", None)
-    after = checking.check(exported.path, python, (3,), "float32", frame.assign(other="x"))  # a column too many
+    after = checking.check(exported.path, python, (3,), "float32", frame.assign(other="x"))  # one column too many
     assert after.rows == before.rows + 800
     with pytest.raises(ValueError, match=r"rows must have the shape \(n, 3\), got \(4, 2\)"):
         checking.check(exported.path, python, (3,), "float32", np.zeros((4, 2)))

@@ -43,7 +43,7 @@ def left_behind(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# What is written
+# Written content
 
 
 def test_writes_csv(tmp_path):
@@ -238,7 +238,7 @@ def test_first_frame_fixes_parquet_types(tmp_path):
     assert pq.read_schema(tmp_path / "t.parquet").types == [pa.float64(), pa.large_string(), pa.int64()]
 
 
-# What is refused
+# Rejected input
 
 
 def refused(path, *frames, match, **arguments):
@@ -318,7 +318,7 @@ def test_writing_needs_the_with_statement(tmp_path):
     assert left_behind(tmp_path) == ["t.csv"]
 
 
-# Whole or not at all
+# Atomic writes
 
 
 @pytest.mark.parametrize("name", TEXT_FORMATS + ARROW_FORMATS)
