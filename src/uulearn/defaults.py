@@ -66,8 +66,8 @@ VALIDATION_FRACTION = 0.1
 MIN_VALIDATION_ROWS = 500
 # Unique rows per set that ensure that no fold is empty although copies of a row stay in one fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: for a
-# single model, and after self-training.
+# Fraction of each file that `uulearn fit` holds out to evaluate a model without usable out-of-fold scores: a
+# single model, or an ensemble after self-training.
 EVALUATION_FRACTION = 0.1
 # Fraction of each set that evaluates the runs of `prior_sensitivity`.
 SENSITIVITY_FRACTION = 0.2

@@ -21,7 +21,7 @@ from uulearn.io.formats import parquet_files
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
-SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
+SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # number of blocks, over all files, that identify a set
 MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not cached; a chunk takes about 700 bytes
 
 

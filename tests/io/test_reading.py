@@ -255,7 +255,7 @@ def test_rejects_ragged_lines_with_line_number(tmp_path, content, line, found, m
 
 def test_rejects_open_quotes_with_line_number(tmp_path, monkeypatch):
     assert "line 3 of FILE: a quote is never closed" in refusal(save(tmp_path, 'a,b\n1,2\n3,"4\n5,6\n'))
-    assert "line 1 of FILE: a quote is opened" in refusal(save(tmp_path, '"a,b\n1,2\n'))
+    assert "line 1 of FILE: a quote is never closed" in refusal(save(tmp_path, '"a,b\n1,2\n'))
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     path = save(tmp_path, 'a,b\n1,2\n3,"4\n' + "5,6\n" * 5000)
     assert "line 3 of FILE: a record is longer than 2,000 bytes; close the quote" in refusal(path)

@@ -165,7 +165,7 @@ class FitFacts:
 
     @property
     def sets_by_prior(self) -> tuple[SetFacts, SetFacts]:
-        """The set with the higher class prior, then the other one."""
+        """Both sets, with the higher class prior first."""
         first, second = self.sets
         return (first, second) if first.prior > second.prior else (second, first)
 

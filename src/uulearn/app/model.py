@@ -1,6 +1,6 @@
 """A classifier with its column encoder, as `uulearn fit` writes it and `uulearn predict` reads it.
 
-The directory is that of `uulearn.UUClassifier.save` with three more files: the columns (``schema``), the arrays of the
+`uulearn.UUClassifier.save` writes the directory, with three more files: the columns (``schema``), the arrays of the
 encoder (``encoder``, safetensors) and the facts about the model (``facts``). People read ``README.md`` and
 ``config.toml``.
 """

@@ -52,7 +52,7 @@ class DemoResult:
 
     @property
     def drop(self) -> float:
-        """Δ_A: accuracy of the best epoch minus that of the last."""
+        """Δ_A: accuracy of the best epoch minus accuracy of the last."""
         return self.best - self.accuracy
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def plan(
     set_priors: Annotated[tuple[float, float], option("θ θ′", "Class priors of set 0 and set 1, such as 0.6 0.4.")],
-    target_prior: Annotated[float, option("π", "Class prior of the population on which the classifier is used.")] = 0.5,
+    target_prior: Annotated[float, option("π", "Class prior of the population that the classifier is used on.")] = 0.5,
     accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
     half_width: Annotated[float, option("P", "Half width of the interval; 0.02 means two points either way.")] = 0.02,
     sizes: Annotated[

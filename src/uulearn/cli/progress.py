@@ -16,7 +16,7 @@ from uulearn.training.progress import TerminalBar, format_duration
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
 LONGEST_PAUSE = 300.0
-"""Maximum seconds between two lines, which become rarer the longer a command runs."""
+"""Maximum seconds between two lines; the interval grows with the running time."""
 
 Clock = Callable[[], float]
 

@@ -41,7 +41,7 @@ def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
     if not isinstance(pixels, Integral) or isinstance(pixels, bool) or pixels < 0:
         raise ValueError(f"pixels must be an integer of at least 0, got {pixels!r}.")
     n, _, height, width = x.shape
-    # A view of all crops, (n, channels, top, left, height, width), from which one gather takes one crop per image.
+    # A view of all crops, (n, channels, top, left, height, width), so one gather takes one crop per image.
     crops = F.pad(x, [int(pixels)] * 4).unfold(2, height, 1).unfold(3, width, 1)
     top, left = torch.randint(2 * int(pixels) + 1, (2, n), device=x.device)
     return crops[torch.arange(n, device=x.device), :, top, left]

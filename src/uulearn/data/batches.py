@@ -45,7 +45,7 @@ class BatchPlan:
     def bounds(self, batch: int) -> tuple[slice, slice]:
         """Return the slices of the two shuffled sets that form this worker's part of the given batch."""
         first, second = self._whole(batch)
-        # Counted from opposite ends, so that small batches leave as few workers as possible without a row.
+        # Counted from opposite ends to leave as few workers as possible without a row in small batches.
         return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
 
     def counts(self, batch: int) -> tuple[int, int]:

@@ -130,7 +130,7 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
     if isinstance(X, RowStream):
         raise TypeError(
             f"{name} is a {type(X).__name__}, a stream of rows, which only UUClassifier.fit_sets accepts, for both "
-            "sets; pass rows in memory here, for example those of one piece: stream.read(piece)."
+            "sets; pass rows in memory here, for example one piece: stream.read(piece)."
         )
     if isinstance(X, Tensor):
         rows: Rows = _from_tensor(X, any_shape, name)

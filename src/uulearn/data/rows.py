@@ -71,7 +71,7 @@ class DenseRows(Rows):
         return self.tensor[start:stop]
 
     def to(self, device: torch.device) -> DenseRows:
-        """Return the rows on another device; float64 becomes float32, in which training runs."""
+        """Return the rows on another device; float64 becomes float32, the type used in training."""
         dtype = torch.float32 if self.dtype == torch.float64 else self.dtype
         return DenseRows(self.tensor.to(device=device, dtype=dtype))
 

@@ -56,7 +56,7 @@ def hold_out_streams(
         max(1, min(MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES // row_bytes(stream), round(fraction * stream.n_rows)))
         for stream in streams
     ]
-    # The set with the larger held-out fraction comes first: then its keys decide for the copies in the other set too.
+    # The set with the larger held-out fraction comes first, so its keys also decide for the copies in the other set.
     first = int(wanted[1] / streams[1].n_rows > wanted[0] / streams[0].n_rows)
     second = 1 - first
     candidates, _, _ = _collect(streams[first], wanted[first], seed, workers, None)

@@ -210,7 +210,7 @@ class _MixedRows:
         largest = max((last - first for _, first, last in self._remaining), default=1)
         room = min(max(data.streams[which].buffer_rows, 2 * largest), max(1, stop - start))
         self._buffer = torch.empty((room, *data.row_shape))
-        # Positions in the buffer: free ones, those of rows to be mixed again, and those of the next rows to leave.
+        # Positions in the buffer: free, held by rows to be mixed again, and held by the next rows to leave.
         self._free = [torch.arange(room)]
         self._waiting = torch.arange(0)
         self._ready = torch.arange(0)

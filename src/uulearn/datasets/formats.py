@@ -1,6 +1,6 @@
 """Readers of IDX files and of CIFAR-10's binary records, with validation.
 
-The layout is checked before the checksum, so that an error message can say what is wrong with a file.
+The layout is checked before the checksum, so error messages can be specific.
 """
 
 import gzip

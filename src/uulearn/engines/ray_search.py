@@ -35,7 +35,7 @@ class RayExecutor:
         first = trials.plans[0].parameters
         bar = ProgressBar(len(jobs), first.progress, unit="groups of models")
         with ray_cluster(self.address, self.workers) as ray, bar:
-            # "cuda" is refused earlier if this process has none; with "auto" the cluster may have some.
+            # "cuda" fails earlier if this process has no GPU; with "auto" the cluster may have GPUs.
             gpus = int(first.device != "cpu" and bool(ray.cluster_resources().get("GPU")))
             shared = ray.put(trials)
             calls = [(shared, job) for job in jobs]

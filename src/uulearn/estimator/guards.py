@@ -12,7 +12,7 @@ from uulearn.risk import estimation_cost
 
 # A class prior within these bounds is moderate: predicting only one class then indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
-# Standard errors by which an estimated accuracy must leave [½, 1] to be suspicious.
+# An estimated accuracy is suspicious if it is outside [½, 1] by this many standard errors.
 SUSPICIOUS_ERRORS = 4
 
 

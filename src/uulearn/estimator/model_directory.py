@@ -104,7 +104,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
     sync_folder(folder)
     old = [path for path in folder.iterdir() if MODEL_FILE.fullmatch(path.name) and path.name not in files]
     if held_model and any(path.name.startswith("facts-") for path in old):
-        # Before the facts, which tell the next process what the documents describe if this one is killed.
+        # Before the facts: if this process is killed, the next one checks the documents against the facts.
         for name in DOCUMENTS:
             if name not in documents and ((folder / name).is_file() or (folder / name).is_symlink()):
                 (folder / name).unlink()

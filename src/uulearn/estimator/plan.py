@@ -100,7 +100,7 @@ def make_plan(
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
     ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
-    and agree on the seed. ``stacklevel`` is that of the warnings, 1 for the caller.
+    and agree on the seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
     """
     _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)
@@ -172,7 +172,7 @@ def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bo
         )
     if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
-            "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or pass "
+            "calibrated=True needs held-out rows of both sets, but got none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 

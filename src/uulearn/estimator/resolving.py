@@ -20,7 +20,7 @@ from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.options import TrainingOptions
 
-# Parameters that may be "auto", in the order in which they are resolved: each may depend on those before it.
+# Parameters that may be "auto", in the order of resolution: each may depend on earlier ones.
 AUTO_PARAMETERS = (
     "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
 )  # fmt: skip

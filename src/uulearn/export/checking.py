@@ -92,7 +92,7 @@ def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str,
 
 
 def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]:
-    """Return uniform random rows: most have a missing or infinite value, two have none, and one has no values."""
+    """Return uniform random rows: most have a missing or infinite value, two are complete, and one has no values."""
     rng = np.random.default_rng(1)
     rows = rng.random((15, *shape)).astype(input_type).astype(np.float64)
     for row, value in zip(rows, [np.nan] * 8 + [np.inf, -np.inf] * 2, strict=False):

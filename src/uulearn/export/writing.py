@@ -190,7 +190,7 @@ def _check_columns(step: Step, columns: int, classifier: UUClassifier) -> None:
     if given != classifier.row_shape_:
         raise ValueError(
             f"the pipeline gives rows of shape {given}, but the classifier was fitted on rows of shape "
-            f"{classifier.row_shape_}; pass the pipeline with which it was fitted."
+            f"{classifier.row_shape_}; pass the pipeline of the fit."
         )
 
 

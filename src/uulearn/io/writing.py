@@ -256,7 +256,7 @@ class _Sink:
 class _ArrowEncoder:
     """Encode frames as Parquet or Feather, one row group or batch per frame; the first frame fixes the types.
 
-    Categories are written as their values, and a column in which all values are missing as text.
+    Categories are written as their values, and columns without any value as text.
     """
 
     def __init__(self, stream: Any, format: str, name: str) -> None:

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from uulearn.risk.distributed import world_size
 
 EPS = 1e-5
-"""Added to a variance and subtracted again, so that the inverse standard deviation of a constant channel is finite."""
+"""Added to a variance and subtracted again, to keep the inverse standard deviation of a constant channel finite."""
 
 
 class _Normalize(torch.autograd.Function):

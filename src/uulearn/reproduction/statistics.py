@@ -12,7 +12,7 @@ LEVEL = 0.05
 AGREEMENT_POINTS = 1.5
 """Differences up to this many points count as agreement for any spread."""
 ROUNDING = 1e-12
-"""Differences that vary less than this, relative to the values, vary by rounding only."""
+"""Relative spread of differences below which they count as equal up to rounding."""
 SMOOTHING_WINDOW = 5
 """Epochs in the moving median of the test error."""
 MIN_RISE = 0.005
@@ -72,7 +72,7 @@ def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL
 def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
     """Return whether two means over trials, in percent, agree within 1.5 points or two pooled standard deviations.
 
-    The pooled deviation is √((s₁² + s₂²)/2); an unknown one counts as 0, which is stricter.
+    The pooled deviation is √((s₁² + s₂²)/2); an unknown deviation counts as 0, which is stricter.
     """
     pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
     # The tolerance is for rounding: 91.5 − 90.0 and 81.4 − 79.9 both agree.

@@ -1,6 +1,6 @@
 """Runs grouped into the cells of a table, next to the numbers of the paper.
 
-The caller decides which runs belong to which cell, and `uulearn.reproduction.render` decides how the table looks. All
+The caller assigns runs to cells, and `uulearn.reproduction.render` formats the table. All
 numbers are in percent.
 """
 

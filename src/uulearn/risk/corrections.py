@@ -19,7 +19,7 @@ from uulearn import defaults
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
 DEFAULT_SLOPE = defaults.SLOPE
-LARGEST_SLOPE = 1e6  # a function with a steeper slope than this counts as not Lipschitz
+LARGEST_SLOPE = 1e6  # a function with a steeper slope is rejected as not Lipschitz
 
 
 def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:

@@ -153,7 +153,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"executor must have a method train(trials, jobs), got {self.executor!r}.")
         if self.store is not None and not isinstance(base.random_state, int | np.integer):
             raise ValueError(
-                "a search with a store needs an estimator with an integer random_state, so that its models can be "
+                "a search with a store needs an estimator with an integer random_state, because its models must be "
                 f"recognized; got {base.random_state!r}."
             )
         if base.set_priors is None:

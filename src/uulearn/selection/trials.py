@@ -34,7 +34,7 @@ from uulearn.training.batched.out_of_fold import Variant
 from uulearn.training.history import History
 from uulearn.training.out_of_fold import count_folds
 
-# Parameters in which networks that are trained together may differ.
+# Parameters that may differ between networks that are trained together.
 BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
 # Parameters that a model of one fold does not depend on, except for rounding.
 IRRELEVANT_PARAMETERS = (

@@ -165,7 +165,7 @@ class Coding(NamedTuple):
 
 
 def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Coding]:
-    """Return the codings by which to compare a column: by values, by ranges, or both."""
+    """Return the codings for comparing a column: by values, by ranges, or both."""
     if column.kind == "category":
         return [Coding(column, np.array([*column.values, OTHER], dtype=object), ranges=False)]
     if column.kind == "boolean":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 WARM_UP_CALLS = 2
-"""Number of plain calls before the capture, in which libraries allocate their buffers."""
+"""Number of warm-up calls before the capture, which let libraries allocate their buffers."""
 
 
 class GraphedFunction:

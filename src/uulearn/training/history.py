@@ -56,13 +56,13 @@ class History:
     labels_used: bool = False
     resumed_at: list[int] = field(default_factory=list)
     best_epoch: int | None = None
-    """The epoch whose weights are used, chosen on held-out rows; None if they are those of the last epoch."""
+    """The epoch whose weights are used, chosen on held-out rows; None if the last epoch is used."""
     models: list[History] = field(default_factory=list)
     """History of each model of an ensemble; the records here are their means."""
 
     @property
     def first_negative_epoch(self) -> int | None:
-        """The first epoch with an empirical (unbiased) risk below zero, None if there is none."""
+        """The first epoch with an empirical (unbiased) risk below zero, or None if there is none."""
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:

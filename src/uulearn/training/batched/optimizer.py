@@ -1,6 +1,6 @@
 """Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 per run.
 
-The arithmetic is that of torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
+The arithmetic follows torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
 """
 
 import math

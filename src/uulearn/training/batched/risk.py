@@ -39,7 +39,7 @@ class BatchedRisk:
         self._weights: dict[tuple[int, int], RowWeights] = {}
 
     def weights(self, counts: tuple[int, int]) -> RowWeights:
-        """Return row weights of shape (R, n) of a batch with these numbers of rows of each set."""
+        """Return row weights of shape (R, n) for a batch with the given number of rows of each set."""
         if counts not in self._weights:
             sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
             each = [row_weights(sets, run.coefficients) for run in self.runs]

@@ -149,7 +149,7 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
     if table.ndim != 2:
         raise ValueError(f"X must have two dimensions, rows and columns, got shape {tuple(table.shape)}; reshape it.")
     if not runs:
-        raise ValueError("batched training needs at least one run, got none.")
+        raise ValueError("batched training needs at least one run, got an empty list.")
     for name in ("sizes", "held_out_sizes"):
         found = {getattr(run, name) for run in runs}
         if len(found) > 1:

@@ -33,7 +33,7 @@ EVALUATION_BYTES = 2**30
 EPOCHS_AHEAD = 4
 """Number of epochs whose shuffles are drawn in advance."""
 ALIGNMENT = 8
-"""Number of half-precision values in 16 bytes, to which tensor cores need rows to be aligned."""
+"""Number of half-precision values in 16 bytes, the row alignment that tensor cores need."""
 
 BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 
@@ -288,7 +288,7 @@ class BatchedTrainer:
     # ----------------------------------------------------------------------------------------------------- evaluation
 
     def _evaluate(self) -> Tensor:
-        """Return the metrics of shape (k, R): test accuracy and test risk, then those of the held-out rows."""
+        """Return metrics of shape (k, R): test accuracy and test risk, then the metrics of held-out rows."""
         metrics: list[Tensor] = []
         with torch.no_grad():
             if self.test is not None:
