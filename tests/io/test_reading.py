@@ -225,7 +225,7 @@ def test_rejects_other_encodings_with_position_and_line(tmp_path):
 @pytest.mark.parametrize("tail", [b"\x00\xd8", b"x"])
 def test_rejects_invalid_utf16(tmp_path, tail):
     data = "a,b\n1,2\n".encode("utf-16") + tail
-    assert "not the UTF-16 that its byte-order mark announces" in refusal(save(tmp_path, data))
+    assert "not valid UTF-16, which its byte-order mark indicates" in refusal(save(tmp_path, data))
 
 
 def test_rejects_nul_bytes_with_position_and_line(tmp_path):

@@ -76,7 +76,7 @@ def evaluate_labels(
 
 
 def read_labels(words: list[str], positive: str | None, column: str) -> NDArray[np.int64]:
-    """Return the labels of one chunk: 1 for the value ``positive``; if None, words such as "yes" and "no" are known."""
+    """Return the labels of one chunk: 1 for the value ``positive``; if None, words such as "yes" and "no"."""
     if positive is not None:
         return np.array([word == positive for word in words], dtype=np.int64)
     known = [1 if word.lower() in POSITIVE_WORDS else 0 if word.lower() in NEGATIVE_WORDS else None for word in words]

@@ -42,8 +42,8 @@ class UUClassifier(TrainedClassifier):
     Parameters
     ----------
     set_priors : (θ, θ′), or None
-        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. None, with
-        ``method="biased"``, if it is only known that set 0 has the higher prior: the classifier then ranks rows, and
+        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. Pass None with
+        ``method="biased"`` if you only know that set 0 has the higher prior: the classifier then ranks rows, and
         `with_priors` adds the priors later.
     target_prior : float
         π, the class prior of the population that the classifier is used on.
@@ -231,8 +231,8 @@ class UUClassifier(TrainedClassifier):
         validation_data : (X, sets), optional
             Held-out rows of both sets, for early stopping and calibration of a single model.
         test_data : (X, y), optional
-            Rows with labels (1 positive, 0 negative). They are used to warn about swapped priors and to record the
-            accuracy every epoch, never for training; the history says that labels were used.
+            Rows with labels (1 positive, 0 negative), used only to warn about swapped priors and to record the
+            accuracy every epoch; the history states that labels were used.
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """

@@ -163,7 +163,7 @@ class _TextStream(io.RawIOBase):
         except UnicodeError as error:
             name = self._source.name
             raise TableError(
-                f"{name} is not the UTF-16 that its byte-order mark announces ({error}); save it as UTF-8."
+                f"{name} is not valid UTF-16, which its byte-order mark indicates ({error}); save it as UTF-8."
             ) from error
         data = data.encode() if isinstance(data, str) else data
         if b"\0" in data:

@@ -44,7 +44,7 @@ class PlattScaling:
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
     """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
 
-    The likelihood is for the observed sets. Let t be the probability of the positive class at the class prior of
+    It maximizes the likelihood of the sets. Let t be the probability of the positive class at the class prior of
     all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
     ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
     its parameters for small samples.

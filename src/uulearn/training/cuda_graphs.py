@@ -31,7 +31,7 @@ class GraphedFunction:
     def __call__(self, *arguments: Any) -> Any:
         """Call the function; on CUDA, the next call overwrites the result."""
         function = self._function()
-        assert function is not None  # its owner is the caller
+        assert function is not None  # the owner is alive, because it is the caller
         if self.device.type != "cuda":
             return function(*arguments)
         with torch.cuda.device(self.device):
