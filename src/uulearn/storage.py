@@ -1,6 +1,7 @@
 """Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
 
 import contextlib
+import glob
 import json
 import os
 import re
@@ -25,9 +26,14 @@ def _read_umask() -> int:
 UMASK = _read_umask()  # read once at import, because reading it requires setting it, which is not thread-safe
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step."""
+def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool = False) -> None:
+    """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step.
+
+    If this process writes the file ``alone``, temporary files that a killed process left are deleted first.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if alone:
+        remove_temporary_files(path.parent, glob.escape(path.name))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -79,7 +85,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def save_tree(path: Path, tree: Any) -> None:
+def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
     """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
@@ -91,7 +97,7 @@ def save_tree(path: Path, tree: Any) -> None:
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
 
-    write_atomically(path, write)
+    write_atomically(path, write, alone=alone)
 
 
 def load_tree(path: Path) -> Any:

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from uulearn.data.identity import describe
 from uulearn.data.shuffling import shuffled
 from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
+from uulearn.training.identity import describe
 
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 

@@ -16,9 +16,8 @@ from torch import nn
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
-from uulearn.app.fitting import unfitted_classifier
+from uulearn.app import fitting
 from uulearn.app.settings import FitSettings
-from uulearn.app.training import resolve_parameters
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import has_few_unique_rows
@@ -26,7 +25,6 @@ from uulearn.estimator.parameters import RULES, check_parameters
 from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve_defaults
 from uulearn.exceptions import ModelFormatError
 from uulearn.selection import prior_sensitivity
-from uulearn.tabular.images import ImageSchema
 
 
 class Own(nn.Linear):
@@ -577,14 +575,9 @@ def test_sensitivity_trains_one_model_to_the_last_epoch():
     ],
 )
 def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, given, expected):
-    schema = types.SimpleNamespace()
-    if images:
-        schema = object.__new__(ImageSchema)
-        object.__setattr__(schema, "flat", images == "flat")
-    prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = unfitted_classifier(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    settings = FitSettings("a", "b", (0.8, 0.2), images="path" if images else None, classifier=given)
+    classifier = fitting.make_classifier(settings, None)
     parameters = classifier.get_params(deep=False)
-    resolve_parameters(classifier, sizes)
+    classifier.set_params(**resolve_defaults(parameters, sizes))
     found = classifier.get_params(deep=False)
-    assert found == parameters | resolve_defaults(parameters, sizes)
     assert {name: found[name] for name in expected} == expected

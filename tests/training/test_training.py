@@ -11,8 +11,9 @@ from uulearn import UURisk, uu_risk
 from uulearn.data import BatchPlan, DenseRows, TwoSets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, Linear
+from uulearn.models.build import kernel_parameters
 from uulearn.training import History, RunOptions, Trainer
-from uulearn.training.options import build_optimizer, kernel_parameters
+from uulearn.training.options import build_optimizer
 
 PRIORS, PI = (0.8, 0.2), 0.4
 

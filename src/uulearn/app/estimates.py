@@ -12,7 +12,8 @@ from uulearn import defaults
 from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, SensitivityFacts, TargetFacts
 from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
-from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
+from uulearn.exceptions import BeyondPriorsWarning
+from uulearn.metrics import check_mixture, evaluate, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
@@ -26,16 +27,24 @@ HISTOGRAM_TAIL = 0.002
 MAX_SHUFFLED_COLUMNS = 200
 """Maximum number of shuffled columns; each one costs a pass over the evaluation rows."""
 
+SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
+
 Priors = tuple[float, float]
 
 
 def evaluation_facts(
-    scores: NDArray[np.floating[Any]], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+    rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
 ) -> dict[str, Any]:
-    """Return accuracy, rates, separation of the sets, other target priors and score histogram, by field of `FitFacts`.
+    """What the evaluation rows say about the classifier, by field of `FitFacts`.
 
-    ``scores`` are log-odds at ``target_prior`` of the evaluation rows.
+    Importance of the columns (``groups`` has the features of each), accuracy and rates, separation of the sets, other
+    target priors and the score histogram. If the sets violate the mixture assumption, a warning is raised.
     """
+    importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)
+    scores, sets = rows.scores, rows.sets
+    mixture = check_mixture(scores, sets, set_priors)
+    if mixture.reason is not None:
+        warnings.warn(f"{mixture.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=3)
     higher = 0 if set_priors[0] > set_priors[1] else 1
     targets = []
     for other in SHOWN_TARGET_PRIORS:
@@ -47,6 +56,7 @@ def evaluation_facts(
     inside = np.clip(scores, edges[0], edges[-1])
     first, second = (tuple(np.histogram(inside[sets == which], edges)[0].tolist()) for which in (0, 1))
     return {
+        "importance": importance,
         "evaluation": evaluate(scores, sets, set_priors, target_prior),
         "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
         "targets": tuple(targets),
@@ -54,7 +64,7 @@ def evaluation_facts(
     }
 
 
-def importance_facts(
+def column_importance(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
 ) -> tuple[ColumnImportance, ...]:
     """Return the estimated loss of accuracy when a column is shuffled among the rows of both sets, largest first.

@@ -1,7 +1,7 @@
 """Fit a classifier to two files: read, encode, train, evaluate, and collect the facts about the model.
 
-`fit_files` calls `read_and_encode`, `resolve_priors`, `train` and `collect_facts` in this order; each takes and returns
-plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
+`fit_files` calls `make_classifier`, `read_and_encode`, `resolve_priors`, `train` and `collect_facts` in this order;
+each takes and returns plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import torch
 
 from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts
+from uulearn.app.estimates import evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings
@@ -29,14 +29,13 @@ from uulearn.app.training import EvaluationRows, join_sets, train_out_of_fold, t
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.holdout import has_few_unique_rows
 from uulearn.estimator import UUClassifier, resolve_defaults
-from uulearn.estimator.parameters import check_parameters
+from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.estimator.self_training import max_trainings
-from uulearn.exceptions import BeyondPriorsWarning, TableError
+from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
 from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.leakage import compare_sets_beyond_priors
 from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
 from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import Workers
@@ -48,7 +47,6 @@ QUICK_SECONDS = 10.0
 FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
 """`uulearn predict` writes probabilities, so `uulearn fit` requests calibration; all else is as in Python."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
-SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 SMALL_CELLS = 500_000
 """Below this number of cells, one thread trains faster than several."""
 SHARED_ROWS = "rows"
@@ -87,14 +85,15 @@ def fit_files(
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         folder = Path(tempfile.gettempdir())
+        classifier = make_classifier(settings, checkpoint)
         with (
             read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
             _few_threads(sum(rows.size for rows in X)),
         ):
             priors, estimate = resolve_priors(settings, X, progress)
-            trained = train(settings, prepared, X, priors, folder, checkpoint, progress, workers)
+            trained = train(settings, classifier.set_params(set_priors=priors), X, folder, progress, workers)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
-    classifier = trained.classifier.set_params(training__distributed=False)
+    classifier.set_params(training__distributed=False)
     plain = (bool, int, float, str, tuple, list, dict)
     parameters = classifier.get_params(deep=True).items()
     stored = {name: value for name, value in parameters if name not in SET_BY_FIT and isinstance(value, plain)}
@@ -119,6 +118,7 @@ def read_and_encode(
     """Read both files, reject leaking columns, and encode the rows; use the result within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
+        progress("reading both files")
         prepared = _prepare(settings)
         if reasons := [leak.reason for leak in prepared.leaking_columns]:
             if not settings.allow_leakage:
@@ -135,14 +135,20 @@ def read_and_encode(
     return read_once(read, checkpoint / SHARED_ROWS, workers)
 
 
-def _prepare(settings: FitSettings) -> Prepared:
+def takes_images(settings: FitSettings) -> bool:
+    """Whether the sets are images: two folders of them, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(
             f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of the same kind."
         )
-    if all(folders) or settings.images is not None:
+    return all(folders) or settings.images is not None
+
+
+def _prepare(settings: FitSettings) -> Prepared:
+    paths = (settings.first, settings.second)
+    if takes_images(settings):
         flat = (IMAGE_DEFAULTS | dict(settings.classifier))["model"] not in IMAGE_MODELS
         return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
     known = None if isinstance(settings.set_priors, str) else settings.set_priors
@@ -189,28 +195,26 @@ def resolve_priors(
 
 def train(
     settings: FitSettings,
-    prepared: Prepared,
+    classifier: UUClassifier,
     X: Matrices,
-    priors: Priors,
     folder: Path,
-    checkpoint: Path | None,
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier of the settings; evaluation rows are held out or scored out of fold."""
-    classifier = unfitted_classifier(settings, prepared, priors, checkpoint)
+    """Train the classifier; rows for its evaluation are held out, or evaluated out of fold."""
     classifier.set_params(training__distributed=workers is not None)
-    few_unique_rows = only_copies_can_be_held_out(X, 2 * settings.hold_out, settings.seed)
-    parameters = classifier.get_params(deep=False)
-    resolved = parameters | resolve_defaults(parameters, prepared.sizes, single_model=few_unique_rows)
-    rounds = classifier.self_training_rounds
-    out_of_fold = resolved["n_estimators"] > 1 and not rounds
-    models = classifier.n_estimators if isinstance(classifier.n_estimators, int) else defaults.N_ESTIMATORS
-    progress("training", models * max_trainings(rounds) if out_of_fold or rounds else 1)
-    started = time.perf_counter()
-    if out_of_fold:
-        rows = train_out_of_fold(classifier, X, settings.seed)
-    else:
+    started, few_unique_rows = time.perf_counter(), False
+    rows = train_out_of_fold(classifier, X, settings.seed, progress)
+    if rows is None:
+        few_unique_rows = only_copies_can_be_held_out(X, 2 * settings.hold_out, settings.seed)
+        if not few_unique_rows:  # if too few rows could be held out, folds share copies of a row
+            resolved = resolve_defaults(classifier.get_params(deep=False), (len(X[0]), len(X[1])))
+            classifier.set_params(n_estimators=resolved.get("n_estimators", classifier.n_estimators))
+            rows = train_out_of_fold(classifier, X, settings.seed, progress)
+    out_of_fold = rows is not None
+    if rows is None:
+        models, rounds = classifier.n_estimators, classifier.self_training_rounds
+        progress("training", int(models) * max_trainings(rounds) if rounds else 1)
         rows = train_with_holdout(classifier, X, settings.hold_out, settings.seed, folder, few_unique_rows)
     device = str(next(classifier.model_.parameters()).device)
     seconds = time.perf_counter() - started
@@ -229,11 +233,14 @@ def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool
         return False
 
 
-def unfitted_classifier(
-    settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
-) -> UUClassifier:
-    """Return the unfitted classifier of the settings; fit resolves "auto" as in Python."""
-    own = IMAGE_DEFAULTS if isinstance(prepared.schema, ImageSchema) else {}
+def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
+    """The classifier with the parameters of the settings, checked before any file is read.
+
+    "auto" is resolved as in Python once the rows are known. If the class priors are to be estimated, the classifier has
+    those of pure sets until then.
+    """
+    priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
+    own = IMAGE_DEFAULTS if takes_images(settings) else {}
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
     classifier.set_params(**FILE_DEFAULTS | own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
@@ -254,9 +261,6 @@ def collect_facts(
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
-    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors)
-    if comparison.reason is not None:
-        warnings.warn(f"{comparison.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=2)
     groups = None if prepared.encoder is None else prepared.encoder.feature_groups()
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
@@ -271,8 +275,7 @@ def collect_facts(
         "row_use": rows.row_use,
         "out_of_fold": trained.out_of_fold,
         "device": trained.device,
-        **evaluation_facts(rows.scores, rows.sets, priors, target),
-        "importance": None if groups is None else importance_facts(rows, groups, priors, target, settings.seed),
+        **evaluation_facts(rows, groups, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }
 

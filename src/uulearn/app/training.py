@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from uulearn.app.facts import RowUse
-from uulearn.data import DenseRows, TwoSets
-from uulearn.data.folds import assign_folds
-from uulearn.estimator import UUClassifier, resolve_defaults
+from uulearn.estimator import UUClassifier
+from uulearn.estimator.parameters import is_auto
+from uulearn.models import IMAGE_MODELS
 from uulearn.tabular.matrices import Matrix, split_rows, take
+from uulearn.training.progress import ProgressCallback
 
 Integers = NDArray[np.int64]
 ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
@@ -58,8 +58,8 @@ def train_with_holdout(
         train.append(take(rows, kept, folder))
         validation.append(take(rows, split.choose, folder) if validates else rows[:0])
         evaluation.append(take(rows, split.evaluate, folder))
-    resolve_parameters(classifier, (len(train[0]), len(train[1])), has_validation_data=validates)
     classifier.fit_sets(train[0], train[1], validation_data=join_sets(validation) if validates else None)
+    classifier.set_params(**classifier.resolved_params_)
     rows, sets = join_sets(evaluation)
     place = _sample(len(sets), seed)
     return EvaluationRows(
@@ -75,16 +75,26 @@ def train_with_holdout(
     )
 
 
-def train_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int) -> EvaluationRows:
-    """Fit an ensemble on all rows, and score every row with the model that was not trained on it."""
+def train_out_of_fold(
+    classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int, progress: ProgressCallback
+) -> EvaluationRows | None:
+    """Fit an ensemble over folds of all rows; every row is scored by the model that was not trained on it.
+
+    Returns None if the classifier trains a single model or trains itself, and so needs rows that are set aside.
+    """
+    number = classifier.n_estimators
+    if classifier.self_training_rounds or number == 1 or (is_auto(number) and classifier.model in IMAGE_MODELS):
+        return None
     sizes = (len(X[0]), len(X[1]))
     sets = np.repeat([0, 1], sizes)
     place = _sample(sum(sizes), seed)
-    resolve_parameters(classifier, sizes)
-    classifier.fit_sets(*X)
-    data = TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
-    models = [classifier.submodel(number) for number in range(int(classifier.n_estimators))]
-    folds = assign_folds(data.joined(), len(models), classifier.seed_)
+    plan = classifier.plan_sets(*X)
+    if plan.folds is None:
+        return None
+    progress("training", plan.parameters.n_estimators)
+    classifier.set_params(**plan.resolved).fit_plan(plan)
+    assert classifier.out_of_fold_scores_ is not None
+    models = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]
 
     def score(rows: Matrix, folds: Integers) -> NDArray[np.float32]:
         out = np.empty(len(rows), dtype=np.float32)
@@ -94,21 +104,15 @@ def train_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: 
         return out
 
     return EvaluationRows(
-        scores=np.concatenate([score(rows, own) for rows, own in zip(X, folds, strict=True)]),
+        scores=classifier.out_of_fold_scores_,
         sets=sets,
         sample=np.concatenate([X[0][place[place < sizes[0]]], X[1][place[place >= sizes[0]] - sizes[0]]]),
         sample_sets=sets[place],
-        sample_folds=np.concatenate(folds)[place],
+        sample_folds=np.concatenate(plan.folds)[place],
         score=score,
         row_use=RowUse(sizes, sizes, sizes),
         trained=X,
     )
-
-
-def resolve_parameters(classifier: UUClassifier, sizes: tuple[int, int], has_validation_data: bool = False) -> None:
-    """Replace "auto" parameters by their values, so the configuration of the fit shows them."""
-    parameters = classifier.get_params(deep=False)
-    classifier.set_params(**resolve_defaults(parameters, sizes, has_validation_data=has_validation_data))
 
 
 def _sample(n_rows: int, seed: int) -> Integers:

@@ -36,13 +36,18 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
     return engine == "ray"
 
 
+def is_first_process() -> bool:
+    """Whether this process prints: the only one, or the first of those that torchrun started."""
+    return os.environ.get(RANK, "0") == "0"
+
+
 def first_process_ended() -> bool:
     """Return whether the first process also ends shortly after this one failed; it then prints the reason for all.
 
     Returns False in the first process, in a single process, and if the first process continues, because the error is
     then specific to this process. If the first process fails, torchrun ends this one while it waits.
     """
-    if not started_by_torchrun() or os.environ[RANK] == "0":
+    if not started_by_torchrun() or is_first_process():
         return False
     if dist.is_initialized() and dist.get_backend() == "gloo":
         began = time.monotonic()

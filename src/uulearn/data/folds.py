@@ -19,6 +19,12 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
     return first, second
 
 
+def split_fold(data: TwoSets, folds: tuple[Positions, Positions], fold: int) -> tuple[TwoSets, TwoSets]:
+    """The rows outside a fold, to train on, and the rows in it."""
+    outside, inside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (False, True))
+    return data.pick(*outside), data.pick(*inside)
+
+
 def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
     """Raise an error if the smaller set has fewer rows than folds."""
     if n_folds < 2 or min(sizes) < n_folds:

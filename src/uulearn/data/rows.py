@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from uulearn.data.batches import BatchPlan
+from uulearn.data.identity import digest
 
 RESIDENT_SHARE = 0.6
 """Fraction of a GPU's free memory that the rows may take; larger tables are copied to the device batch by batch."""
@@ -179,12 +180,11 @@ class TwoSets:
         """Return rows in memory for checks of the data: here all rows; see `uulearn.data.streams.StreamedSets`."""
         return self
 
-    def identity(self) -> Iterator[Tensor]:
-        """Yield all rows in chunks; a checkpoint stores their hash."""
+    def identity(self) -> str:
+        """A hash of all rows, read in chunks."""
         step = max(1, HASHED_VALUES // max(1, math.prod(self.row_shape)))
-        for which in (0, 1):
-            for positions in torch.split(torch.arange(self.sizes[which]), step):
-                yield self.take(which, positions)
+        chunks = ((which, part) for which in (0, 1) for part in torch.split(torch.arange(self.sizes[which]), step))
+        return digest(self.take(which, positions) for which, positions in chunks)
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> TwoSets:
         """Move the sets to the device if they fit beside the model; otherwise return them unchanged.

@@ -20,6 +20,7 @@ from scipy.stats import f as f_distribution
 from torch import Tensor
 
 from uulearn.data.batches import BatchPlan
+from uulearn.data.identity import digest
 from uulearn.data.rows import Batches, DenseRows, Rows, TwoSets
 from uulearn.exceptions import PoorMixingWarning
 
@@ -129,9 +130,9 @@ class StreamedSets:
         """Return the same sets; rows are copied to the device batch by batch."""
         return self
 
-    def identity(self) -> list[str]:
-        """Return texts that identify the sets in a checkpoint."""
-        return [stream.describe() for stream in self.streams]
+    def identity(self) -> str:
+        """A hash of the descriptions of both streams."""
+        return digest(stream.describe() for stream in self.streams)
 
     def sample(self, which: int, n: int) -> Tensor:
         """Return up to ``n`` evenly spaced rows of the `preview` of a set."""

@@ -17,7 +17,7 @@ from uulearn.estimator import persistence
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner, NetworkModel
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters
-from uulearn.estimator.plan import make_plan, read_streams, takes_any_shape
+from uulearn.estimator.plan import FitPlan, make_plan, read_streams, takes_any_shape
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.models import ModelLike
@@ -119,6 +119,9 @@ class UUClassifier(TrainedClassifier):
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
         With several models: metrics estimated without labels; each row is scored by the model that was
         not trained on it. After self-training: those of ensembles of each half of the rows on the other half.
+    out_of_fold_scores_ : array of shape (n,) or None
+        With several models: what `decision_function` would return for each training row, those of set 0 first, by the
+        model that was not trained on it. They are not saved with the classifier.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
         The sets and the gain of each round of self-training, and whether the round was better.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
@@ -238,7 +241,8 @@ class UUClassifier(TrainedClassifier):
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
-        return self._fit(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
+        plan = self._plan(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
+        return self.fit_plan(plan)
 
     def fit_sets(
         self,
@@ -257,18 +261,31 @@ class UUClassifier(TrainedClassifier):
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
         if isinstance(X0, RowStream) or isinstance(X1, RowStream):
-            return self._fit(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
-        return self._fit(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
+            plan = self._plan(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
+        else:
+            plan = self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
+        return self.fit_plan(plan)
 
-    def _fit(self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None) -> Self:
-        """Check the parameters, read the data, plan, train, and set the fitted attributes."""
+    def plan_sets(self, X0: Any, X1: Any) -> FitPlan:
+        """The plan of `fit_sets`: parameters in which nothing is "auto", folds or held-out rows, and the learner."""
+        any_shape = takes_any_shape(self.model)
+        return self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape))
+
+    def _plan(
+        self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None = None
+    ) -> FitPlan:
+        """Check the parameters, read the data and plan."""
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         options = self.training or TrainingOptions()
         workers = join_workers(options.distributed, resolve_device(self.device))
         with warn_on_rank_zero(workers):
             given = read(parameters, workers)
-            plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+            return make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+
+    def fit_plan(self, plan: FitPlan) -> Self:
+        """Train according to a plan, and set the fitted attributes."""
+        with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)
             self.set_fitted(result)
             if result.error is not None:
@@ -292,6 +309,7 @@ class UUClassifier(TrainedClassifier):
         self.held_out_sizes_ = result.held_out_sizes
         self.scaling_ = result.scaling
         self.out_of_fold_evaluation_ = result.out_of_fold_evaluation
+        self.out_of_fold_scores_ = result.decisions
         self.self_training_ = None if result.self_training is None else list(result.self_training)
         self.precision_ = result.model.precision
         self.resolved_params_ = result.resolved

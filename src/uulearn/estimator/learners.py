@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from uulearn.data import Rows, TwoSets
 from uulearn.data.augmentation import build_augmentation
+from uulearn.data.folds import split_fold
 from uulearn.data.holdout import Positions
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator.resolving import ResolvedParameters
@@ -102,11 +102,11 @@ class ModelTask:
     def of_fold(self, fold: int) -> ModelTask:
         """Return the task of one model, with a seed and a checkpoint folder derived from the fold."""
         data, folds = self.in_folds()
-        inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
+        outside, inside = split_fold(data, folds, fold)
         return dataclasses.replace(
             self,
-            data=data.pick(*outside),
-            validation=data.pick(*inside),
+            data=outside,
+            validation=inside,
             folds=None,
             seed=fold_seed(self.seed, fold),
             path=(*self.path, f"model-{fold}"),

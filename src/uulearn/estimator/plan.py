@@ -51,6 +51,8 @@ class FitPlan:
     columns: Columns
     test: tuple[Rows, Tensor] | None = None
     callback: Callback | None = None
+    workers: Workers | None = None
+    """The processes that train together."""
 
 
 def takes_any_shape(model: Any) -> bool:
@@ -128,10 +130,14 @@ def make_plan(
     learner = make_learner(resolved)
     learner.check(sample, seed)
     folder = resolved.training.checkpoint_dir
-    if folder is not None and folds is not None and (workers is None or workers.first):
-        store_seed(folder, seed)  # the seeds of the models are derived from it
+    if not (folder is None or folds is None or _is_seed(parameters["random_state"])) and (
+        workers is None or workers.first
+    ):
+        store_seed(folder, seed)  # the seeds of the models are derived from it, and a resumed fit must find it
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
-    return FitPlan(resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback)
+    return FitPlan(
+        resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback, workers
+    )
 
 
 def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -30,9 +30,10 @@ NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
 }
 
 
-class TableReader:
-    """An open table: its name, its columns, and its rows as frames that can be read once.
+class TableReader(ExitStack):
+    """An open table: its name, its columns, and its rows as frames, which can be read once.
 
+    Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open.
     ``typed`` is False for CSV and TSV: every column is text, and empty fields and marks such as NA are missing.
     ``notes`` has sentences about how the file was read.
     """
@@ -40,16 +41,12 @@ class TableReader:
     def __init__(
         self, name: str, frames: Iterable[pd.DataFrame], empty: pd.DataFrame, notes: list[str], *, typed: bool = True
     ) -> None:
+        super().__init__()
         self.name, self.notes, self.typed = name, notes, typed
         self.columns: list[str] = list(empty.columns)
         self._frames, self._empty = frames, empty
-        self._stack = ExitStack()
         self._begun = False
-
-    def closing(self, stack: ExitStack) -> Self:
-        """Take ownership of files to close at the end."""
-        self._stack = stack.pop_all()
-        return self
+        self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
         """Yield frames with these columns and a running index; a table without rows yields no frames."""
@@ -65,22 +62,11 @@ class TableReader:
 
     def _numbered(self) -> Iterator[pd.DataFrame]:
         start = 0
-        with self._stack:
+        with self:
             for frame in self._frames:
                 frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
                 yield frame
-
-    def close(self) -> None:
-        """Close the file; standard input stays open."""
-        self._begun = True
-        self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 @contextmanager

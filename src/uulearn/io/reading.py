@@ -77,7 +77,8 @@ def open_table(
     except BaseException:
         stack.close()
         raise
-    return reader.closing(stack)
+    reader.enter_context(stack.pop_all())
+    return reader
 
 
 def is_table_folder(source: str | Path) -> bool:

@@ -101,3 +101,12 @@ def _forward(model: nn.Module, x: Tensor) -> Any:
         raise ValueError(
             f"the model does not accept rows of shape {tuple(x.shape[1:])}: {error}; change the model or reshape X."
         ) from error
+
+
+def kernel_parameters(model: nn.Module) -> list[Tensor]:
+    """The weights that Keras-style L2 acts on: what ``model.kernels()`` names, else all products and convolutions."""
+    named = getattr(model, "kernels", None)
+    if callable(named) and not isinstance(named, nn.Module):
+        return list(named())
+    products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
+    return [module.weight for module in model.modules() if isinstance(module, products)]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from uulearn import defaults
-from uulearn.data import DenseRows, Rows, TwoSets, hold_out, inputs
+from uulearn.data import Rows, TwoSets, hold_out, inputs
 from uulearn.data.inputs import FitData
 from uulearn.estimator import FitPlan, UUClassifier, check_parameters, guards, make_plan, run_plan
 from uulearn.estimator.learners import NetworkLearner, make_learner
@@ -32,6 +32,7 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_targ
 from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
 from uulearn.training.batched import BatchedTrainer, Run
+from uulearn.training.batched.out_of_fold import can_be_batched
 from uulearn.training.options import TrainingOptions
 
 # Parameter name of the assumption without a change.
@@ -202,8 +203,8 @@ def prior_sensitivity(
     validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
     plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
     study = _Study(plan, train, held_out)
-    batched = study.can_be_batched()
-    results = dict(zip(assumed, study.together(assumed) if batched else study.one_by_one(assumed), strict=True))
+    scored, batched = study.train_all(assumed)
+    results = dict(zip(assumed, scored, strict=True))
     return Sensitivity(
         rows=tuple(_evaluate(results, study)),
         skipped=(*skipped, *(Skipped(what, why) for what, why in results.items() if isinstance(why, str))),
@@ -287,7 +288,7 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """Data that all runs share. Both training methods return scores, or the reason for a failure, per assumption."""
+    """What all runs share. Both ways to train give, per assumption, scores or why there are none."""
 
     plan: FitPlan
     """For the guessed priors."""
@@ -299,22 +300,20 @@ class _Study:
         """All rows in their original order and the test rows, if any."""
         return [self.train.rows[0], *([] if self.plan.test is None else [self.plan.test[0]])]
 
-    def can_be_batched(self) -> bool:
-        """Return whether all runs can be trained together: a single network per run, on rows that can be batched."""
-        learner = self.plan.learner
-        return self.plan.folds is None and isinstance(learner, NetworkLearner) and learner.can_be_batched(self.train)
-
-    def together(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
-        """Train all runs in one batched training."""
+    def train_all(self, assumed: Sequence[Assumption]) -> tuple[list[_Scored | str], bool]:
+        """Train all runs together if each is a single network that a batch can hold; and return whether that was so."""
         learner, seed = self.plan.learner, self.plan.seed
-        assert isinstance(learner, NetworkLearner)
-        assert isinstance(learner.model, str)
         rows, held_out = _positions(self.train), _positions(self.held_out)
-        tables = [
-            table.tensor if isinstance(table, DenseRows) else table.slice(0, table.n_rows) for table in self.tables
-        ]
+        tables = self.tables
+        if not (
+            self.plan.folds is None
+            and isinstance(learner, NetworkLearner)
+            and isinstance(learner.model, str)
+            and can_be_batched(learner.model, self.train, learner.options)
+        ):
+            return self.one_by_one(assumed), False
         trainer = BatchedTrainer(
-            tables[0],
+            tables[0].slice(0, tables[0].n_rows),
             [
                 Run(rows, priors, pi, learner.method, learner.slope, seed=seed, held_out=held_out)
                 for _, _, priors, pi in assumed
@@ -325,11 +324,12 @@ class _Study:
             options=learner.run_options(seed),
         )
         reasons = [history.stop_reason or "" for history in trainer.run()]
-        scores = [trainer.scores(table).numpy() for table in tables]
-        return [
+        scores = [trainer.scores(table.slice(0, table.n_rows)).numpy() for table in tables]
+        found = [
             reason if "not finite" in reason else self._calibrated([part[place] for part in scores], assumption)
             for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True))
         ]
+        return found, True
 
     def _calibrated(self, scores: list[Scores], assumption: Assumption) -> _Scored:
         """Replace scores by log-odds if the classifier is calibrated."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from uulearn._version import __version__
-from uulearn.data.identity import describe, digest
+from uulearn.data.identity import digest
 from uulearn.data.rows import TwoSets
 from uulearn.estimator.learners import (
     Folds,
@@ -32,6 +32,7 @@ from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.batched.out_of_fold import Variant
 from uulearn.training.history import History
+from uulearn.training.identity import describe
 from uulearn.training.out_of_fold import count_folds
 
 # Parameters that may differ between networks that are trained together.
@@ -232,8 +233,8 @@ def _check_finite(fitted: FoldScores) -> Result:
 
 
 def model_names(trials: Trials) -> dict[Place, str]:
-    """Return a name for each model that is the same in every process: a digest of everything it depends on."""
-    rows = digest(trials.data.identity())
+    """A name of each model that is the same in every process: a digest of everything that the model depends on."""
+    rows = trials.data.identity()
     folds = digest(map(torch.from_numpy, trials.folds))
     names: dict[Place, str] = {}
     for setting, plan in enumerate(trials.plans):

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from uulearn.data.identity import describe, digest
-from uulearn.data.rows import TwoSets
-from uulearn.data.streams import StreamedSets
+from uulearn.data.identity import digest
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
-from uulearn.storage import load_tree, remove_temporary_files, save_tree, write_atomically
+from uulearn.storage import load_tree, save_tree, write_atomically
+from uulearn.training.identity import describe
 from uulearn.training.options import RunOptions
 
 CHECKPOINT_NAME, SEED_NAME = "checkpoint.safetensors", "seed.json"
@@ -31,7 +30,7 @@ class Checkpoint:
     def write(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint atomically."""
         try:
-            save_tree(self.path, {"format": CHECKPOINT_FORMAT, **state})
+            save_tree(self.path, {"format": CHECKPOINT_FORMAT, **state}, alone=True)
         except TypeError as error:
             raise CheckpointError(
                 f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state is "
@@ -41,8 +40,7 @@ class Checkpoint:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """Return the stored state, or None if there is none."""
-        remove_temporary_files(self.path.parent, self.path.name)
+        """The stored state, None if there is none."""
         if not self.path.exists():
             return None
         try:
@@ -85,7 +83,7 @@ def store_seed(folder: str | Path, seed: int) -> None:
         return
     text = json.dumps({"format": CHECKPOINT_FORMAT, "seed": seed})
     try:
-        write_atomically(path, lambda temporary: temporary.write_text(text))
+        write_atomically(path, lambda temporary: temporary.write_text(text), alone=True)
     except OSError as error:
         raise _write_error(path, error) from error
 
@@ -96,7 +94,6 @@ def stored_seed(folder: str | Path) -> int | None:
     if state is not None:
         return int(state["seed"])
     path = Path(folder) / SEED_NAME
-    remove_temporary_files(path.parent, path.name)
     if not path.exists() or not any(path.parent.rglob(CHECKPOINT_NAME)):
         return None
     try:
@@ -114,8 +111,8 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
     )
 
 
-def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
-    """Return descriptions of everything that must be equal for a run to be resumed."""
+def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
+    """Descriptions of everything that must be the same for a run to be resumed; ``rows`` is that of both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
@@ -124,5 +121,5 @@ def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedS
         + describe((risk.method.name, *risk.method.corrections)),
         "device": torch.device(options.device).type,
         "model": digest([repr(model), *weights]),
-        "data": f"{data.sizes} " + digest(data.identity()),
+        "data": rows,
     }

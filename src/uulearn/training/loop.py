@@ -13,9 +13,12 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from uulearn.data.augmentation import build_augmentation
 from uulearn.data.batches import BatchPlan
+from uulearn.data.folds import split_fold
+from uulearn.data.holdout import Positions
 from uulearn.data.rows import PickedRows, Rows, TwoSets, move_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
+from uulearn.models.build import kernel_parameters
 from uulearn.models.normalization import synchronized
 from uulearn.risk import LOSSES, UURisk
 from uulearn.risk.corrections import get_method
@@ -26,7 +29,7 @@ from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
-from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
+from uulearn.training.options import RunOptions, build_optimizer, build_scheduler
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng, seed_generators
@@ -57,6 +60,8 @@ class Trainer:
         The rows of both sets, the risk to minimize, and all other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets: their risk is recorded every epoch.
+    fold : (folds, int), optional
+        The fold of every row, and the number of one fold: its rows are held out for validation.
     test : (Rows, tensor of 0 and 1), optional
         Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
     callback : callable, optional
@@ -71,6 +76,7 @@ class Trainer:
         options: RunOptions,
         *,
         validation: TwoSets | tuple[Rows, Tensor] | None = None,
+        fold: tuple[tuple[Positions, Positions], int] | None = None,
         test: tuple[Rows, Tensor] | None = None,
         callback: Callback | None = None,
     ) -> None:
@@ -81,21 +87,24 @@ class Trainer:
         self.model = model.to(self.device)
         if self.workers is not None:
             self.workers.copy_weights(self.model)
-        self.kernels = kernel_parameters(self.model) if options.l2 else []
-        # Rows that are scored every epoch are moved to the device too.
+        # All work on the rows. Rows that are scored every epoch are moved to the device too.
         moved: dict[int, Rows] = {}
+        if fold is not None:
+            assert isinstance(data, TwoSets)  # streamed sets have no folds
+            data, validation = split_fold(data, *fold)
         self.data = data.to_device(self.device, moved)
-        if isinstance(validation, tuple):
-            validation = TwoSets.from_membership(*validation)
-        self.validation = None if validation is None else validation.to_device(self.device, moved)
-        held_out = [] if self.validation is None else [self.validation.rows_of(i, VALIDATION_BYTES) for i in (0, 1)]
-        self._validation_rows = held_out
+        self.validation = TwoSets.from_membership(*validation) if isinstance(validation, tuple) else validation
+        held_out = None if self.validation is None else self.validation.to_device(self.device, moved)
+        self._validation_rows = [] if held_out is None else [held_out.rows_of(i, VALIDATION_BYTES) for i in (0, 1)]
         self.test = None if test is None else (move_tables([test[0]], self.device)[0], test[1])
         worker = (0, 1) if self.workers is None else (self.workers.rank, self.workers.count)
         self.plan = BatchPlan(data.sizes, options.batch_size, *worker)
         self.plan.check_workers()
         self.plan.warn_if_grown()
         sample = torch.cat([data.sample(which, 256) for which in (0, 1)])
+        checkpoints = bool(options.checkpoint_dir) and self.first
+        self._rows_identity = f"{data.sizes} {self.data.identity()}" if checkpoints else ""
+        self.kernels = kernel_parameters(self.model) if options.l2 else []
         # Convolutions run on tensor cores in the channels-last layout. A model must declare that it supports this
         # layout, because a common way of flattening, x.view(len(x), -1), does not.
         prefers = getattr(self.model, "prefers_channels_last", False)
@@ -117,7 +126,7 @@ class Trainer:
         self._weights: dict[tuple[Counts, Counts], RowWeights] = {}
         self._last_finite: list[dict[str, Any]] = []
         self.history = History(labels_used=test is not None)
-        self.best = follow_epochs(options, validation is not None)
+        self.best = follow_epochs(options, self.validation is not None)
         self._best_weights: dict[str, Any] | None = None
 
     @property
@@ -129,7 +138,7 @@ class Trainer:
         """Train to the last epoch, starting from a checkpoint of this run if one exists."""
         checkpoint, identity = None, {}
         if self.options.checkpoint_dir and self.first:
-            identity = fingerprint(self.options, self.model, self.data, self.risk)
+            identity = fingerprint(self.options, self.model, self._rows_identity, self.risk)
             checkpoint = Checkpoint(self.options.checkpoint_dir)
         try:
             with self._context():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from uulearn import defaults
@@ -148,15 +148,6 @@ def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LR
     if isinstance(scheduler, ReduceLROnPlateau) and options.scheduler_interval == "batch":
         raise ValueError("ReduceLROnPlateau follows a metric of the epoch; use scheduler_interval='epoch' with it.")
     return scheduler
-
-
-def kernel_parameters(model: nn.Module) -> list[Tensor]:
-    """Return the weights that L2 penalizes: ``model.kernels()``, or else those of all products and convolutions."""
-    named = getattr(model, "kernels", None)
-    if callable(named) and not isinstance(named, nn.Module):
-        return list(named())
-    products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
-    return [module.weight for module in model.modules() if isinstance(module, products)]
 
 
 def resolve_device(device: str) -> str:

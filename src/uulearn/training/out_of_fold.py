@@ -49,16 +49,13 @@ def fit_fold(
     ``build`` maps a seed to an untrained module, and ``folds`` is the result of `uulearn.data.folds.assign_folds`.
     `fold_options` derives the seed and the checkpoint folder of the module.
     """
-    inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
     own = fold_options(options, fold)
-    held_out = data.pick(*inside)
-    trainer = Trainer(
-        build(own.seed), data.pick(*outside), risk, own, validation=held_out, test=test, callback=callback
-    )
+    trainer = Trainer(build(own.seed), data, risk, own, fold=(folds, fold), test=test, callback=callback)
     trainer.run()
+    assert trainer.validation is not None
     first, second = (
-        score_rows(trainer.final_model, held_out.rows_of(which), dtype=trainer.dtype, scale=options.input_scale)
-        for which in (0, 1)
+        score_rows(trainer.final_model, trainer.validation.rows_of(i), dtype=trainer.dtype, scale=options.input_scale)
+        for i in (0, 1)
     )
     return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
 
