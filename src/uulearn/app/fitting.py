@@ -136,7 +136,7 @@ def read_and_encode(
 
 
 def takes_images(settings: FitSettings) -> bool:
-    """Whether the sets are images: two folders of them, or two tables with a column of paths."""
+    """Return whether the sets are images: two folders of them, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
@@ -201,7 +201,7 @@ def train(
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier; rows for its evaluation are held out, or evaluated out of fold."""
+    """Train the classifier; evaluation rows are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started, few_unique_rows = time.perf_counter(), False
     rows = train_out_of_fold(classifier, X, settings.seed, progress)
@@ -234,7 +234,7 @@ def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
-    """The classifier with the parameters of the settings, checked before any file is read.
+    """Return the classifier with the parameters of the settings, checked before any file is read.
 
     "auto" is resolved as in Python once the rows are known. If the class priors are to be estimated, the classifier has
     those of pure sets until then.

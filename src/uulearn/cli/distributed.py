@@ -37,7 +37,7 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this process prints: the only one, or the first of those that torchrun started."""
+    """Return whether this process prints: a single process, or the first one under torchrun."""
     return os.environ.get(RANK, "0") == "0"
 
 

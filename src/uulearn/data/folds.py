@@ -20,7 +20,7 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
 
 
 def split_fold(data: TwoSets, folds: tuple[Positions, Positions], fold: int) -> tuple[TwoSets, TwoSets]:
-    """The rows outside a fold, to train on, and the rows in it."""
+    """Return the rows outside a fold, for training, and the rows in it."""
     outside, inside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (False, True))
     return data.pick(*outside), data.pick(*inside)
 

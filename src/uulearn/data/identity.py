@@ -1,4 +1,4 @@
-"""A hash that identifies rows and settings, so that stored work is used only for the run that it belongs to."""
+"""A hash of rows and settings, so stored work is used only for its own run."""
 
 import hashlib
 from collections.abc import Iterable

@@ -181,7 +181,7 @@ class TwoSets:
         return self
 
     def identity(self) -> str:
-        """A hash of all rows, read in chunks."""
+        """Return a hash of all rows, read in chunks."""
         step = max(1, HASHED_VALUES // max(1, math.prod(self.row_shape)))
         chunks = ((which, part) for which in (0, 1) for part in torch.split(torch.arange(self.sizes[which]), step))
         return digest(self.take(which, positions) for which, positions in chunks)

@@ -131,7 +131,7 @@ class StreamedSets:
         return self
 
     def identity(self) -> str:
-        """A hash of the descriptions of both streams."""
+        """Return a hash of the descriptions of both streams."""
         return digest(stream.describe() for stream in self.streams)
 
     def sample(self, which: int, n: int) -> Tensor:

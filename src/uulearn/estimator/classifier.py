@@ -267,7 +267,7 @@ class UUClassifier(TrainedClassifier):
         return self.fit_plan(plan)
 
     def plan_sets(self, X0: Any, X1: Any) -> FitPlan:
-        """The plan of `fit_sets`: parameters in which nothing is "auto", folds or held-out rows, and the learner."""
+        """Return the plan of `fit_sets`: resolved parameters, folds or held-out rows, and the learner."""
         any_shape = takes_any_shape(self.model)
         return self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape))
 

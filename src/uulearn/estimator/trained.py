@@ -118,7 +118,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs.check_both_sets(membership)
         scores = self.trained_.score(rows).double().numpy()
         self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
-        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # they were for other decisions
+        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # they described other decisions
         return self
 
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
@@ -163,7 +163,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
-        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # they were for the other target prior
+        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # they described the other target prior
         return moved
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:

@@ -31,7 +31,7 @@ NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
 
 
 class TableReader(ExitStack):
-    """An open table: its name, its columns, and its rows as frames, which can be read once.
+    """An open table: its name, its columns, and its rows as frames that can be read once.
 
     Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open.
     ``typed`` is False for CSV and TSV: every column is text, and empty fields and marks such as NA are missing.

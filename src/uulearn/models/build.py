@@ -104,7 +104,7 @@ def _forward(model: nn.Module, x: Tensor) -> Any:
 
 
 def kernel_parameters(model: nn.Module) -> list[Tensor]:
-    """The weights that Keras-style L2 acts on: what ``model.kernels()`` names, else all products and convolutions."""
+    """Return the weights that L2 penalizes: ``model.kernels()``, or else those of all products and convolutions."""
     named = getattr(model, "kernels", None)
     if callable(named) and not isinstance(named, nn.Module):
         return list(named())

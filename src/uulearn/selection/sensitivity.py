@@ -288,7 +288,7 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """What all runs share. Both ways to train give, per assumption, scores or why there are none."""
+    """Data that all runs share. Training returns scores, or the reason for a failure, per assumption."""
 
     plan: FitPlan
     """For the guessed priors."""
@@ -301,7 +301,7 @@ class _Study:
         return [self.train.rows[0], *([] if self.plan.test is None else [self.plan.test[0]])]
 
     def train_all(self, assumed: Sequence[Assumption]) -> tuple[list[_Scored | str], bool]:
-        """Train all runs together if each is a single network that a batch can hold; and return whether that was so."""
+        """Train all runs, together if each is a single network that can be batched; return whether it was together."""
         learner, seed = self.plan.learner, self.plan.seed
         rows, held_out = _positions(self.train), _positions(self.held_out)
         tables = self.tables

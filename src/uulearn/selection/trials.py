@@ -233,7 +233,7 @@ def _check_finite(fitted: FoldScores) -> Result:
 
 
 def model_names(trials: Trials) -> dict[Place, str]:
-    """A name of each model that is the same in every process: a digest of everything that the model depends on."""
+    """Return a name for each model that is the same in every process: a digest of everything it depends on."""
     rows = trials.data.identity()
     folds = digest(map(torch.from_numpy, trials.folds))
     names: dict[Place, str] = {}

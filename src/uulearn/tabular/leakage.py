@@ -35,7 +35,7 @@ MARGIN = 0.02  # minimum distance of a rate from [0, 1]
 MAX_COMPARED_ROWS = 20_000  # compared rows of each set; more rows would find irrelevant differences
 MIN_COMPARED_ROWS = 10  # with fewer rows, different constant values in the two files are not evidence
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
-N_RANGES = 32  # ranges, with equally many rows, by which numbers are compared
+N_RANGES = 32  # number of ranges, with the same number of rows, for comparing numbers
 ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compared value by value
 
 Pair = tuple[float, float]

@@ -40,7 +40,7 @@ class Checkpoint:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """The stored state, None if there is none."""
+        """Return the stored state, or None if there is none."""
         if not self.path.exists():
             return None
         try:
@@ -112,7 +112,7 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
-    """Descriptions of everything that must be the same for a run to be resumed; ``rows`` is that of both sets."""
+    """Return descriptions of everything that must be equal for a run to be resumed; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]

@@ -87,7 +87,7 @@ class Trainer:
         self.model = model.to(self.device)
         if self.workers is not None:
             self.workers.copy_weights(self.model)
-        # All work on the rows. Rows that are scored every epoch are moved to the device too.
+        # Rows that are scored every epoch are moved to the device too.
         moved: dict[int, Rows] = {}
         if fold is not None:
             assert isinstance(data, TwoSets)  # streamed sets have no folds
