@@ -106,7 +106,7 @@ def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatc
     arguments = {"errors": (-0.1, 0.1), "test_data": (X[::3], y[::3])}
     together = prior_sensitivity(classifier, X, sets, **arguments)
     stacked = dict(scored)
-    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
     apart = prior_sensitivity(classifier, X, sets, **arguments)
     assert (together.batched, apart.batched) == (True, False)
     assert list(stacked) == list(scored)
@@ -188,7 +188,7 @@ def test_ensembles_are_evaluated_on_held_out_rows(data, scored):
 @pytest.mark.parametrize("stacked", [True, False])
 def test_no_run_trains_on_held_out_rows(stacked, data, scored, monkeypatch):
     X, sets, _ = data
-    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: stacked)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: stacked)
     prior_sensitivity(linear(), X, sets, errors=[0.1])
     before = {assumption: one.rows for assumption, one in scored.items()}
     held_out = held_out_of(X, sets, 0.2)
@@ -449,7 +449,7 @@ def test_raises_if_risk_overflows_for_the_guess(data, monkeypatch):
         prior_sensitivity(classifier, X, sets)
     fits = []
     monkeypatch.setattr(sensitivity, "run_plan", lambda plan: fits.append(plan) or run_plan(plan))
-    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
     with pytest.raises(NonFiniteRiskError, match=r"stopped being finite in epoch \d"):
         prior_sensitivity(classifier, X, sets)
     assert len(fits) == 1  # nothing else is trained
@@ -460,14 +460,14 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
     X, sets, _ = data
     bad = Assumption("pi", 0.1, (0.8, 0.2), 0.6)
     if stacked:
-        train = sensitivity._Study.together
+        train = sensitivity._Study.train_all
 
-        def together(study, assumed):
-            results = train(study, assumed)
+        def train_all(study, assumed):
+            results, batched = train(study, assumed)
             results[assumed.index(bad)] = "the risk was not finite in epoch 3"
-            return results
+            return results, batched
 
-        monkeypatch.setattr(sensitivity._Study, "together", together)
+        monkeypatch.setattr(sensitivity._Study, "train_all", train_all)
     else:
 
         def diverging(plan):
@@ -478,7 +478,7 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
             return dataclasses.replace(result, history=history, error=NonFiniteRiskError())
 
         monkeypatch.setattr(sensitivity, "run_plan", diverging)
-        monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
     found = prior_sensitivity(linear(), X, sets, errors=[-0.1, 0.1])
     assert found.skipped == (Skipped(bad, "the risk was not finite in epoch 3"),)
     assert [row.assumption.error for row in found.along("pi")] == [-0.1, 0.0]
@@ -489,7 +489,7 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
 def test_warnings_are_raised_once_for_the_guess(stacked, data, monkeypatch):
     X, sets, _ = data
     if not stacked:
-        monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
 
     def warnings_of(*args, **arguments):
         with warnings.catch_warnings(record=True) as given:

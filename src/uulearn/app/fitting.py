@@ -25,18 +25,15 @@ from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityF
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings
 from uulearn.app.sharing import read_once
-from uulearn.app.training import EvaluationRows, join_sets, train_out_of_fold, train_with_holdout
-from uulearn.data import DenseRows, TwoSets
-from uulearn.data.holdout import has_few_unique_rows
-from uulearn.estimator import UUClassifier, resolve_defaults
+from uulearn.app.training import EvaluationRows, Matrices, join_sets, train_and_score
+from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
-from uulearn.estimator.self_training import max_trainings
 from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
 from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
+from uulearn.tabular.matrices import Prepared, prepare, prepare_images
 from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import Workers
 
@@ -52,7 +49,6 @@ SMALL_CELLS = 500_000
 SHARED_ROWS = "rows"
 """Folder below the checkpoint with the rows that several workers share."""
 
-Matrices = tuple[Matrix, Matrix]
 Priors = tuple[float, float]
 
 
@@ -61,8 +57,6 @@ class TrainingOutcome(NamedTuple):
 
     classifier: UUClassifier
     rows: EvaluationRows
-    out_of_fold: bool
-    few_unique_rows: bool
     device: str
     seconds: float
 
@@ -203,34 +197,13 @@ def train(
 ) -> TrainingOutcome:
     """Train the classifier; evaluation rows are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
-    started, few_unique_rows = time.perf_counter(), False
-    rows = train_out_of_fold(classifier, X, settings.seed, progress)
-    if rows is None:
-        few_unique_rows = only_copies_can_be_held_out(X, 2 * settings.hold_out, settings.seed)
-        if not few_unique_rows:  # if too few rows could be held out, folds share copies of a row
-            resolved = resolve_defaults(classifier.get_params(deep=False), (len(X[0]), len(X[1])))
-            classifier.set_params(n_estimators=resolved.get("n_estimators", classifier.n_estimators))
-            rows = train_out_of_fold(classifier, X, settings.seed, progress)
-    out_of_fold = rows is not None
-    if rows is None:
-        models, rounds = classifier.n_estimators, classifier.self_training_rounds
-        progress("training", int(models) * max_trainings(rounds) if rounds else 1)
-        rows = train_with_holdout(classifier, X, settings.hold_out, settings.seed, folder, few_unique_rows)
+    started = time.perf_counter()
+    rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
     device = str(next(classifier.model_.parameters()).device)
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
-    return TrainingOutcome(classifier, rows, out_of_fold, few_unique_rows, device, seconds)
-
-
-def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool:
-    """Return whether unique rows are so few that folds are impossible, but copies can be held out."""
-    if not has_few_unique_rows(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
-        return False
-    try:
-        return split_rows(X, fraction, seed)[1] is not None
-    except TableError:  # too few rows to hold out, but enough for folds
-        return False
+    return TrainingOutcome(classifier, rows, device, seconds)
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
@@ -273,7 +246,7 @@ def collect_facts(
         "target_prior": target,
         "prior_intervals": None if estimate is None else tuple(map(tuple, estimate.intervals)),
         "row_use": rows.row_use,
-        "out_of_fold": trained.out_of_fold,
+        "out_of_fold": rows.out_of_fold,
         "device": trained.device,
         **evaluation_facts(rows, groups, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
@@ -286,7 +259,7 @@ def _measure_sensitivity(
     skipped = None
     if settings.sensitivity is False:
         skipped = "It was switched off (--no-sensitivity)."
-    elif trained.few_unique_rows:
+    elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold any out for the comparison."
     elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
         skipped = (

@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from uulearn import defaults
 from uulearn.app.facts import RowUse
-from uulearn.estimator import UUClassifier
+from uulearn.data import DenseRows, TwoSets
+from uulearn.data.holdout import has_few_unique_rows
+from uulearn.estimator import UUClassifier, resolve_defaults
 from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.self_training import max_trainings
 from uulearn.models import IMAGE_MODELS
 from uulearn.tabular.matrices import Matrix, split_rows, take
 from uulearn.training.progress import ProgressCallback
 
+Matrices = tuple[Matrix, Matrix]
 Integers = NDArray[np.int64]
 ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
 IMPORTANCE_ROWS = 20_000
@@ -39,19 +45,71 @@ class EvaluationRows:
     score: ScoreFunction
     """Maps rows and their folds to log-odds."""
     row_use: RowUse
-    trained: tuple[Matrix, Matrix]
+    trained: Matrices
     note: str | None = None
+    out_of_fold: bool = False
+    few_unique_rows: bool = False
+    """Whether the rows are copies of so few that a fold cannot do without any of them."""
 
 
-def train_with_holdout(
-    classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path, single_model: bool
+def train_and_score(
+    classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path, progress: ProgressCallback
+) -> EvaluationRows:
+    """Train the classifier, and score rows for its evaluation by models that were not trained on them.
+
+    An ensemble over folds scores all rows. A single model and a self-trained ensemble score a ``fraction`` of the rows,
+    set aside before the fit. The parameters that were "auto" get their values.
+    """
+    number, rounds, sizes = classifier.n_estimators, classifier.self_training_rounds, (len(X[0]), len(X[1]))
+    place = _sample(sum(sizes), seed)
+    few_unique_rows = has_few_unique_rows(
+        TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
+    )
+    if few_unique_rows and split_rows(X, 2 * fraction, seed)[1] is None:
+        few_unique_rows = False  # most rows are distinct, so that folds can be made
+        number = resolve_defaults(classifier.get_params(deep=False), sizes).get("n_estimators", number)
+        classifier.set_params(n_estimators=number)
+    single = number == 1 or (is_auto(number) and (few_unique_rows or classifier.model in IMAGE_MODELS))
+    plan = None if single or rounds else classifier.plan_sets(*X)
+    if plan is None or plan.folds is None:
+        models = defaults.N_ESTIMATORS if is_auto(number) else int(number)
+        progress("training", models * max_trainings(rounds) if rounds else 1)
+        return _train_with_holdout(classifier, X, fraction, seed, folder, few_unique_rows)
+    progress("training", plan.parameters.n_estimators)
+    classifier.set_params(**plan.resolved).fit_plan(plan)
+    assert classifier.out_of_fold_scores_ is not None
+    submodels = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]
+
+    def score(rows: Matrix, folds: Integers) -> NDArray[np.float32]:
+        out = np.empty(len(rows), dtype=np.float32)
+        for fold, model in enumerate(submodels):
+            if (own := folds == fold).any():
+                out[own] = model.decision_function(rows[own])
+        return out
+
+    sets = np.repeat([0, 1], sizes)
+    return EvaluationRows(
+        scores=classifier.out_of_fold_scores_,
+        sets=sets,
+        sample=np.concatenate([X[0][place[place < sizes[0]]], X[1][place[place >= sizes[0]] - sizes[0]]]),
+        sample_sets=sets[place],
+        sample_folds=np.concatenate(plan.folds)[place],
+        score=score,
+        row_use=RowUse(sizes, sizes, sizes),
+        trained=X,
+        out_of_fold=True,
+    )
+
+
+def _train_with_holdout(
+    classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path, few_unique_rows: bool
 ) -> EvaluationRows:
     """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
 
     If unique rows are too few for the classifier to hold out any, it gets validation rows as well.
     """
     splits, note = split_rows(X, 2 * fraction, seed)
-    validates = single_model and not classifier.self_training_rounds
+    validates = few_unique_rows and not classifier.self_training_rounds
     train, validation, evaluation = [], [], []
     for rows, split in zip(X, splits, strict=True):
         kept = split.train if validates else np.sort(np.concatenate([split.train, split.choose]))
@@ -72,46 +130,7 @@ def train_with_holdout(
         row_use=RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (len(evaluation[0]), len(evaluation[1]))),
         trained=(train[0], train[1]),
         note=note,
-    )
-
-
-def train_out_of_fold(
-    classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int, progress: ProgressCallback
-) -> EvaluationRows | None:
-    """Fit an ensemble over folds of all rows; every row is scored by the model that was not trained on it.
-
-    Returns None if the classifier trains a single model or trains itself, and so needs rows that are set aside.
-    """
-    number = classifier.n_estimators
-    if classifier.self_training_rounds or number == 1 or (is_auto(number) and classifier.model in IMAGE_MODELS):
-        return None
-    sizes = (len(X[0]), len(X[1]))
-    sets = np.repeat([0, 1], sizes)
-    place = _sample(sum(sizes), seed)
-    plan = classifier.plan_sets(*X)
-    if plan.folds is None:
-        return None
-    progress("training", plan.parameters.n_estimators)
-    classifier.set_params(**plan.resolved).fit_plan(plan)
-    assert classifier.out_of_fold_scores_ is not None
-    models = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]
-
-    def score(rows: Matrix, folds: Integers) -> NDArray[np.float32]:
-        out = np.empty(len(rows), dtype=np.float32)
-        for fold, model in enumerate(models):
-            if (own := folds == fold).any():
-                out[own] = model.decision_function(rows[own])
-        return out
-
-    return EvaluationRows(
-        scores=classifier.out_of_fold_scores_,
-        sets=sets,
-        sample=np.concatenate([X[0][place[place < sizes[0]]], X[1][place[place >= sizes[0]] - sizes[0]]]),
-        sample_sets=sets[place],
-        sample_folds=np.concatenate(plan.folds)[place],
-        score=score,
-        row_use=RowUse(sizes, sizes, sizes),
-        trained=X,
+        few_unique_rows=few_unique_rows,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Self
 
 import typer
 
-from uulearn.training.progress import TerminalBar, format_duration
+from uulearn.training.progress import TerminalBar, TrainingProgress, format_duration
 
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
@@ -82,8 +82,8 @@ class FitProgress:
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
     >>> progress("training", 5)
-    >>> progress.begin(epochs=200, models=1, done=0)
-    >>> progress.epoch(100)
+    >>> progress.show_training(TrainingProgress(epochs=200, done=0))
+    >>> progress.show_training(TrainingProgress(epochs=200, done=100))
     >>> progress.text
     'training: 100 of 1,000 epochs, model 1 of 5, about 9 min 0 s left'
     """
@@ -93,6 +93,7 @@ class FitProgress:
         self.clock = clock
         self.text = ""
         self._training_since: float | None = None
+        self._before: tuple[int, int]  # trained and skipped epochs of the trainings that are over
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:
@@ -106,24 +107,19 @@ class FitProgress:
         self._start_stage(stage, models)
         self._show(milestone=True)
 
-    def begin(self, epochs: int, models: int, done: int) -> None:
-        """Start ``models`` models; epochs from a checkpoint count as done but do not affect the speed."""
-        self._epochs, self._at_once, self._done = epochs, models, done
-        self._skipped += done * models
+    def show_training(self, progress: TrainingProgress) -> None:
+        """Count epochs; those of a checkpoint, or that early stopping saved, are done but not counted for the speed."""
         if self._training_since is None:
             self._training_since = self.clock()
-        self._show()
-
-    def epoch(self, done: int) -> None:
-        """Count the epochs since the last call."""
-        self._trained_epochs += (done - self._done) * self._at_once
-        self._done = done
-        self._show()
-
-    def end(self) -> None:
-        """Finish the models; epochs that early stopping saved count as done."""
-        self._skipped += (self._epochs - self._done) * self._at_once
-        self._finished_models += self._at_once
+        models, saved = progress.models, (progress.epochs - progress.done if progress.stopped else 0)
+        self._epochs, self._at_once = progress.epochs, models
+        self._trained_epochs = self._before[0] + (progress.done - progress.resumed) * models
+        self._skipped = self._before[1] + (progress.resumed + saved) * models
+        if not progress.stopped:
+            self._show()
+            return
+        self._before = self._trained_epochs, self._skipped
+        self._finished_models += models
         self._at_once = 0
         self.text = self._describe()
 
@@ -166,6 +162,7 @@ class FitProgress:
 
     def _start_stage(self, stage: str, models: int) -> None:
         self.stage, self._expected_models = stage, models
-        self._epochs = self._at_once = self._done = self._finished_models = 0
-        self._skipped = self._trained_epochs = 0
+        self._epochs = self._at_once = self._finished_models = 0
+        self._trained_epochs = self._skipped = 0
+        self._before = (0, 0)
         self._training_since = None

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
@@ -27,17 +28,24 @@ def no_progress(stage: str, models: int = 0, /) -> None:
     """Ignore a stage; the default `ProgressCallback`."""
 
 
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far training is: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
+
+    epochs: int
+    done: int
+    models: int = 1
+    resumed: int = 0
+    """Number of epochs that were done when training started, from a checkpoint."""
+    stopped: bool = False
+    """Whether training is over: after the last epoch, early, or with an error."""
+
+
 class TrainingObserver(Protocol):
     """Receives the progress of models that are trained one after another, or several at once."""
 
-    def begin(self, epochs: int, models: int, done: int) -> None:
-        """Called when training of ``models`` models starts; ``done`` of their ``epochs`` are in a checkpoint."""
-
-    def epoch(self, done: int) -> None:
-        """Called when each of the models has finished ``done`` epochs."""
-
-    def end(self) -> None:
-        """Called when training stops: after the last epoch, early, or with an error."""
+    def show_training(self, progress: TrainingProgress) -> None:
+        """Called when training starts, after every epoch, and when training stops."""
 
 
 _OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
@@ -97,21 +105,20 @@ class ProgressBar:
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
-        self.total, self.start, self.models, self.unit = total, done, models, unit
+        self.total, self.start, self.done, self.models, self.unit = total, done, done, models, unit
         self.observer = _OBSERVER.get() if enabled and unit == "epochs" else None
         self.enabled = enabled and _OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
         self.started = time.monotonic()
         self._bar = TerminalBar()
 
     def __enter__(self) -> Self:
-        if self.observer is not None:
-            self.observer.begin(self.total, self.models, self.start)
+        self._notify()
         return self
 
     def update(self, done: int, record: dict[str, Any]) -> None:
         """Show that ``done`` epochs are finished, with the risk and the test accuracy in ``record``."""
-        if self.observer is not None:
-            self.observer.epoch(done)
+        self.done = done
+        self._notify()
         seconds = time.monotonic() - self.started
         if not self.enabled or seconds < BAR_DELAY:
             return
@@ -126,9 +133,12 @@ class ProgressBar:
         self._bar.show(done / self.total, ", ".join(parts))
 
     def __exit__(self, *_: object) -> None:
-        if self.observer is not None:
-            self.observer.end()
+        self._notify(stopped=True)
         self._bar.close()
+
+    def _notify(self, stopped: bool = False) -> None:
+        if self.observer is not None:
+            self.observer.show_training(TrainingProgress(self.total, self.done, self.models, self.start, stopped))
 
 
 def format_duration(seconds: float) -> str:
