@@ -49,13 +49,13 @@ class EvaluationRows:
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
-    """Whether the rows are copies of so few that a fold cannot do without any of them."""
+    """Whether there are too few unique rows to leave any out in a fold."""
 
 
 def train_and_score(
     classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path, progress: ProgressCallback
 ) -> EvaluationRows:
-    """Train the classifier, and score rows for its evaluation by models that were not trained on them.
+    """Train the classifier, and score evaluation rows with models that were not trained on them.
 
     An ensemble over folds scores all rows. A single model and a self-trained ensemble score a ``fraction`` of the rows,
     set aside before the fit. The parameters that were "auto" get their values.
@@ -66,7 +66,7 @@ def train_and_score(
         TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
     )
     if few_unique_rows and split_rows(X, 2 * fraction, seed)[1] is None:
-        few_unique_rows = False  # most rows are distinct, so that folds can be made
+        few_unique_rows = False  # most rows are distinct, so folds are possible
         number = resolve_defaults(classifier.get_params(deep=False), sizes).get("n_estimators", number)
         classifier.set_params(n_estimators=number)
     single = number == 1 or (is_auto(number) and (few_unique_rows or classifier.model in IMAGE_MODELS))

@@ -93,7 +93,7 @@ class FitProgress:
         self.clock = clock
         self.text = ""
         self._training_since: float | None = None
-        self._before: tuple[int, int]  # trained and skipped epochs of the trainings that are over
+        self._before: tuple[int, int]  # trained and skipped epochs of finished trainings
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class FitProgress:
         self._show(milestone=True)
 
     def show_training(self, progress: TrainingProgress) -> None:
-        """Count epochs; those of a checkpoint, or that early stopping saved, are done but not counted for the speed."""
+        """Count epochs; epochs from a checkpoint or saved by early stopping count as done but not for the speed."""
         if self._training_since is None:
             self._training_since = self.clock()
         models, saved = progress.models, (progress.epochs - progress.done if progress.stopped else 0)

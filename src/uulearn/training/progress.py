@@ -30,15 +30,15 @@ def no_progress(stage: str, models: int = 0, /) -> None:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far training is: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
+    """Progress of training: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
 
     epochs: int
     done: int
     models: int = 1
     resumed: int = 0
-    """Number of epochs that were done when training started, from a checkpoint."""
+    """Number of epochs from a checkpoint when training started."""
     stopped: bool = False
-    """Whether training is over: after the last epoch, early, or with an error."""
+    """Whether training ended: after the last epoch, early, or with an error."""
 
 
 class TrainingObserver(Protocol):
