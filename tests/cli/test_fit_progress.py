@@ -1,5 +1,6 @@
 """Progress of `uulearn fit`: counted correctly, shown as a bar on a terminal, logged as lines elsewhere."""
 
+import contextlib
 import dataclasses
 import sys
 
@@ -16,7 +17,7 @@ from uulearn.cli import main, progress
 from uulearn.cli.progress import FitProgress, LogOutput, ProgressOutput, TerminalOutput, progress_output
 from uulearn.training import RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.progress import TrainingProgress, observe_training
+from uulearn.training.progress import TRAINING_OBSERVER, TrainingProgress
 
 
 class Clock:
@@ -41,6 +42,13 @@ class RecordingObserver(list):
 
     def show_training(self, progress):
         self.append(progress)
+
+
+@contextlib.contextmanager
+def observe_training(observer):
+    before = TRAINING_OBSERVER.set(observer)
+    yield
+    TRAINING_OBSERVER.reset(before)
 
 
 class Training:
@@ -272,7 +280,7 @@ def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.0)
     run(monkeypatch, [*command, tmp_path / "m"])
     lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
-    assert lines[:3] == ["reading both files", "encoding columns", "training"]
+    assert lines[:4] == ["checking the settings", "reading both files", "encoding columns", "training"]
     epochs = [line.split(", about ")[0] for line in lines if line.startswith("training: ") and "about" in line]
     assert epochs[:4] == [f"training: {done} of 12 epochs, model 1 of 3" for done in (1, 2, 3, 4)]
     assert epochs[-1] == "training: 12 of 12 epochs, model 3 of 3"

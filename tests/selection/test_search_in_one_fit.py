@@ -24,7 +24,6 @@ from uulearn.selection import UUClassifierCV, trials
 from uulearn.selection import search as module
 from uulearn.selection.search import SLOPES, default_grid
 from uulearn.training import History
-from uulearn.training.checkpoint import SEED_NAME
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +127,7 @@ def test_custom_models_are_trained_one_by_one(data, tmp_path):
     search = UUClassifierCV(own, {"lr": [1e-6, 0.05]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.05}
     assert (search.predict(X) == y).mean() > 0.75
-    assert sorted(path.name for path in tmp_path.iterdir()) == [SEED_NAME, "setting-0", "setting-1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["setting-0", "setting-1"]
 
 
 # ----------------------------------------------------------------------------------------- settings that cannot be used

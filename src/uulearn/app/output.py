@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,7 +23,7 @@ from uulearn.app.summary import format_model_card
 from uulearn.estimator.model_directory import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError
 from uulearn.io.writing import cannot_be_written
-from uulearn.training.progress import ProgressCallback, TrainingObserver, no_progress, observe_training
+from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import RANK, Workers, join_workers
 
 CARD, CONFIGURATION, REPORT = "README.md", "config.toml", "report.html"
@@ -127,10 +127,6 @@ class OutputFolder:
             raise
 
 
-class FitObserver(ProgressCallback, TrainingObserver, Protocol):
-    """Called at the start of each stage, and with the progress of each training."""
-
-
 @dataclass(frozen=True)
 class FitRun:
     """A fit whose settings and output folder have been checked."""
@@ -147,20 +143,17 @@ class FitRun:
         """Whether this process saves the model and prints."""
         return self.workers is None or self.workers.first
 
-    def fit(self, command: str, progress: FitObserver | None = None, *, clean_up: bool = True) -> FitFacts:
+    def fit(self, command: str, progress: ProgressCallback = no_progress, *, clean_up: bool = True) -> FitFacts:
         """Fit two files; the first process saves the model, the configuration that repeats the fit and a model card."""
         settings, folder = self.settings, self.folder
         if not self.first:
             return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
-        with (
-            folder.explain_failure(self.resumed),
-            observe_training(progress) if progress else contextlib.nullcontext(),
-        ):
+        with folder.explain_failure(self.resumed):
             model, complete = fit_files(
                 settings,
                 command=command,
                 checkpoint=folder.unfinished,
-                progress=progress or no_progress,
+                progress=progress,
                 workers=self.workers,
             )
             place = shlex.quote(str(folder.out))

@@ -11,7 +11,7 @@ from typing import Self
 
 import typer
 
-from uulearn.training.progress import TerminalBar, TrainingProgress, format_duration
+from uulearn.training.progress import TRAINING_OBSERVER, TerminalBar, TrainingProgress, format_duration
 
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
@@ -75,7 +75,7 @@ def progress_output(quiet: bool = False) -> ProgressOutput:
 class FitProgress:
     """Counts the epochs of all models of a stage and estimates the time left.
 
-    It is the `uulearn.training.progress.ProgressCallback` and the `TrainingObserver` of a fit.
+    It is the `uulearn.training.progress.ProgressCallback` of a fit, and observes all training in its ``with`` block.
 
     Examples
     --------
@@ -97,9 +97,12 @@ class FitProgress:
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:
+        self._observing = TRAINING_OBSERVER.set(self)
+        self("checking the settings")
         return self
 
     def __exit__(self, *_: object) -> None:
+        TRAINING_OBSERVER.reset(self._observing)
         self.output.close()
 
     def __call__(self, stage: str, models: int = 0, /) -> None:

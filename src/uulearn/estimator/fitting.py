@@ -156,6 +156,6 @@ def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFol
 def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
     task = ModelTask(
         sets, priors, plan.parameters.target_prior, stage.seed(plan.seed), stage.path,
-        folds=folds, test=plan.test, callback=plan.callback,
+        folds=folds, test=plan.test, callback=plan.callback, fit_seed=plan.seed,
     )  # fmt: skip
     return merge_folds(plan.learner.train_folds(task), folds)

@@ -92,6 +92,8 @@ class ModelTask:
     """Rows with labels: their accuracy is recorded per epoch; a learner may ignore them."""
     callback: Callback | None = None
     """Called per epoch by learners that have epochs."""
+    fit_seed: int | None = None
+    """The seed of the fit, if ``seed`` is derived from it."""
 
     def in_folds(self) -> tuple[TwoSets, Folds]:
         """Return the rows and their folds; the task must have folds, which streamed sets do not have."""
@@ -303,11 +305,11 @@ class NetworkLearner(Learner):
             warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
             return UURisk(set_priors, target_prior, self.loss, self.method, self.slope)
 
-    def run_options(self, seed: int, path: Sequence[str] = ()) -> RunOptions:
-        """Return the options of the model with this seed and checkpoint folder."""
+    def run_options(self, seed: int, path: Sequence[str] = (), fit_seed: int | None = None) -> RunOptions:
+        """The options of the model with this seed and checkpoint folder."""
         folder = self.options.checkpoint_dir
         folder = None if folder is None else Path(folder, *path)
-        return dataclasses.replace(self.options, seed=seed, checkpoint_dir=folder)
+        return dataclasses.replace(self.options, seed=seed, fit_seed=fit_seed, checkpoint_dir=folder)
 
     def can_be_batched(self, data: TwoSets) -> bool:
         """Return whether several such models can be trained together on these rows."""
@@ -326,7 +328,7 @@ class NetworkLearner(Learner):
             self.build(task.data.row_shape, task.seed),
             task.data,
             self.risk(task.set_priors, task.target_prior),
-            self.run_options(task.seed, task.path),
+            self.run_options(task.seed, task.path, task.fit_seed),
             validation=task.validation,
             test=task.test,
             callback=task.callback,
@@ -343,7 +345,7 @@ class NetworkLearner(Learner):
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the modules of the folds; on CUDA together, if a batch can hold them."""
         data, folds = task.in_folds()
-        options = self.run_options(task.seed, task.path)
+        options = self.run_options(task.seed, task.path, task.fit_seed)
         risk = self.risk(task.set_priors, task.target_prior)
         chosen = range(count_folds(folds)) if chosen is None else chosen
         on_cuda = torch.device(options.device).type == "cuda"
@@ -359,7 +361,7 @@ class NetworkLearner(Learner):
     ) -> list[list[FoldScores]]:
         """Train several variants of a network that `can_be_batched` together; return the fold models of each."""
         assert isinstance(self.model, str)
-        options = self.run_options(task.seed, task.path)
+        options = self.run_options(task.seed, task.path, task.fit_seed)
         found = fit_folds_batched(
             chosen, self.model, self.model_params, *task.in_folds(), variants, options, test=task.test
         )

@@ -27,7 +27,7 @@ from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, ResolvedParameters, resolve
 from uulearn.models import IMAGE_MODELS
 from uulearn.risk.coefficients import warn_if_close
-from uulearn.training.checkpoint import store_seed, stored_seed
+from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import TrainingOptions
 from uulearn.training.workers import Workers
@@ -129,11 +129,6 @@ def make_plan(
     warn_if_close(resolved.training_priors, resolved.target_prior, data.sizes, stacklevel=stacklevel + 2)
     learner = make_learner(resolved)
     learner.check(sample, seed)
-    folder = resolved.training.checkpoint_dir
-    if not (folder is None or folds is None or _is_seed(parameters["random_state"])) and (
-        workers is None or workers.first
-    ):
-        store_seed(folder, seed)  # the seeds of the models are derived from it, and a resumed fit must find it
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
     return FitPlan(
         resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback, workers

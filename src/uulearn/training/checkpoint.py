@@ -1,7 +1,6 @@
 """Checkpoints: a killed run can be resumed and ends like an uninterrupted one."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,26 @@ from torch import Tensor, nn
 from uulearn.data.identity import digest
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
-from uulearn.storage import load_tree, save_tree, write_atomically
+from uulearn.storage import load_tree, save_tree
 from uulearn.training.identity import describe
 from uulearn.training.options import RunOptions
 
-CHECKPOINT_NAME, SEED_NAME = "checkpoint.safetensors", "seed.json"
+CHECKPOINT_NAME = "checkpoint.safetensors"
 CHECKPOINT_FORMAT = 1
-MAY_DIFFER = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
+MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
 """Options that may change when a run is resumed."""
 
 
 class Checkpoint:
-    """The checkpoint file of one run, in its own folder."""
+    """The checkpoint file of one run, in its own folder; the fingerprint says what the run depends on."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / CHECKPOINT_NAME
+    def __init__(self, folder: str | Path, fingerprint: dict[str, str] | None = None) -> None:
+        self.path, self.fingerprint = Path(folder) / CHECKPOINT_NAME, fingerprint or {}
 
     def write(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint atomically."""
         try:
-            save_tree(self.path, {"format": CHECKPOINT_FORMAT, **state}, alone=True)
+            save_tree(self.path, {"format": CHECKPOINT_FORMAT, "fingerprint": self.fingerprint, **state}, alone=True)
         except TypeError as error:
             raise CheckpointError(
                 f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state is "
@@ -55,13 +54,13 @@ class Checkpoint:
             )
         return dict(state)
 
-    def resume(self, fingerprint: dict[str, str], epochs: int) -> dict[str, Any] | None:
-        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
+    def resume(self, epochs: int) -> dict[str, Any] | None:
+        """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
-        stored = state["fingerprint"]
-        differing = sorted(key for key in fingerprint.keys() | stored.keys() if fingerprint.get(key) != stored.get(key))
+        own, stored = self.fingerprint, state["fingerprint"]
+        differing = sorted(key for key in own.keys() | stored.keys() if own.get(key) != stored.get(key))
         if differing:
             raise CheckpointError(
                 f"{self.path} belongs to another run (different: {', '.join(differing)}); delete it to train from the "
@@ -76,32 +75,11 @@ class Checkpoint:
         return state
 
 
-def store_seed(folder: str | Path, seed: int) -> None:
-    """Store the common seed of runs with checkpoints in subfolders, unless such checkpoints exist."""
-    path = Path(folder) / SEED_NAME
-    if path.exists() and any(path.parent.rglob(CHECKPOINT_NAME)):
-        return
-    text = json.dumps({"format": CHECKPOINT_FORMAT, "seed": seed})
-    try:
-        write_atomically(path, lambda temporary: temporary.write_text(text), alone=True)
-    except OSError as error:
-        raise _write_error(path, error) from error
-
-
 def stored_seed(folder: str | Path) -> int | None:
-    """Return the seed of the checkpoint in the folder or in its subfolders, or None if there is none."""
-    state = Checkpoint(folder).read()
-    if state is not None:
-        return int(state["seed"])
-    path = Path(folder) / SEED_NAME
-    if not path.exists() or not any(path.parent.rglob(CHECKPOINT_NAME)):
-        return None
-    try:
-        return int(json.loads(path.read_text())["seed"])
-    except (ValueError, LookupError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} is damaged or was not written by uulearn ({error}); delete its folder to train from the start."
-        ) from error
+    """The seed of the fit whose checkpoints are in the folder and its subfolders; None if there are none."""
+    found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
+    state = None if found is None else Checkpoint(found.parent).read()
+    return None if state is None else int(state["seed"])
 
 
 def _write_error(path: Path, error: OSError) -> CheckpointError:

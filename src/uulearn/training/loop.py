@@ -102,8 +102,8 @@ class Trainer:
         self.plan.check_workers()
         self.plan.warn_if_grown()
         sample = torch.cat([data.sample(which, 256) for which in (0, 1)])
-        checkpoints = bool(options.checkpoint_dir) and self.first
-        self._rows_identity = f"{data.sizes} {self.data.identity()}" if checkpoints else ""
+        checkpoint_dir = options.checkpoint_dir if self.first else None  # only the first of several workers writes
+        identity = f"{data.sizes} {self.data.identity()}" if checkpoint_dir else ""
         self.kernels = kernel_parameters(self.model) if options.l2 else []
         # Convolutions run on tensor cores in the channels-last layout. A model must declare that it supports this
         # layout, because a common way of flattening, x.view(len(x), -1), does not.
@@ -125,6 +125,9 @@ class Trainer:
         self._static_rows: dict[tuple[Counts, Counts], Tensor] = {}
         self._weights: dict[tuple[Counts, Counts], RowWeights] = {}
         self._last_finite: list[dict[str, Any]] = []
+        self._checkpoint: Checkpoint | None = None
+        if checkpoint_dir:
+            self._checkpoint = Checkpoint(checkpoint_dir, fingerprint(options, self.model, identity, risk))
         self.history = History(labels_used=test is not None)
         self.best = follow_epochs(options, self.validation is not None)
         self._best_weights: dict[str, Any] | None = None
@@ -135,16 +138,12 @@ class Trainer:
         return self.model if self.average is None else self.average.module
 
     def run(self) -> History:
-        """Train to the last epoch, starting from a checkpoint of this run if one exists."""
-        checkpoint, identity = None, {}
-        if self.options.checkpoint_dir and self.first:
-            identity = fingerprint(self.options, self.model, self._rows_identity, self.risk)
-            checkpoint = Checkpoint(self.options.checkpoint_dir)
+        """Train to the last epoch, from a checkpoint of this run if there is one."""
         try:
             with self._context():
                 if self.options.checkpoint_dir:
-                    self._resume(checkpoint, identity)
-                self._epochs(checkpoint, identity)
+                    self._resume()
+                self._epochs()
         except NonFiniteRiskError:
             raise
         except BaseException as error:
@@ -159,14 +158,14 @@ class Trainer:
                 self._graphed.clear()
         return self.history
 
-    def _resume(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
-        """Resume a stored run if one exists; all workers get its state or raise its error."""
+    def _resume(self) -> None:
+        """Resume a stored run if there is one; all workers get its state or raise its error."""
         state, failure = None, None
         try:
-            if checkpoint is not None:
-                state = checkpoint.resume(identity, self.options.epochs)
+            if self._checkpoint is not None:
+                state = self._checkpoint.resume(self.options.epochs)
                 if state is None:
-                    checkpoint.write(self._state(identity))  # fail now, not after hours, if the folder is not writable
+                    self._checkpoint.write(self._state())  # a folder that is not writable fails now, not after hours
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))
@@ -197,7 +196,7 @@ class Trainer:
         finally:
             torch.backends.cudnn.benchmark = before
 
-    def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
+    def _epochs(self) -> None:
         with ProgressBar(self.options.epochs, self.options.progress and self.first, done=len(self.history)) as bar:
             while self.history.stop_reason is None:
                 record = self._epoch(len(self.history) + 1)
@@ -212,8 +211,8 @@ class Trainer:
                 elif self.best is not None and self.best.exhausted:
                     self.history.stop_reason = self.best.stop_reason
                 finished = self.history.stop_reason is not None
-                if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
-                    checkpoint.write(self._state(identity))
+                if self._checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
+                    self._checkpoint.write(self._state())
 
     # ------------------------------------------------------------------------------------------ one epoch, one step
 
@@ -380,10 +379,9 @@ class Trainer:
         parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer, "scheduler": self.scheduler}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _state(self, identity: dict[str, str]) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {
-            "fingerprint": identity,
-            "seed": self.options.seed,
+            "seed": self.options.seed if self.options.fit_seed is None else self.options.fit_seed,
             "history": self.history.to_dict(),
             **{name: dict(part.state_dict()) for name, part in self._parts().items()},
             "best": None if self._best_weights is None else dict(self._best_weights),

@@ -86,8 +86,9 @@ class TrainingOptions:
 class RunOptions(TrainingOptions):
     """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that `TrainingOptions` does not have.
 
-    ``graph`` captures the step as a CUDA graph, so the device does not wait for Python. It needs a model whose
-    forward pass does not synchronize with the host, and no scheduler.
+    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose
+    forward pass does not synchronize with the host, and no scheduler. ``fit_seed`` is the seed that ``seed`` is derived
+    from, if it is: checkpoints hold it, so that a fit without a fixed seed can be resumed.
     """
 
     epochs: int = defaults.EPOCHS
@@ -97,6 +98,7 @@ class RunOptions(TrainingOptions):
     early_stopping: bool = False
     patience: int | None = None
     seed: int = 0
+    fit_seed: int | None = None
     device: str | torch.device = "cpu"
     graph: bool = False
     progress: bool = True

@@ -68,4 +68,5 @@ def fold_seed(seed: int, fold: int) -> int:
 def fold_options(options: RunOptions, fold: int) -> RunOptions:
     """Return the options of the model of one fold: its own seed and its own checkpoint folder."""
     folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"model-{fold}"
-    return dataclasses.replace(options, seed=fold_seed(options.seed, fold), checkpoint_dir=folder)
+    fit_seed = options.seed if options.fit_seed is None else options.fit_seed
+    return dataclasses.replace(options, seed=fold_seed(options.seed, fold), fit_seed=fit_seed, checkpoint_dir=folder)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -48,20 +46,8 @@ class TrainingObserver(Protocol):
         """Called when training starts, after every epoch, and when training stops."""
 
 
-_OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
-
-
-@contextlib.contextmanager
-def observe_training(observer: TrainingObserver) -> Iterator[None]:
-    """Send the progress of all training in this block to an observer instead of a progress bar.
-
-    Training with ``progress=False`` is not observed.
-    """
-    before = _OBSERVER.set(observer)
-    try:
-        yield
-    finally:
-        _OBSERVER.reset(before)
+TRAINING_OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
+"""Receives the progress of all training instead of a bar, except training with ``progress=False``."""
 
 
 class TerminalBar:
@@ -106,8 +92,8 @@ class ProgressBar:
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
         self.total, self.start, self.done, self.models, self.unit = total, done, done, models, unit
-        self.observer = _OBSERVER.get() if enabled and unit == "epochs" else None
-        self.enabled = enabled and _OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
+        self.observer = TRAINING_OBSERVER.get() if enabled and unit == "epochs" else None
+        self.enabled = enabled and TRAINING_OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
         self.started = time.monotonic()
         self._bar = TerminalBar()
 
