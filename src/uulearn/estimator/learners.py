@@ -306,7 +306,7 @@ class NetworkLearner(Learner):
             return UURisk(set_priors, target_prior, self.loss, self.method, self.slope)
 
     def run_options(self, seed: int, path: Sequence[str] = (), fit_seed: int | None = None) -> RunOptions:
-        """The options of the model with this seed and checkpoint folder."""
+        """Return the options of the model with this seed and checkpoint folder."""
         folder = self.options.checkpoint_dir
         folder = None if folder is None else Path(folder, *path)
         return dataclasses.replace(self.options, seed=seed, fit_seed=fit_seed, checkpoint_dir=folder)

@@ -55,7 +55,7 @@ class Checkpoint:
         return dict(state)
 
     def resume(self, epochs: int) -> dict[str, Any] | None:
-        """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """The seed of the fit whose checkpoints are in the folder and its subfolders; None if there are none."""
+    """Return the seed of the fit whose checkpoints are in the folder and its subfolders, or None if there are none."""
     found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
     state = None if found is None else Checkpoint(found.parent).read()
     return None if state is None else int(state["seed"])

@@ -138,7 +138,7 @@ class Trainer:
         return self.model if self.average is None else self.average.module
 
     def run(self) -> History:
-        """Train to the last epoch, from a checkpoint of this run if there is one."""
+        """Train to the last epoch, starting from a checkpoint of this run if one exists."""
         try:
             with self._context():
                 if self.options.checkpoint_dir:
@@ -159,13 +159,13 @@ class Trainer:
         return self.history
 
     def _resume(self) -> None:
-        """Resume a stored run if there is one; all workers get its state or raise its error."""
+        """Resume a stored run if one exists; all workers get its state or raise its error."""
         state, failure = None, None
         try:
             if self._checkpoint is not None:
                 state = self._checkpoint.resume(self.options.epochs)
                 if state is None:
-                    self._checkpoint.write(self._state())  # a folder that is not writable fails now, not after hours
+                    self._checkpoint.write(self._state())  # fail now, not after hours, if the folder is not writable
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))

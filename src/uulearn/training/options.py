@@ -86,7 +86,7 @@ class TrainingOptions:
 class RunOptions(TrainingOptions):
     """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that `TrainingOptions` does not have.
 
-    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose
+    ``graph`` captures the step as a CUDA graph, so the device does not wait for Python. It needs a model whose
     forward pass does not synchronize with the host, and no scheduler. ``fit_seed`` is the seed that ``seed`` is derived
     from, if it is: checkpoints hold it, so that a fit without a fixed seed can be resumed.
     """
