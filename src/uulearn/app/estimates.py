@@ -35,7 +35,7 @@ Priors = tuple[float, float]
 def evaluation_facts(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
 ) -> dict[str, Any]:
-    """Estimate all facts that the evaluation rows show about the classifier, by field of `FitFacts`.
+    """Estimate facts about the classifier from the evaluation rows; return them by field of `FitFacts`.
 
     Importance of the columns (``groups`` has the features of each), accuracy and rates, separation of the sets, other
     target priors and the score histogram. If the sets violate the mixture assumption, a warning is raised.

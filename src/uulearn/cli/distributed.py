@@ -14,7 +14,7 @@ import typer
 from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
 
 FIRST_PROCESS_SECONDS = 10.0
-"""Seconds that a failed process waits for the first one, which may fail for the same reason and print it."""
+"""Seconds that a failed process waits for the first process to fail for the same reason and print it."""
 EXIT_WITH_OTHERS = 1
 
 

@@ -208,7 +208,7 @@ def _read_parameters(
 
 
 def _decode(value: Any, missing: list[str]) -> Any:
-    """Decode a parameter stored by `_encode`; names of code, which is not stored, are added to ``missing``."""
+    """Decode a parameter stored by `_encode`; add the name of code, which is not stored, to ``missing``."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
