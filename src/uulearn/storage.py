@@ -23,7 +23,7 @@ def _read_umask() -> int:
     return mask
 
 
-UMASK = _read_umask()  # read once at import: reading it means setting it, which is not thread-safe
+UMASK = _read_umask()  # read once at import, because reading it requires setting it, which is not thread-safe
 
 
 def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool = False) -> None:
@@ -51,7 +51,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete temporary files, modified more than ``older_than`` seconds ago, of a killed process; name is a pattern."""
+    """Delete a killed process's temporary files older than ``older_than`` seconds; ``name`` is a pattern."""
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
@@ -60,7 +60,7 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
-    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: never)."""
+    """Hold an exclusive lock; after ``seconds`` (−1: never) raise a TimeoutError that starts with ``busy``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -76,7 +76,7 @@ def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk, which makes renames in it durable, if the system supports it."""
+    """Flush a folder to disk, if the system supports it, to make renames in it durable."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -307,7 +307,7 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
         ("a,b,c\n1,2,yes\n", "holds 'yes' in row 1, column 'c', which is not a finite number"),
         ("a,b,c\n1,2,3\n1,,3\n", "holds nothing in row 2, column 'b', which is not a finite number"),
         ("a,b,d\n1,2,3\n", "lacks the column 'c'"),
-        ("a,b,c\n", "standard input holds no rows"),
+        ("a,b,c\n", "standard input has no rows"),
         ("5,2,3,4\n5,6,7,8\n", "has 4 columns, but the model takes 3"),
     ],
 )
@@ -375,7 +375,7 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
 @pytest.mark.parametrize(
     ("array", "text"),
     [
-        (np.zeros((0, 3)), "holds no rows"),
+        (np.zeros((0, 3)), "has no rows"),
         (np.zeros((4, 2)), "holds an array of shape (4, 2), but the model takes rows of shape (3,)"),
         (np.zeros(3), "of shape (3,), but the model takes"),
         (np.array(3.0), "of shape (), but the model takes"),

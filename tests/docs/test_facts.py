@@ -20,7 +20,7 @@ def test_every_marked_value_equals_its_record(filler):
     assert [line for page in filler.find_pages() for line in filler.differences(page)] == []
 
 
-def test_a_changed_value_is_found(filler, tmp_path, monkeypatch):
+def test_finds_a_changed_value(filler, tmp_path, monkeypatch):
     monkeypatch.setattr(filler, "ROOT", tmp_path)
     monkeypatch.setattr(filler, "read_facts", {"speed": {"ratio": "2.4"}}.__getitem__)
     page = tmp_path / "page.md"
@@ -35,7 +35,7 @@ def test_tables_keep_the_blank_lines_around_them(filler, monkeypatch):
     assert filler.fill(text) == "<!-- fact: study.table -->\n\n| a |\n|---|\n| 1 |\n\n<!-- end -->"
 
 
-def test_an_unknown_fact_is_reported_with_the_known_ones(filler, monkeypatch):
+def test_unknown_fact_is_reported_with_known_facts(filler, monkeypatch):
     monkeypatch.setattr(filler, "read_facts", {"speed": {"ratio": "2.4"}}.__getitem__)
     with pytest.raises(SystemExit, match="has no fact 'ration'; it has ratio"):
         filler.fill("<!-- fact: speed.ration -->1<!-- end -->")

@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, its links lead somewhere, and its reference is complete."""
+"""The documentation site builds without a warning, its links work, and its reference is complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytest.importorskip("mkdocs")
 def load(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "building" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # which named tuples look themselves up in
+    sys.modules[name] = module  # named tuples look up their module there
     spec.loader.exec_module(module)
     return module
 
@@ -54,12 +54,12 @@ def text_of(page):
 # ---------------------------------------------------------------------------------------------------------- the build
 
 
-def test_every_link_anchor_and_image_leads_somewhere(site, checker):
+def test_every_link_anchor_and_image_exists(site, checker):
     assert list(checker.find_faults(site)) == []
     assert checker.count_references(site) > 2000
 
 
-def test_pages_fetch_nothing_from_elsewhere(site, checker):
+def test_pages_load_no_external_resources(site, checker):
     fetched = {
         reference.target
         for page in site.rglob("*.html")
@@ -103,7 +103,7 @@ def test_every_public_name_is_described(site, name):
     assert {f"uulearn.{name}.{each}" for each in offered} - described == set()
 
 
-def test_the_reference_names_all_that_the_package_exports(site):
+def test_reference_lists_every_export(site):
     index = text_of(site / "reference" / "index.html")
     assert [name for name in uulearn.__all__ if name != "__version__" and f"<code>{name}</code>" not in index] == []
 
@@ -118,7 +118,7 @@ def test_every_command_is_described(site):
     assert "<code>--set-priors</code>" in page
 
 
-def test_methods_that_are_inherited_are_described(site):
+def test_inherited_methods_are_described(site):
     page = text_of(site / "reference" / "estimator.html")
     for name in ("fit", "predict_proba", "evaluate", "with_target_prior", "load"):
         assert f'id="uulearn.estimator.UUClassifier.{name}"' in page
@@ -149,7 +149,7 @@ def test_methods_that_are_inherited_are_described(site):
         ("see [`UURisk`][uulearn.risk.UURisk]", "'][uulearn.risk.UURisk]' was not understood"),
     ],
 )
-def test_faults_are_found(tmp_path, checker, body, fault):
+def test_checker_finds_errors(tmp_path, checker, body, fault):
     site = tmp_path / "site"
     site.mkdir()
     (tmp_path / "outside.html").write_text("")
@@ -161,7 +161,7 @@ def test_faults_are_found(tmp_path, checker, body, fault):
 # ----------------------------------------------------------------------------------------------------------- the README
 
 
-def test_the_readme_has_one_screen_of_words_and_one_picture_before_the_details():
+def test_readme_starts_with_one_screen_and_one_figure():
     top, *details = re.split(r"^## ", text_of(ROOT / "README.md"), flags=re.MULTILINE)
     assert len(details) >= 3
     assert len(re.findall(r"!\[", top)) == 1

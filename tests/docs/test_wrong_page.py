@@ -1,4 +1,4 @@
-"""What ``docs/what-can-go-wrong.md`` claims, on smaller data; its script is the library of these tests."""
+"""Check the claims of ``docs/what-can-go-wrong.md`` on smaller data, with the functions of its script."""
 
 import importlib.util
 import re
@@ -24,7 +24,7 @@ PAGE = (DOCS / "what-can-go-wrong.md").read_text()
 def wrong():
     spec = importlib.util.spec_from_file_location("wrong", DOCS / "figures" / "wrong.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["wrong"] = module  # which named tuples look themselves up in
+    sys.modules["wrong"] = module  # named tuples look up their module there
     spec.loader.exec_module(module)
     yield module
     del sys.modules["wrong"]
@@ -33,19 +33,19 @@ def wrong():
 # ------------------------------------------------------------------------------------------------------ the page itself
 
 
-def test_the_page_shows_what_the_script_draws():
+def test_page_shows_the_drawn_figures():
     drawn = re.findall(r'"(wrong-[\w-]+\.png)"', (DOCS / "figures" / "wrong.py").read_text())
     assert sorted(re.findall(r"images/(wrong-[\w-]+\.png)", PAGE)) == sorted(drawn)
     assert len(drawn) == 7
 
 
-def test_anchors_of_the_page_lead_to_its_headings():
+def test_anchors_match_headings():
     headings = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= anchors
 
 
-def test_messages_of_the_page_are_categories_of_uulearn():
+def test_warnings_of_the_page_exist():
     named = set(re.findall(r"`(\w+(?:Warning|Error))`", PAGE))
     assert len(named) == 7
     assert all(hasattr(exceptions, name) for name in named)
@@ -54,12 +54,12 @@ def test_messages_of_the_page_are_categories_of_uulearn():
 # ------------------------------------------------------------------------------------------------------- its sections
 
 
-def test_1_and_6_the_risk_goes_negative_and_training_rows_flatter(wrong):
+def test_sections_1_and_6_negative_risk_and_optimistic_training_rows(wrong):
     runs = wrong.measure_overfitting(n=200, epochs=80, width=50)
     unbiased, corrected = runs["unbiased"], runs["leaky_relu"]
     assert unbiased.history[-1]["unbiased"] < -0.3 < corrected.history[-1]["unbiased"]
     true, kept = unbiased.history.column("test_accuracy"), unbiased.history.best_epoch
-    assert true.index(max(true)) + 1 < unbiased.history.first_negative_epoch  # the turn comes first
+    assert true.index(max(true)) + 1 < unbiased.history.first_negative_epoch  # the test error turns first
     assert true[-1] < true[kept - 1] - 0.01
     assert true[-1] < corrected.history[-1]["test_accuracy"]
     assert np.mean(unbiased.on_held_out_rows) == pytest.approx(np.mean(true), abs=0.1)
@@ -70,7 +70,7 @@ def test_1_and_6_the_risk_goes_negative_and_training_rows_flatter(wrong):
     )
 
 
-def test_2_the_wrong_order_is_seen_by_labels_alone(wrong):
+def test_section_2_only_labels_reveal_swapped_priors(wrong):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UUWarning)
         (right_order, wrong_order), (X0, X1) = wrong.measure_order(n=400)
@@ -83,7 +83,7 @@ def test_2_the_wrong_order_is_seen_by_labels_alone(wrong):
         right_order.fitted.score(*wrong.together(X1, X0))
 
 
-def test_3_shares_that_are_too_close_cost_accuracy_with_a_correction_only(wrong):
+def test_section_3_too_close_priors_cost_accuracy_with_a_correction(wrong):
     errors, small = (-0.06, 0.0, 0.06), {"n": 3000, "seeds": 2}
     corrected = wrong.measure_wrong_priors((0.8, 0.2), errors=errors, **small)
     unbiased = wrong.measure_wrong_priors((0.8, 0.2), "unbiased", errors=errors, **small)
@@ -96,13 +96,13 @@ def test_3_shares_that_are_too_close_cost_accuracy_with_a_correction_only(wrong)
     assert close[1].shown - close[2].shown > 2 * (corrected[1].shown - corrected[2].shown)
 
 
-def test_3_held_out_terms_reveal_wrong_priors_without_a_correction(wrong):
+def test_section_3_held_out_terms_reveal_wrong_priors(wrong):
     unbiased = [wrong.measure_held_out_term(error, "unbiased") for error in (0.0, -0.06)]
     assert unbiased[1] < -0.1 < 0.05 < unbiased[0]
     assert wrong.measure_held_out_term(-0.06, "leaky_relu") > -0.02
 
 
-def test_4_close_shares_scatter(wrong):
+def test_section_4_close_priors_increase_the_spread(wrong):
     near, far = (wrong.measure_close_priors(gap, seeds=8, n=500) for gap in (0.1, 0.6))
     assert near.true.std() > 3 * far.true.std()
     assert (near.estimate - near.true).std() > 3 * (far.estimate - far.true).std()
@@ -112,7 +112,7 @@ def test_4_close_shares_scatter(wrong):
 @pytest.mark.parametrize(
     ("priors", "rows", "warned"), [((0.6, 0.4), 80, False), ((0.55, 0.45), 20, False), ((0.54, 0.45), 16, True)]
 )
-def test_4_what_is_said_of_close_shares(priors, rows, warned, wrong):
+def test_section_4_warnings_about_close_priors(priors, rows, warned, wrong):
     X0, X1 = wrong.draw_files(np.random.default_rng(0), (0.9, 0.1), 1000)
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
@@ -125,8 +125,8 @@ shares = st.floats(0, 1)
 
 
 @given(st.lists(st.tuples(shares, shares), min_size=2, max_size=6), shares, shares, st.randoms(use_true_random=False))
-def test_5_no_score_tells_the_files_apart_better_than_the_shares_allow(classes, theta, theta_prime, random):
-    """Exactly, for any two classes on a few values and any score of these."""
+def test_section_5_priors_limit_the_auc_between_the_sets(classes, theta, theta_prime, random):
+    """The limit is exact for any two classes on a few values and any score."""
     positive, negative = (np.array(column) + 1e-3 for column in zip(*classes, strict=True))
     positive, negative = positive / positive.sum(), negative / negative.sum()
     scores = np.array([random.randint(0, 3) for _ in classes])
@@ -137,13 +137,13 @@ def test_5_no_score_tells_the_files_apart_better_than_the_shares_allow(classes, 
     assert abs(between - 0.5) <= abs(theta - theta_prime) / 2 + 1e-12
 
 
-def test_5_limit_is_reached_by_separable_classes():
+def test_section_5_separable_classes_reach_the_limit():
     sets = np.repeat([0, 1], 500)
     y = np.concatenate([np.arange(500) < 400, np.arange(500) < 100])
     assert uu_auc(y.astype(float), sets, (0.8, 0.2)).value == pytest.approx(1)
 
 
-def test_5_a_telling_column_lowers_the_accuracy_and_raises_the_estimate(wrong):
+def test_section_5_leaking_column_lowers_accuracy_and_raises_the_estimate(wrong):
     without, with_column = (wrong.measure_given_away(strength, seeds=1, n=600) for strength in (0, 2))
     assert with_column.true < without.true - 0.1
     assert with_column.true_unbiased < with_column.true - 0.1
@@ -152,7 +152,7 @@ def test_5_a_telling_column_lowers_the_accuracy_and_raises_the_estimate(wrong):
     assert with_column.auc_between > 0.95 > 0.81 > without.auc_between
 
 
-def test_5_alarms(wrong):
+def test_section_5_leakage_alarms(wrong):
     assert wrong.measure_alarm(0.0, pairs=25, n=500) == (0, 0)
     assert wrong.measure_alarm(0.0, pairs=25, n=500, shift=1.5) == (0, 0)  # classes at the limit
     by_auc, by_rates = wrong.measure_alarm(0.5, pairs=10, n=1000, shift=0.25)
@@ -164,24 +164,24 @@ def test_5_alarms(wrong):
     ("shares", "impossible"),
     [((1.0, 0.5), True), ((0.5, 0.0), True), ((0.7, 0.3), False)],  # t above 1, f below 0, neither
 )
-def test_5_rates_outside_of_0_and_1_are_impossible_on_either_side(shares, impossible, wrong):
+def test_section_5_rates_outside_0_and_1_are_impossible(shares, impossible, wrong):
     scores = np.concatenate([np.arange(1000) < 1000 * share for share in shares]).astype(float)
     assert wrong.has_impossible_rate(scores, np.repeat([0, 1], 1000), (0.8, 0.2)) == impossible
 
 
-def test_6_copies(wrong):
-    """Held-out rows that stand among the training rows too are what flatters."""
+def test_section_6_copies_in_held_out_rows(wrong):
+    """Copies of held-out rows in the training rows make the estimate too optimistic."""
     found = wrong.measure_copies(distinct=150, seeds=3, epochs=100)
     flattery = found.split_by_row - found.true_split_by_row
     assert flattery > 0.02
     assert flattery > found.copies_together - found.true_copies_together
 
 
-def test_7_noise_makes_terms_of_small_batches_negative(wrong):
+def test_section_7_noise_makes_terms_of_small_batches_negative(wrong):
     shares = [wrong.measure_noise((0.8, 0.2), size, draws=1000) for size in (20, 200, 2000)]
     assert shares[0] > shares[1] > shares[2]
     assert wrong.measure_noise((0.6, 0.4), 2000, draws=1000) > 2 * shares[2]
-    rng, below, draws = np.random.default_rng(0), 0, 300  # once more from rows, by the library
+    rng, below, draws = np.random.default_rng(0), 0, 300  # again from rows, computed by the library
     for _ in range(draws):
         X, sets = wrong.together(*wrong.draw_files(rng, (0.8, 0.2), 100))
         scores = torch.from_numpy(2 * wrong.SHIFT * X.sum(1))
@@ -189,7 +189,7 @@ def test_7_noise_makes_terms_of_small_batches_negative(wrong):
     assert below / draws == pytest.approx(shares[1], abs=4 * (0.25 / draws) ** 0.5)
 
 
-def test_7_the_corrections_lose_in_small_batches(wrong):
+def test_section_7_corrections_lose_accuracy_in_small_batches(wrong):
     unbiased, leaky_relu, absolute = (wrong.measure_batches(method, 20, seeds=1) for method in wrong.METHODS)
     assert absolute.true < unbiased.true - 0.015
     assert leaky_relu.true < unbiased.true - 0.01
@@ -198,13 +198,13 @@ def test_7_the_corrections_lose_in_small_batches(wrong):
     assert wrong.measure_batches("leaky_relu", 500, seeds=1).true > leaky_relu.true + 0.01
 
 
-def test_7_the_smaller_file_decides(wrong):
+def test_section_7_smaller_set_limits_accuracy(wrong):
     even, uneven, few = (wrong.measure_uneven(sizes, seeds=3) for sizes in ((1050, 1050), (2000, 100), (200, 200)))
     assert even - uneven > 0.015
     assert abs(uneven - few) < abs(uneven - even)
 
 
-def test_8_the_winner_of_many_is_shown_too_high(wrong):
+def test_section_8_best_of_many_is_overestimated(wrong):
     one, many = (wrong.measure_winner(candidates, (0.6, 0.4), draws=60) for candidates in (1, 50))
     assert abs(one.shown - one.true) < 0.02
     assert many.shown - many.true > 0.02
@@ -212,7 +212,7 @@ def test_8_the_winner_of_many_is_shown_too_high(wrong):
     assert many.true < many.best
 
 
-def test_8_the_estimate_of_all_candidates_at_once_is_uu_accuracy(wrong):
+def test_section_8_estimates_equal_uu_accuracy(wrong):
     X, sets = wrong.together(*wrong.draw_files(np.random.default_rng(0), (0.6, 0.4), 50))
     weights = wrong.draw_candidates(np.random.default_rng(1), 1)
     shares = (X @ weights > 0).reshape(2, 50).mean(1)
@@ -229,13 +229,13 @@ def test_8_the_estimate_of_all_candidates_at_once_is_uu_accuracy(wrong):
         ("linear, sgd, squared loss, lr 3", ["NonFiniteRiskError", "SuspiciousScoreWarning"], 0, 0.4),
     ],
 )
-def test_9_how_runs_end(name, said, lowest, highest, wrong):
+def test_section_9_results_of_unsuitable_settings(name, said, lowest, highest, wrong):
     ending = wrong.measure_ending(name)
     assert lowest < ending.true < highest
     assert ending.estimate == pytest.approx(ending.true, abs=0.04)
     assert ending.warned == said
 
 
-def test_9_a_linear_model_takes_more_than_200_small_steps(wrong):
+def test_section_9_linear_model_needs_more_than_200_small_steps(wrong):
     assert wrong.measure_ending("linear, lr 0.03").true - wrong.measure_ending("linear").true > 0.02
     assert UUClassifier((0.8, 0.2)).batch_size == 3000

@@ -1,4 +1,4 @@
-"""The model that the reports are about: facts of a real classifier, as `uulearn fit` stores them."""
+"""Example for the reports: facts of a real classifier, as `uulearn fit` stores them."""
 
 import functools
 import json

@@ -158,7 +158,7 @@ def test_layers_of_the_residual_network(networks):
     assert layers[-1][0] is model.output
 
 
-def test_the_residual_network_normalizes_before_its_convolutions():
+def test_residual_network_normalizes_before_convolutions():
     """A direct computation, block by block; the input of the first block is the plain output of the stem."""
     model, x = ResNet32((2, 8, 8)).eval(), torch.randn(4, 2, 8, 8)
     for layer in model.modules():
@@ -309,7 +309,7 @@ def test_named_network_is_trained_saved_and_loaded(name, images, tmp_path):
         (0.9, 0.1),
         0.5,
         model=name,
-        model_params={"momentum": 0.5},  # so that the running statistics converge within two epochs
+        model_params={"momentum": 0.5},  # the running statistics converge within two epochs
         epochs=2,
         batch_size=30,
         input_scale=1 / 255,

@@ -45,7 +45,7 @@ def test_estimates_are_nearly_unbiased_for_pure_tails():
 
 
 def test_overlapping_classes_warn_and_bounds_hold():
-    """Pure only in the limit: the estimates are biased toward each other, and a warning says so."""
+    """Pure only in the limit: the estimates are biased toward each other, and a warning reports this."""
     found = simulate(gaussians(1), (0.8, 0.2), 5000, draws=100)
     assert found.bias[0] < -0.03 < 0.03 < found.bias[1]
     assert found.warned >= 0.85

@@ -93,7 +93,7 @@ def test_estimated_priors_are_shown_with_intervals(facts, history):
 
 @pytest.mark.parametrize("kind", WARNINGS, ids=lambda kind: kind.__name__)
 def test_every_warning_class_has_a_headline_and_advice(facts, history, kind):
-    own = vars(kind)  # inherited texts would describe another problem
+    own = vars(kind)  # inherited text would describe another problem
     assert own["headline"].strip()
     assert own["advice"].strip().endswith(".")
     raised = RaisedWarning(kind.__name__, "message")

@@ -142,16 +142,16 @@ def test_clearest_column_comes_first():
 @pytest.mark.parametrize(
     ("priors", "shares", "found"),
     [
-        ((0.8, 0.2), (0.30, 0.02), True),  # fifteen times as frequent, four at most
+        ((0.8, 0.2), (0.30, 0.02), True),  # fifteen times as frequent; at most four are possible
         ((0.8, 0.2), (0.30, 0.08), False),
         ((0.8, 0.2), (0.02, 0.30), True),
         ((0.2, 0.8), (0.02, 0.30), True),
         ((0.2, 0.8), (0.08, 0.30), False),
-        ((0.5, 0.4), (0.50, 0.30), True),  # though far less than the sets may differ at (0.8, 0.2)
+        ((0.5, 0.4), (0.50, 0.30), True),  # although sets may differ more at (0.8, 0.2)
         ((1.0, 0.3), (0.30, 0.02), True),
-        ((1.0, 0.3), (0.02, 0.60), False),  # a set without negatives may lack what only they have
+        ((1.0, 0.3), (0.02, 0.60), False),  # a set without negatives may lack values that only negatives have
         ((1.0, 0.0), (0.01, 0.99), False),
-        ((0.8, 0.2), (0.05, 0.00), False),  # beyond the bound, but too little to matter
+        ((0.8, 0.2), (0.05, 0.00), False),  # beyond the bound, but within the margin
     ],
 )
 def test_ratio_of_frequencies_is_bounded_by_the_priors(priors, shares, found):
@@ -238,7 +238,7 @@ def test_no_false_alarms_under_true_mixtures(priors, sizes):
 
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.99, 0.5), (0.05, 0.6)])
 def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
-    """A column that is the class itself is on the bound; without a margin and at 80% there are alarms to count."""
+    """A column that is the class itself is on the bound; without a margin and at 80% some alarms occur."""
     monkeypatch.setattr(leakage, "LEAKAGE_CONFIDENCE", 0.8)
     monkeypatch.setattr(leakage, "MARGIN", 0.0)
     rng = np.random.default_rng(9)

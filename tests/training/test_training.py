@@ -309,7 +309,7 @@ def test_rejects_invalid_optimizers(options, text):
         build_optimizer(RunOptions(**options), [nn.Parameter(torch.zeros(2))])
 
 
-def test_callback_can_stop():
+def test_callback_can_stop_training():
     seen = []
 
     def stop_at_two(record, model):

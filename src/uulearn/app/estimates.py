@@ -23,9 +23,9 @@ SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
-"""Fraction of the scores at each end that goes into the outermost bin, so that outliers do not flatten the rest."""
+"""Fraction of the scores at each end that shares the outermost bin, so outliers do not flatten the rest."""
 MAX_SHUFFLED_COLUMNS = 200
-"""Columns beyond this number are not shuffled: each one costs a pass over the evaluation rows."""
+"""Maximum number of shuffled columns; each one costs a pass over the evaluation rows."""
 
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
@@ -35,7 +35,7 @@ Priors = tuple[float, float]
 def evaluation_facts(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
 ) -> dict[str, Any]:
-    """What the evaluation rows say about the classifier, by field of `FitFacts`.
+    """Estimate facts about the classifier from the evaluation rows; return them by field of `FitFacts`.
 
     Importance of the columns (``groups`` has the features of each), accuracy and rates, separation of the sets, other
     target priors and the score histogram. If the sets violate the mixture assumption, a warning is raised.
@@ -67,7 +67,7 @@ def evaluation_facts(
 def column_importance(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
 ) -> tuple[ColumnImportance, ...]:
-    """Estimated accuracy that is lost when a column is shuffled among the rows of both sets, largest first.
+    """Return the estimated loss of accuracy when a column is shuffled among the rows of both sets, largest first.
 
     ``groups`` are the features of each column. Rows are shuffled within a fold, because rows of different folds are
     scored by different models.
@@ -91,7 +91,7 @@ def column_importance(
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:
-    """How the estimated accuracy changes if a prior is wrong: trains one model per changed prior."""
+    """Measure how a wrong prior changes the estimated accuracy: train one model per changed prior."""
     classifier = clone(classifier).set_params(
         n_estimators=1,
         self_training_rounds=0,
@@ -99,7 +99,7 @@ def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: ND
         training__checkpoint_dir=None,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit of the classifier itself has raised them already
+        warnings.simplefilter("ignore")  # the fit of the classifier has already raised them
         found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS)
     rows = [(row, row.assumption) for row in found.rows]
     errors = [PriorError(LETTERS.get(a.parameter, a.name), a.error, row.shown, row.differing) for row, a in rows]

@@ -38,7 +38,7 @@ from uulearn.training.progress import ProgressCallback, StageStarted, no_progres
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
-"""Largest number of rows per file that estimate the priors; more take longer and hardly change the estimate."""
+"""Maximum number of rows per file for estimating the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
 """If training took less time than this, it is repeated with wrong priors without being requested."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
@@ -51,7 +51,7 @@ Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
-    """A fitted classifier, and what is needed to evaluate it."""
+    """A fitted classifier, and the data to evaluate it."""
 
     classifier: UUClassifier
     rows: EvaluationRows
@@ -67,7 +67,7 @@ def fit_files(
     progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
 ) -> tuple[TableModel, FitSettings]:
-    """Fit a classifier to two files; returns the model, and the complete settings that repeat the fit.
+    """Fit a classifier to two files; return the model and the complete settings that repeat the fit.
 
     ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
     ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
@@ -107,7 +107,7 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, refuse leaking columns, and encode the rows; use the result within the block."""
+    """Read both files, reject leaking columns, and encode the rows; use the result within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
         progress(StageStarted("reading both files"))
@@ -128,7 +128,7 @@ def read_and_encode(
 
 
 def takes_images(settings: FitSettings) -> bool:
-    """Whether the sets are images: two folders of them, or two tables with a column of paths."""
+    """Return whether the sets are images: two folders of them, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
@@ -161,7 +161,7 @@ def _quoted(name: str) -> str:
 
 @contextlib.contextmanager
 def _few_threads(cells: int) -> Iterator[None]:
-    """Use one thread for small tables: more would not be faster, and are slower if cores are shared."""
+    """Use one thread for small tables; more threads are not faster, and slower on shared cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if cells < SMALL_CELLS else before)
     try:
@@ -173,7 +173,7 @@ def _few_threads(cells: int) -> Iterator[None]:
 def resolve_priors(
     settings: FitSettings, X: Matrices, progress: ProgressCallback
 ) -> tuple[Priors, SetPriorsEstimate | None]:
-    """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    """Return the class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
     if not isinstance(settings.set_priors, str):
         return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
     progress(StageStarted("estimating the class priors"))
@@ -193,7 +193,7 @@ def train(
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier; rows for its evaluation are held out, or evaluated out of fold."""
+    """Train the classifier; evaluation rows are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
@@ -205,7 +205,7 @@ def train(
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
-    """The classifier with the parameters of the settings, checked before any file is read.
+    """Return the classifier with the parameters of the settings, checked before any file is read.
 
     "auto" is resolved as in Python once the rows are known. If the class priors are to be estimated, the classifier has
     those of pure sets until then.

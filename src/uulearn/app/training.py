@@ -1,4 +1,4 @@
-"""Train a classifier and keep rows for its evaluation: all rows out of fold, or rows that are set aside.
+"""Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
 
 An ensemble over folds scores every row with the model that was not trained on it. (The fold of a row did choose the
 epoch of that model, so the estimate is slightly optimistic: by about a point if priors are close, far inside its
@@ -43,19 +43,19 @@ class EvaluationRows:
     sample_folds: Integers
     """Rows of different folds are scored by different models."""
     score: ScoreFunction
-    """From rows and their folds to log-odds."""
+    """Maps rows and their folds to log-odds."""
     row_use: RowUse
     trained: Matrices
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
-    """Whether the rows are copies of so few that a fold cannot do without any of them."""
+    """Whether there are too few unique rows to leave any out in a fold."""
 
 
 def train_and_score(
     classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path, progress: ProgressCallback
 ) -> EvaluationRows:
-    """Train the classifier, and score rows for its evaluation by models that were not trained on them.
+    """Train the classifier, and score evaluation rows with models that were not trained on them.
 
     An ensemble over folds scores all rows. A single model and a self-trained ensemble score a ``fraction`` of the rows,
     set aside before the fit. The parameters that were "auto" get their values.
@@ -132,12 +132,12 @@ def _train_with_holdout(
 
 
 def _sample(n_rows: int, seed: int) -> Integers:
-    """Positions of at most `IMPORTANCE_ROWS` rows, sorted."""
+    """Return the sorted positions of at most `IMPORTANCE_ROWS` rows."""
     if n_rows <= IMPORTANCE_ROWS:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:IMPORTANCE_ROWS])
 
 
 def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, Integers]:
-    """Rows of both sets in one matrix, and the set of each row."""
+    """Return the rows of both sets in one matrix, and the set of each row."""
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])

@@ -34,7 +34,7 @@ def fit(
         option(PRIORS, "Class priors (fractions of positives) of A and B, such as 0.8 0.2; or auto to estimate them."),
     ] = None,
     target_prior: Annotated[
-        float | None, option("π", "Class prior of the population on which the model is used. Default: 0.5.")
+        float | None, option("π", "Class prior of the population that the model is used on. Default: 0.5.")
     ] = None,
     out: Annotated[Path, option("DIR", "Folder for the model.")] = Path("model"),
     drop: Drop = None,

@@ -16,7 +16,7 @@ from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TerminalB
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
 LONGEST_PAUSE = 300.0
-"""Lines become rarer the longer a command runs, but the pause between two never exceeds this many seconds."""
+"""Maximum seconds between two lines; the interval grows with the running time."""
 
 Clock = Callable[[], float]
 
@@ -25,14 +25,14 @@ class ProgressOutput:
     """Shows nothing."""
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
-        """Show the fraction of the work that is done; a milestone, such as a new stage, is always shown."""
+        """Show the finished fraction of the work; a milestone, such as a new stage, is always shown."""
 
     def close(self) -> None:
-        """Remove whatever is temporary."""
+        """Remove temporary output."""
 
 
 class LogOutput(ProgressOutput):
-    """Prints a plain line for each milestone, and now and then in between."""
+    """Prints a plain line for each milestone, and occasional lines in between."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class TerminalOutput(ProgressOutput):
 
 
 def progress_output(quiet: bool = False) -> ProgressOutput:
-    """A bar if standard error is a terminal, else lines; nothing if quiet."""
+    """Return a bar if standard error is a terminal, else lines; nothing if quiet."""
     if quiet:
         return ProgressOutput()
     return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
@@ -93,7 +93,7 @@ class FitProgress:
         self.clock = clock
         self.text = ""
         self._training_since: float | None = None
-        self._before: tuple[int, int]  # trained and skipped epochs of the trainings that are over
+        self._before: tuple[int, int]  # trained and skipped epochs of finished trainings
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:

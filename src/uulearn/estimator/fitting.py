@@ -1,4 +1,4 @@
-"""Runs a plan: trains one model, or an ensemble over folds, calibrates and evaluates it."""
+"""Run a plan: train one model or an ensemble over folds, calibrate and evaluate it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from uulearn.metrics import Evaluation, evaluate
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
 from uulearn.training import History
 
-# Rows per set that a single model scores to find out whether it predicts one class only.
+# Rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
 
 
@@ -45,7 +45,7 @@ class FitResult:
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
-    """Why the fit ended early although there is a model: it is raised after the estimator has been set."""
+    """Why the fit ended early with a usable model; raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
     """Out-of-fold decision values of all rows, those of set 0 first; None for a single model."""
 
@@ -57,7 +57,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     ----------
     plan : FitPlan
     first : OutOfFold, optional
-        Models of all folds that were trained already, for example by a search; they are not trained again.
+        Already trained models of all folds, for example from a search; they are not trained again.
     """
     parameters = plan.parameters
     priors, target_prior = parameters.training_priors, parameters.target_prior
@@ -92,7 +92,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     if parameters.calibrated and scores is not None:
         try:
             scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
-        except ValueError as failure:  # it is raised later: the trained model is usable without calibration
+        except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
     if plan.folds is not None and scores is not None:
         decisions = decision_values(scores.numpy(), scaling)
@@ -131,7 +131,7 @@ def average_histories(histories: Sequence[History]) -> History:
 
 
 def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
-    """Warn if the trained model predicts the same class for all rows: out of fold, or in a sample."""
+    """Warn if the trained model predicts the same class for all out-of-fold or sampled rows."""
     decisions = result.decisions
     if decisions is None:
         sample = torch.cat([plan.data.sample(which, ONE_SIDED_SAMPLE) for which in (0, 1)])
@@ -147,7 +147,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """The models of the best round, scores of all rows by models that did not see them, and all rounds."""
+    """Return the models of the best round, scores of all rows by models not trained on them, and all rounds."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 

@@ -1,4 +1,4 @@
-"""The plan of a fit: which rows train, which validate, in which folds, by which learner.
+"""The plan of a fit: training rows, validation rows, folds and learner.
 
 A plan is made after all inputs have been read and before anything is trained. It checks the data and the model, and
 raises or warns if something is wrong with them.
@@ -56,7 +56,7 @@ class FitPlan:
 
 
 def takes_any_shape(model: Any) -> bool:
-    """Whether rows may be images or sequences: for image models and models that are not known by name."""
+    """Return whether rows may be images or sequences: true for image models and unnamed models."""
     return not isinstance(model, str) or model in IMAGE_MODELS
 
 
@@ -68,7 +68,7 @@ def read_streams(
     validation_data: Any = None,
     test_data: Any = None,
 ) -> FitData:
-    """Both sets as streams; unless ``validation_data`` is passed, rows are held out and loaded into memory."""
+    """Return both sets as streams; without ``validation_data``, rows are held out and loaded into memory."""
     streams = inputs.check_streams(X0, X1)
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
@@ -102,7 +102,7 @@ def make_plan(
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
     ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
-    and agree on the seed. ``stacklevel`` is that of the warnings, 1 for the caller.
+    and agree on the seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
     """
     _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)
@@ -136,7 +136,7 @@ def make_plan(
 
 
 def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:
-    """The seed of a fit; a run without a fixed seed that was interrupted continues with the seed it started with."""
+    """Return the seed of a fit; an interrupted run without a fixed seed continues with its original seed."""
     state = parameters["random_state"]
     folder = (parameters["training"] or TrainingOptions()).checkpoint_dir
     if _is_seed(state):
@@ -152,7 +152,7 @@ def _is_seed(random_state: Any) -> bool:
 
 
 def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bool) -> None:
-    """Raise if parameters contradict each other; those that are "auto" never do."""
+    """Raise if parameters contradict each other; "auto" never contradicts."""
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     single = n_estimators == 1 or is_auto(n_estimators)
     calibrated = not is_auto(parameters["calibrated"]) and parameters["calibrated"]
@@ -173,7 +173,7 @@ def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bo
         )
     if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
-            "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or pass "
+            "calibrated=True needs held-out rows of both sets, but got none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 

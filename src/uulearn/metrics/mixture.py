@@ -1,4 +1,4 @@
-"""Whether two sets can be mixtures of the same positives and negatives, according to the scores of a classifier."""
+"""Check by a classifier's scores whether two sets can be mixtures of the same positives and negatives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ import numpy as np
 from uulearn.metrics.estimates import combine_proportions, split_scores
 from uulearn.risk.coefficients import check_set_priors
 
-CONFIDENCE = 0.999  # of each interval of a rate
-QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the scores: thresholds at which the sets are compared
+CONFIDENCE = 0.999  # confidence of each interval of a rate
+QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the scores at which the sets are compared
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class MixtureCheck:
-    """Whether the scores of two sets violate the mixture assumption."""
+    """Result of the check whether the scores of two sets violate the mixture assumption."""
 
     differ: bool
     thresholds: tuple[float, ...]

@@ -27,7 +27,7 @@ MAX_INTERVAL_WIDTH = 0.2  # wider intervals raise a warning
 
 
 class Bounds(NamedTuple):
-    """Bounds that hold with the given confidence each, for any classes; κ can only be overestimated."""
+    """Bounds that hold for any classes, each with the given confidence; κ can only be overestimated."""
 
     higher_prior_at_least: float  # lower bound on the higher prior: 1 − κ(P₁ | P₀)
     lower_prior_at_most: float  # upper bound on the lower prior: κ(P₀ | P₁)
@@ -41,7 +41,7 @@ class SetPriorsEstimate:
     set_priors: tuple[float, float]  # (θ, θ′) in the order of the sets; NaN if the sets are identical
     intervals: tuple[Interval, Interval]
     confidence: float
-    higher_prior_set: int  # the set with the higher prior, as named by the caller; the rows cannot show it
+    higher_prior_set: int  # the set with the higher prior, named by the caller because the rows cannot show it
     bounds: Bounds
     sizes: tuple[int, int]
     set_auc: float  # AUC of the scores between the sets; ½ is chance

@@ -1,7 +1,7 @@
-"""What if the priors are wrong? The classifier is trained again for each error, all runs together if possible.
+"""The effect of wrong priors: the classifier is trained again for each error, all runs together if possible.
 
 θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
-changes one of them at a time, trains as if that were true, and reports both effects.
+changes one of them at a time, trains with the changed value, and reports both effects.
 """
 
 import copy
@@ -25,7 +25,7 @@ from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import choose_seed, takes_any_shape
 from uulearn.exceptions import NonFiniteRiskError
-from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_accuracy_difference
+from uulearn.metrics import Estimate, evaluate_labeled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior
 from uulearn.selection import figures
@@ -34,7 +34,7 @@ from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.batched.out_of_fold import can_be_batched
 from uulearn.training.options import TrainingOptions
 
-# The parameter of the assumption that changes nothing.
+# Parameter name of the assumption without a change.
 BASELINE = "baseline"
 
 Scores = NDArray[np.float32]
@@ -50,7 +50,7 @@ class Assumption(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Such as ``θ + 0.05``."""
+        """Name of the change, such as ``θ + 0.05``."""
         if self.parameter == BASELINE:
             return "your guess"
         return f"{LETTERS[self.parameter]} {'−' if self.error < 0 else '+'} {abs(self.error):g}"
@@ -69,24 +69,24 @@ class SensitivityRow:
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy on the held-out rows, estimated with the priors it was trained with: what its user would see."""
+    """Accuracy on the held-out rows, estimated with the priors used in training, as a user would see it."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
     """Accuracy of the predictions of the baseline, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus that of the baseline; more precise than either, since both use the same rows."""
+    """``if_guess_right`` minus the baseline's; more precise than either, because both use the same rows."""
     differing: float
     """Fraction of the held-out rows whose prediction differs from that of the baseline."""
     true: Estimate | None
     """Accuracy on labeled test rows; None without labels."""
     true_gain: Estimate | None
-    """``true`` minus that of the baseline."""
+    """``true`` minus the baseline's."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How a classifier and its estimated accuracy depend on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
+    """Dependence of a classifier and its estimated accuracy on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
 
     rows: tuple[SensitivityRow, ...]
     """The baseline first, then θ, θ′ and π, each sorted by error."""
@@ -110,7 +110,7 @@ class Sensitivity:
         return self.rows[0]
 
     def along(self, parameter: str) -> list[SensitivityRow]:
-        """The rows of ``"theta"``, ``"theta_prime"`` or ``"pi"`` sorted by error, including the baseline."""
+        """Return the rows of ``"theta"``, ``"theta_prime"`` or ``"pi"`` sorted by error, including the baseline."""
         if parameter not in LETTERS:
             raise ValueError(f"parameter must be one of {', '.join(map(repr, LETTERS))}, got {parameter!r}.")
         chosen = [row for row in self.rows if row.assumption.parameter in (parameter, BASELINE)]
@@ -134,11 +134,11 @@ class Sensitivity:
         return figures.tabulate(self)
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
+        """Return a pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
         return figures.frame(self)
 
     def plot(self, path: str | Path | None = None, ax: Sequence[Any] | None = None) -> Any:
-        """A matplotlib figure with three panels, drawn into axes ``ax`` and written to ``path`` if they are given."""
+        """Draw a matplotlib figure with three panels, into axes ``ax`` and written to ``path`` if given."""
         return figures.draw(self, path, ax)
 
 
@@ -205,7 +205,7 @@ def prior_sensitivity(
 
 
 def _single_run(classifier: UUClassifier) -> dict[str, Any]:
-    """The parameters of each run: one model of the last epoch, unless the classifier says otherwise."""
+    """Return the parameters of each run: one model of the last epoch, unless the classifier specifies otherwise."""
     parameters: dict[str, Any] = classifier.get_params(deep=False)
     usual = {
         "n_estimators": defaults.N_ESTIMATORS if parameters["self_training_rounds"] else 1,
@@ -215,7 +215,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
     if isinstance(parameters["training"], TrainingOptions):
         parameters["training"] = dataclasses.replace(parameters["training"], checkpoint_dir=None)
-    # The seed of the last fit if it was random, else of the next fit.
+    # The seed of the last fit if that was random, else the seed of the next fit.
     if not isinstance(classifier.random_state, int | np.integer):
         state = {"random_state": copy.deepcopy(classifier.random_state), "training": None}
         parameters["random_state"] = classifier.seed_ if hasattr(classifier, "seed_") else choose_seed(state)
@@ -223,7 +223,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
 
 
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason."""
+    """Return the guess, then θ, θ′ and π changed by each error, and the impossible changes with the reason."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
@@ -242,7 +242,7 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
 
 
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
-    """Why the changed priors cannot be true; None if they can."""
+    """Return why the changed priors are impossible, or None if they are possible."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
     if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
         return f"{outside[0]:g} is not a fraction"
@@ -255,7 +255,7 @@ def _objection(altered: Assumption, guess: Assumption) -> str | None:
 
 
 def check_errors(errors: Sequence[float]) -> list[float]:
-    """The errors, sorted; a ValueError if they are not usable."""
+    """Return the sorted errors; raise ValueError if they are not usable."""
     values = list(errors) if isinstance(errors, Sequence | np.ndarray) and not isinstance(errors, str) else [errors]
     if odd := [value for value in values if not isinstance(value, Real) or not 0 < abs(float(value)) < 1]:
         raise ValueError(
@@ -358,7 +358,7 @@ def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
-    """A row for every run that has scores; the guess, which comes first, must have some."""
+    """Return a row for every run with scores; the guess, which comes first, must have scores."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
@@ -377,7 +377,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
         assumed, true, true_gain = assumption[2:], None, None
         if study.plan.test is not None:
             labels = study.plan.test[1].numpy()
-            true = evaluate_labelled(scored.test, labels).accuracy
+            true = evaluate_labeled(scored.test, labels).accuracy
             # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
             true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
         rows.append(

@@ -1,4 +1,4 @@
-"""Find columns that distinguish the sets by more than their class priors: a clinic's number, a date of export.
+"""Find columns that distinguish the sets by more than their class priors, such as a clinic's number or an export date.
 
 Training on two sets assumes that positives look the same in both sets, and so do negatives. Then an event, such as "the
 color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the second, with t and f
@@ -30,12 +30,12 @@ from uulearn.tabular.encoder import count_groups
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, quote_value
 from uulearn.tabular.survey import FILE_NAMES
 
-LEAKAGE_CONFIDENCE = 0.999  # of all statements about a pair of sets together
-MARGIN = 0.02  # how far outside [0, 1] a rate must be
-MAX_COMPARED_ROWS = 20_000  # rows of each set that are compared; more would find differences that do not matter
-MIN_COMPARED_ROWS = 10  # with fewer rows, one value in one file and another in the other means nothing
+LEAKAGE_CONFIDENCE = 0.999  # joint confidence of all statements about a pair of sets
+MARGIN = 0.02  # minimum distance of a rate from [0, 1]
+MAX_COMPARED_ROWS = 20_000  # compared rows of each set; more rows would find irrelevant differences
+MIN_COMPARED_ROWS = 10  # with fewer rows, different constant values in the two files are not evidence
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
-N_RANGES = 32  # ranges, with equally many rows, by which numbers are compared
+N_RANGES = 32  # number of ranges, with the same number of rows, for comparing numbers
 ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compared value by value
 
 Pair = tuple[float, float]
@@ -63,7 +63,7 @@ def find_leaking_columns(
     files: Sequence[str] = FILE_NAMES,
     seed: int = 0,
 ) -> list[LeakingColumn]:
-    """Return the columns that differ between two sets by more than their class priors allow, the clearest first.
+    """Return the columns that differ between two sets by more than their class priors allow, clearest first.
 
     The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
     ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, and find only columns with one
@@ -93,7 +93,7 @@ def find_leaking_columns(
 
 
 class ColumnCells(NamedTuple):
-    """One column of one set: the values, and which of them are known."""
+    """The values of one column of one set, and a mask of the known ones."""
 
     values: NDArray[Any]
     known: Mask
@@ -161,7 +161,7 @@ class Coding(NamedTuple):
 
 
 def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Coding]:
-    """Return the codings by which to compare a column: by values, by ranges, or both."""
+    """Return the codings for comparing a column: by values, by ranges, or both."""
     if column.kind == "category":
         return [Coding(column, np.array([*column.values, OTHER], dtype=object), ranges=False)]
     if column.kind == "boolean":
@@ -198,7 +198,7 @@ def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Codin
 
 
 def show_value(value: Any, column: TableColumn) -> str:
-    """Return a value as a person would write it."""
+    """Format a value for readers."""
     if column.kind == "boolean":
         return "true" if value else "false"
     if column.kind == "date":
@@ -209,7 +209,7 @@ def show_value(value: Any, column: TableColumn) -> str:
 
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
-    """Find a column with one value per file, such as the name of the file, without statistics."""
+    """Detect a column with one value per file, such as the file name, without statistics."""
     if min(len(own.known) for own in cells) < MIN_COMPARED_ROWS:
         return None
     values = []

@@ -39,7 +39,7 @@ class Checkpoint:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """The stored state, None if there is none."""
+        """Return the stored state, or None if there is none."""
         if not self.path.exists():
             return None
         try:
@@ -55,7 +55,7 @@ class Checkpoint:
         return dict(state)
 
     def resume(self, epochs: int) -> dict[str, Any] | None:
-        """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """The seed of the fit whose checkpoints are in the folder and its subfolders; None if there are none."""
+    """Return the seed of the fit whose checkpoints are in the folder and its subfolders, or None if there are none."""
     found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
     state = None if found is None else Checkpoint(found.parent).read()
     return None if state is None else int(state["seed"])
@@ -90,7 +90,7 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
-    """Descriptions of everything that must be the same for a run to be resumed; ``rows`` is that of both sets."""
+    """Return descriptions of everything that must be equal for a run to be resumed; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]

@@ -1,4 +1,4 @@
-"""Descriptions of settings and functions, which decide whether a checkpoint belongs to the present run."""
+"""Descriptions of settings and functions that decide whether a checkpoint belongs to the current run."""
 
 import functools
 import re
@@ -17,11 +17,11 @@ from uulearn.data.identity import digest
 
 IGNORED = {"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"}
 IGNORED |= {"__static_attributes__"}
-"""Attributes of a class that say nothing about its behavior."""
+"""Attributes of a class that do not affect its behavior."""
 
 
 def describe(value: Any) -> str:
-    """A text for a value that is the same in every process.
+    """Describe a value by a text that is the same in every process.
 
     A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
     its methods; an object by its class and attributes. Functions and classes of installed packages have only a name.
@@ -30,10 +30,10 @@ def describe(value: Any) -> str:
 
 
 class _Describer:
-    """One description; values that occur again are not described again."""
+    """Builds one description; repeated values are described once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}  # holds the objects too, so that no id is reused
+        self._known: dict[int, tuple[Any, str]] = {}  # also holds the objects, so no id is reused
         self._inside: set[int] = set()
 
     def describe(self, value: Any) -> str:
@@ -105,7 +105,7 @@ class _Describer:
 
 @functools.cache
 def _installed(name: str | None) -> bool:
-    """Whether the module belongs to the standard library, to uulearn, or to an installed package."""
+    """Return whether the module belongs to the standard library, to uulearn, or to an installed package."""
     top = (name or "builtins").partition(".")[0]
     if top in sys.stdlib_module_names or top == "uulearn":
         return top != "__main__"
@@ -118,7 +118,7 @@ def _installed(name: str | None) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Names that the code, and the functions inside it, look up."""
+    """Yield the names that the code and its inner functions look up."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):

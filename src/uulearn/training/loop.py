@@ -1,4 +1,4 @@
-"""One training run (Algorithm 1): shuffle, form batches of both sets, one forward pass, correct the risk, step."""
+"""One training run (Algorithm 1): shuffle, form batches of both sets, run forward, correct the risk, step."""
 
 import contextlib
 import copy
@@ -38,7 +38,7 @@ from uulearn.training.workers import join_workers
 UNBIASED = get_method("unbiased")
 OBJECTIVE = BATCH_METRICS.index("objective")
 VALIDATION_BYTES = 64 * 2**20
-"""Validation rows of at most this size are copied once, so that they need not be gathered every epoch."""
+"""Validation rows up to this size are copied once instead of gathered every epoch."""
 
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 Counts = tuple[int, int]
@@ -86,7 +86,7 @@ class Trainer:
         self.model = model.to(self.device)
         if self.workers is not None:
             self.workers.copy_weights(self.model)
-        # All work on the rows. Rows that are scored every epoch are moved to the device too.
+        # Rows that are scored every epoch are moved to the device too.
         moved: dict[int, Rows] = {}
         if fold is not None:
             assert isinstance(data, TwoSets)  # streamed sets have no folds
@@ -111,7 +111,7 @@ class Trainer:
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.dtype = resolve_precision(options.precision, self.model, self.device, sample)
-        # A model that declares it gets rows in the type of its products, which saves two conversions.
+        # A model that declares support gets rows in the type of its products, which saves two conversions.
         self.rows_dtype = self.dtype if getattr(self.model, "accepts_bfloat16_rows", False) else torch.float32
         few = data.sample(0, 2).to(self.device, self.rows_dtype) * options.input_scale
         self.augment = None if options.augment is None else build_augmentation(options.augment, few)
@@ -133,11 +133,11 @@ class Trainer:
 
     @property
     def final_model(self) -> nn.Module:
-        """The module to predict with."""
+        """The module used for prediction."""
         return self.model if self.average is None else self.average.module
 
     def run(self) -> History:
-        """Train to the last epoch, from a checkpoint of this run if there is one."""
+        """Train to the last epoch, starting from a checkpoint of this run if one exists."""
         try:
             with self._context():
                 if self.options.checkpoint_dir:
@@ -158,13 +158,13 @@ class Trainer:
         return self.history
 
     def _resume(self) -> None:
-        """Resume a stored run if there is one; all workers get its state or raise its error."""
+        """Resume a stored run if one exists; all workers get its state or raise its error."""
         state, failure = None, None
         try:
             if self._checkpoint is not None:
                 state = self._checkpoint.resume(self.options.epochs)
                 if state is None:
-                    self._checkpoint.write(self._state())  # a folder that is not writable fails now, not after hours
+                    self._checkpoint.write(self._state())  # fail now, not after hours, if the folder is not writable
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))
@@ -176,14 +176,14 @@ class Trainer:
                 seed_generators(self.workers.seed(self.options.seed, len(self.history)), self.device)
 
     def _agreed(self, value: Any) -> Any:
-        """The value of the first of several workers."""
+        """Return the value of the first worker."""
         return value if self.workers is None else self.workers.broadcast(value)
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[None]:
-        """Seeded generators, batch statistics of all workers, and, with ``compile``, the fastest convolutions.
+        """Seed generators, share batch statistics between workers and, with ``compile``, use the fastest convolutions.
 
-        The fastest algorithm, and with it the rounding, may differ from run to run.
+        The fastest algorithm, and therefore the rounding, may differ between runs.
         """
         seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
         joint = contextlib.nullcontext() if self.workers is None else synchronized(self.model)
@@ -231,7 +231,7 @@ class Trainer:
             x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
             metrics.append(self.step(x, counts, whole))
             n_rows.append(sum(whole))
-            # Reading a value is free on a CPU, but stalls a GPU: there, the check at the end of the epoch must do.
+            # Reading a value is free on a CPU but stalls a GPU, which is checked only at the end of the epoch.
             if self.device.type == "cpu" and not math.isfinite(metrics[-1][OBJECTIVE].item()):
                 break
         record = self._record(epoch, torch.stack(metrics), torch.tensor(n_rows))
@@ -248,7 +248,7 @@ class Trainer:
         return record
 
     def step(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """One update of the weights; returns the `BATCH_METRICS` of the batch, shape (5,).
+        """Update the weights once; return the `BATCH_METRICS` of the batch, shape (5,).
 
         ``counts`` are the numbers of rows of each set in x, and ``whole`` those in the parts of all workers together.
         """
@@ -260,7 +260,7 @@ class Trainer:
         return metrics
 
     def _update(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Forward pass, risk, backward pass, optimizer step."""
+        """Compute the forward pass, the risk and the backward pass, and step the optimizer."""
         metrics: list[Tensor] = []
 
         def closure() -> Tensor:
@@ -287,7 +287,7 @@ class Trainer:
         return metrics[0]
 
     def _replay(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """`_update` as a captured graph, one per composition of a batch; it reads the rows from a static tensor."""
+        """Run `_update` as a captured graph, one per batch composition; it reads the rows from a static tensor."""
         assert self._graphed is not None
         if (counts, whole) not in self._static_rows:
             self._static_rows[counts, whole] = torch.empty_like(x)

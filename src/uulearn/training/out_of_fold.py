@@ -1,4 +1,4 @@
-"""Training without one fold, so that every row can be scored by a model that was not trained on it."""
+"""Training without one fold, so every row can be scored by a model that was not trained on it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class FoldFit:
 
 
 def count_folds(folds: tuple[Positions, Positions]) -> int:
-    """The number of folds."""
+    """Return the number of folds."""
     return 1 + max(int(part.max()) for part in folds)
 
 
@@ -61,12 +61,12 @@ def fit_fold(
 
 
 def fold_seed(seed: int, fold: int) -> int:
-    """The seed of the model of one fold."""
+    """Return the seed of the model of one fold."""
     return int(np.random.SeedSequence([seed, fold]).generate_state(1)[0])
 
 
 def fold_options(options: RunOptions, fold: int) -> RunOptions:
-    """The options of the model of one fold: its own seed and its own checkpoint folder."""
+    """Return the options of the model of one fold: its own seed and its own checkpoint folder."""
     folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"model-{fold}"
     fit_seed = options.seed if options.fit_seed is None else options.fit_seed
     return dataclasses.replace(options, seed=fold_seed(options.seed, fold), fit_seed=fit_seed, checkpoint_dir=folder)

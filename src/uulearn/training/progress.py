@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 BAR_DELAY = 2.0
-"""Seconds before the bar of a training appears, so that short trainings stay silent."""
+"""Seconds before the progress bar appears; shorter trainings stay silent."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class StageStarted:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far training is: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
+    """Progress of training: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
 
     epochs: int
     done: int
     models: int = 1
     resumed: int = 0
-    """Number of epochs that were done when training started, from a checkpoint."""
+    """Number of epochs from a checkpoint when training started."""
     stopped: bool = False
-    """Whether training is over: after the last epoch, early, or with an error."""
+    """Whether training ended: after the last epoch, early, or with an error."""
 
 
 class ProgressCallback(Protocol):
@@ -74,7 +74,7 @@ class TerminalBar:
         self._bar.update(self._task, total=total, completed=fraction or 0.0, text=text)
 
     def refresh(self) -> None:
-        """Draw now; otherwise a stage shorter than the refresh interval would never be visible."""
+        """Draw now, so that a stage shorter than the refresh interval is visible."""
         if self._bar is not None:
             self._bar.refresh()
 
@@ -87,7 +87,7 @@ class TerminalBar:
 class ProgressBar:
     """Shows finished epochs, time left and the current risk on a terminal, or sends them to the observer.
 
-    ``done`` epochs of ``total`` are in a checkpoint already, and ``models`` are trained at once. Other units than
+    ``done`` epochs of ``total`` are already in a checkpoint, and ``models`` are trained at once. Other units than
     epochs are not sent.
     """
 
@@ -129,7 +129,7 @@ class ProgressBar:
 
 
 def format_duration(seconds: float) -> str:
-    """A time in seconds, minutes or hours.
+    """Format a duration in seconds, minutes or hours.
 
     Examples
     --------
