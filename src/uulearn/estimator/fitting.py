@@ -116,7 +116,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
 
 
 def average_histories(histories: Sequence[History]) -> History:
-    """One history of several: each record has the means over the models that were trained that long."""
+    """Return one history of several: each record has the means over the models that were trained that long."""
     records = [history.epochs for history in histories]
     longest: list[dict[str, Any]] = max(records, key=len)
     epochs = []

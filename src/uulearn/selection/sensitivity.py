@@ -335,7 +335,7 @@ def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any
 def _train_one_by_one(
     plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]
 ) -> dict[Assumption, _Scored | str]:
-    """One fit per assumption; an ensemble has its folds among the training rows."""
+    """Fit once per assumption; an ensemble has its folds among the training rows."""
     results: dict[Assumption, _Scored | str] = {}
     for assumption in assumed:
         parameters = dataclasses.replace(
@@ -353,7 +353,7 @@ def _train_one_by_one(
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
-    """The scores of these rows of both sets, and the set of each."""
+    """Return the scores of these rows of both sets, and the set of each."""
     return scores[torch.cat(data.positions).numpy()], np.repeat([0, 1], data.sizes)
 
 

@@ -162,7 +162,7 @@ def resolve_device(device: str) -> str:
 
 
 def kernel_parameters(model: nn.Module) -> list[Tensor]:
-    """The weights that L2 acts on: those of products and convolutions, except in the layers of ``model.without_l2``."""
+    """Return the weights that L2 acts on: all products and convolutions but the layers in ``model.without_l2``."""
     excluded = [model.get_submodule(name) for name in getattr(model, "without_l2", ())]
     products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
     layers = [layer for layer in model.modules() if isinstance(layer, products)]
