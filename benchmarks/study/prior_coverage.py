@@ -32,7 +32,7 @@ from uulearn.reproduction.store import normalized
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from helpers.prior_simulation import (  # noqa: E402
+from helpers.prior_simulation import (
     MIXTURES,
     TARGETS,
     out_of_fold_coverage,
@@ -77,7 +77,7 @@ def planned(quick: bool = False) -> list[Record]:
                 "sizes": sizes,
                 "distance": distance,
                 "draws": draws[TARGET_PRIOR],
-            }  # fmt: skip
+            }
         )
     return [normalized(one) for one in configurations]
 

@@ -59,7 +59,7 @@ def planned(quick: bool = False) -> list[Record]:
                 "seed": seed,
                 "errors": ERRORS,
                 "parameters": {**SHARED, **model, "loss": loss, **short},
-            }  # fmt: skip
+            }
         )
         for task, model, loss in (COLUMNS[4:5] if quick else COLUMNS)
         for seed in range(1 if quick else DRAWS)
