@@ -54,7 +54,7 @@ def facts() -> dict[str, str]:
         "far-close-shown": span(means(far, CLOSE, "shown")),
         "far-close-true": extreme(far, CLOSE, "true", min),
         "far-apart-shown": span([-value for value in means(far, APART, "shown")]),
-        "near-close-shown": extreme(near, CLOSE, "shown", max),
+        "near-close-shown": f"{max(means(near, CLOSE, 'shown')):.1f}",
         "near-close-true": span([-value for value in means(near, CLOSE, "true")]),
         "near-apart-shown": span([-value for value in means(near, APART, "shown")]),
         "near-apart-true": extreme(near, APART, "true", min),
