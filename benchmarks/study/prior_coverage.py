@@ -32,7 +32,7 @@ from uulearn.reproduction.store import normalized
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from helpers.prior_simulation import (
+from helpers.prior_simulation import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
     MIXTURES,
     TARGETS,
     out_of_fold_coverage,

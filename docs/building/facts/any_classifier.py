@@ -46,8 +46,15 @@ def facts() -> dict[str, str]:
         cells_mean(mlp, mlp.default, name, (0.6, 0.4)) - cells_mean(mlp, boosting, name, (0.6, 0.4))
         for name in names_of(mlp)
     ]
+    best = [
+        name.replace("_", " ")
+        for name in names_of(mlp)
+        if cells_mean(mlp, boosting, name, (0.8, 0.2))
+        > max(cells_mean(model, model.default, name, (0.8, 0.2)) for model in (mlp, linear))
+    ]
     return {
         "tabular": tabular_table(mlp, linear),
+        "boosting-best": " and ".join(best),
         "tabular-seconds": f"{mlp.seconds[boosting.key]:.1f} s and {mlp.seconds[mlp.default.key]:.0f} s",
         "close-ahead": f"{sum(value > 0 for value in close)} of {len(close)}",
         "close-gain": f"{min(close):.0f} to {max(close):.0f}",
