@@ -55,7 +55,8 @@ def facts() -> dict[str, str]:
     return {
         "tabular": tabular_table(mlp, linear),
         "boosting-best": " and ".join(best),
-        "tabular-seconds": f"{mlp.seconds[boosting.key]:.1f} s and {mlp.seconds[mlp.default.key]:.0f} s",
+        "seconds-boosting": f"{mlp.seconds[boosting.key]:.1f}",
+        "seconds-mlp": f"{mlp.seconds[mlp.default.key]:.0f}",
         "close-ahead": f"{sum(value > 0 for value in close)} of {len(close)}",
         "close-gain": f"{min(close):.0f} to {max(close):.0f}",
         "contenders": contender_table(two),
