@@ -356,4 +356,4 @@ def test_stored_estimates_match_the_plan():
         for one in stored.values() if one["configuration"]["part"] == unknown_priors.ESTIMATE
         for true, (low, high) in zip(one["configuration"]["set_priors"], one["intervals"], strict=True)
     ]  # fmt: skip
-    assert inside == [True] * 20  # as docs/priors.md says
+    assert inside == [True] * 20  # as docs/studies/priors.md says

@@ -16,7 +16,7 @@ MIN_DISTINCT_FRACTION = 0.5
 
 
 def default_scorer(seed: int | None = None) -> Any:
-    """Return a forest with large leaves, which is robust to noisy labels; chosen by measurement (docs/priors.md)."""
+    """Return a forest with large leaves, which is robust to noisy labels (comparison: docs/studies/priors.md)."""
     return ExtraTreesClassifier(n_estimators=100, min_samples_leaf=10, random_state=seed)
 
 

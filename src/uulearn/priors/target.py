@@ -43,9 +43,10 @@ def estimate_target_prior(
 ) -> TargetPriorEstimate:
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
-    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/priors.md compares
-    alternatives). The interval is Fieller's for a ratio, which is valid for similar sets too. A NotAMixtureWarning is
-    raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior is possible.
+    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/studies/priors.md
+    shows the coverage). The interval is Fieller's for a ratio, which is valid for similar sets too. A
+    NotAMixtureWarning is raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior
+    is possible.
 
     Parameters
     ----------

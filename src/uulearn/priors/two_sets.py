@@ -119,7 +119,7 @@ def estimate_set_priors_from_scores(
 
     Scores must be higher for rows that look like the set with the higher prior. Scores of training rows exaggerate the
     difference of the priors. The interval comes from a bootstrap: it extends from the ratio on the tails to its
-    extrapolation, to cover the bias of mixed tails; docs/priors.md shows its measured coverage. See
+    extrapolation, to cover the bias of mixed tails; docs/studies/priors.md shows its measured coverage. See
     `estimate_set_priors` for the other parameters.
 
     Examples
