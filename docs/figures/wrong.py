@@ -42,7 +42,7 @@ def draw_overfitting(results: Results, panels: Panels) -> None:
     top, bottom = panels
     for (method, run), size in zip(results["overfitting"].items(), (11, 6), strict=True):
         epochs = range(1, len(run["risk"]) + 1)
-        color, name = METHODS[method], method.replace("_", " ")
+        color, name = METHODS[method], method
         top.plot(epochs, run["risk"], color=color, label=name)
         bottom.plot(epochs, run["true"], color=color, label=f"{name}, true")
         bottom.plot(epochs, run["held_out"], ":", color=color, lw=1.3, label=f"{name}, estimate")
@@ -113,8 +113,8 @@ def draw_device(results: Results, panels: Panels, bound: float = 0.8) -> None:
     strengths = [float(strength) for strength in found]
     shade_impossible(top)
     lines = {
-        "estimate": (ESTIMATE, "estimate, leaky relu"),
-        "true": (METHODS["leaky_relu"], "true, leaky relu"),
+        "estimate": (ESTIMATE, "estimate, leaky_relu"),
+        "true": (METHODS["leaky_relu"], "true, leaky_relu"),
         "true_unbiased": (METHODS["unbiased"], "true, unbiased"),
     }
     for part, (color, name) in lines.items():
@@ -138,7 +138,7 @@ def draw_training_rows(results: Results, panels: Panels) -> None:
         axis.plot(epochs, run["training_rows"], color=TRAINING, label="estimate on training rows")
         axis.plot(epochs, run["held_out"], color=ESTIMATE, label="estimate on held-out rows")
         axis.plot(epochs, run["true"], color=TRUE, label="true")
-        axis.set(title=f"accuracy, {method.replace('_', ' ')}", ylim=(0.75, 1.1))
+        axis.set(title=f"accuracy, {method}", ylim=(0.75, 1.1))
     panels[1].set(xlabel="epoch")
     panels[0].text(3, 1.05, IMPOSSIBLE, color=GRAY)
     panels[1].legend(loc="lower right")
