@@ -201,7 +201,7 @@ def test_5_alarms(wrong):
 
 
 def test_5_uulearn_fit_raises_beyond_priors_warning(wrong):
-    found = wrong.measure_command(0.5, "--epochs", "60")
+    found = wrong.measure_command(0.5, "--epochs", "60", "--n-estimators", "2")
     assert found["exit_code"] == 0
     assert [warning["category"] for warning in found["warnings"]] == ["BeyondPriorsWarning"]
     refused = wrong.measure_command(1.0)

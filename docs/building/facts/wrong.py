@@ -24,11 +24,16 @@ def signed(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
+def wrap(message: str, **indent: str) -> str:
+    """Return a message in lines that fit into a block of code."""
+    return textwrap.fill(message, 86, subsequent_indent="  ", break_on_hyphens=False, **indent)
+
+
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Return a Markdown table."""
     lines = [tuple(header), *map(tuple, rows)]
-    lines.insert(1, ("---",) * len(lines[0]))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    text = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([text[0], f"|{len(lines[0]) * '---|'}", *text[1:]])
 
 
 def facts() -> dict[str, str]:
@@ -130,12 +135,12 @@ def leak(results: Results) -> dict[str, str]:
     header = ("strength", "true, `leaky_relu`", "true, `unbiased`", "estimate, `leaky_relu`", "AUC between the files")
     found["leak"] = table(header, rows)
     alarms = results["alarms"]
-    rows = [(percent(float(best), 0), *(percent(share, 0) for share in own.values())) for best, own in alarms.items()]
-    found["alarms"] = table(("best possible accuracy", *next(iter(alarms.values()))), rows)
+    rows = [(percent(float(best)), *(percent(share, 0) for share in own.values())) for best, own in alarms.items()]
+    found["alarms"] = table(("best possible accuracy", *(f"strength {s}" for s in next(iter(alarms.values())))), rows)
     (warning,) = results["command"]["0.5"]["warnings"]
-    message = textwrap.fill(warning["message"], 86, initial_indent="  ", subsequent_indent="  ")
+    message = wrap(warning["message"], initial_indent="  ")
     found["command-warning"] = f"```text\n{warning['category']}:\n{message}\n```"
-    message = textwrap.fill(f"error: {results['command']['1.0']['error']}", 86, subsequent_indent="  ")
+    message = wrap(f"error: {results['command']['1.0']['error']}")
     found["command-error"] = f"```text\n{message}\n```"
     return found
 
