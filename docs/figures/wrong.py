@@ -183,9 +183,9 @@ def main(folder: Path) -> None:
     results = json.loads(RECORD.read_text(encoding="utf-8"))["results"]
     for name, draw in FIGURES.items():
         with rc_context(STYLE):
-            figure = Figure(figsize=(5, 5.6), layout="constrained")
+            figure = Figure(figsize=(5, 5), layout="constrained")
             draw(results, tuple(figure.subplots(2, 1)))
-            figure.savefig(folder / name, dpi=160, metadata={"Software": None})
+            figure.savefig(folder / name, dpi=120, metadata={"Software": None})
 
 
 if __name__ == "__main__":
