@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -13,7 +14,11 @@ from uulearn import UUClassifier
 from uulearn.app.facts import SetFacts
 from uulearn.app.model import TableModel
 from uulearn.cli import main
+from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
+from uulearn.models import MODELS
+from uulearn.risk.corrections import METHODS
+from uulearn.risk.losses import LOSSES
 
 QUICK = ("--epochs", "8", "--no-sensitivity")
 PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
@@ -301,6 +306,58 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
     assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set-priors", "80", "20"), "not percentages; write --set-priors 0.8 0.2."),
+        (("--set-priors", "80%", "20%"), "not percentages; write --set-priors 0.8 0.2."),
+        (("--set-priors", "62.5%,20%"), "not percentages; write --set-priors 0.625 0.2."),
+        (("--set-priors=80", "20"), "not percentages; write --set-priors 0.8 0.2."),
+        ((*PRIORS, "--target-prior", "50%"), "not percentages; write --target-prior 0.5."),
+        ((*PRIORS, "--target-prior=50"), "not percentages; write --target-prior 0.5."),
+        (("--set-priors", "0.5", "0.5"), "takes two different fractions between 0 and 1, got 0.5 and 0.5."),
+        (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
+        ((*PRIORS, "--model", "tree"), "--model must be mlp, linear, resnet32 or allconvnet, got 'tree'."),
+        ((*PRIORS, "--method", "magic"), "--method must be abs, leaky_relu, relu, unbiased or biased, got 'magic'."),
+        ((*PRIORS, "--loss", "hinge"), "--loss must be sigmoid, logistic, ramp, double_hinge or squared, got 'hinge'."),
+        ((*PRIORS, "--target-prior", "0"), "target_prior must be a number strictly between 0 and 1, got 0.0"),
+        ((*PRIORS, "--device", "gpu"), "device must be 'auto', 'cpu' or a CUDA device"),
+    ],
+)
+def test_bad_options_are_reported_before_files_are_opened(uulearn, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)  # without files
+    code, printed, error = uulearn("fit", "a.csv", "b.csv", *arguments)
+    assert (code, printed) == (2, "")
+    lines = [line for line in error.splitlines() if not line.endswith("checking the settings")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert message in lines[0]
+
+
+def test_priors_may_follow_an_equals_sign(files, uulearn, tmp_path):
+    code, *_ = uulearn(
+        "fit", files / "a.csv", files / "b.csv", "--set-priors=0.8", "0.2", *QUICK, "--out", tmp_path / "m"
+    )
+    assert code == 0
+
+
+def test_bad_options_do_not_import_torch(tmp_path):
+    for bad in ("--set-priors 80 20", "--set-priors 0.5 0.5", "--set-priors 0.8 0.2 --model tree"):
+        words = ["uulearn", "fit", "a.csv", "b.csv", *bad.split()]
+        code = (
+            f"import sys; sys.argv = {words}\nfrom uulearn.cli import main\n"
+            "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+        assert done.stdout.split() == ["2", "False"]
+
+
+def test_option_names_are_those_of_the_library():
+    assert set(NAMES["model"]) == set(MODELS)
+    assert set(NAMES["method"]) == set(METHODS)
+    assert set(NAMES["loss"]) == {name for name, loss in LOSSES.items() if loss.trainable}
 
 
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):

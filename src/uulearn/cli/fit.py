@@ -17,6 +17,7 @@ from uulearn.cli.options import (
     RayWorkers,
     Sheet,
     argument,
+    check_name,
     flag,
     option,
     parse_set_priors,
@@ -48,10 +49,15 @@ def fit(
         int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
     ] = None,
     model: Annotated[
-        str | None, option("NAME", "mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).")
+        str | None,
+        option("NAME", "mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).", callback=check_name),
     ] = None,
-    method: Annotated[str | None, option("NAME", "abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
-    loss: Annotated[str | None, option("NAME", "sigmoid, logistic, … Default: sigmoid (logistic for linear).")] = None,
+    method: Annotated[
+        str | None, option("NAME", "abs, leaky_relu, relu, unbiased or biased. Default: abs.", callback=check_name)
+    ] = None,
+    loss: Annotated[
+        str | None, option("NAME", "sigmoid, logistic, … Default: sigmoid (logistic for linear).", callback=check_name)
+    ] = None,
     epochs: Annotated[int | None, option("N", "Maximum number of epochs. Default: 200.", min=1)] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
@@ -82,6 +88,7 @@ def fit(
     workers: RayWorkers = None,
 ) -> None:
     """Train a classifier from two files of unlabeled rows."""
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     from uulearn.app.output import start_fit
     from uulearn.app.summary import format_summary
     from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
@@ -90,7 +97,6 @@ def fit(
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
-    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)
