@@ -360,6 +360,23 @@ def test_option_names_are_those_of_the_library():
     assert set(NAMES["loss"]) == {name for name, loss in LOSSES.items() if loss.trainable}
 
 
+def test_stops_at_a_label_left_in_the_files(files, uulearn, tmp_path):
+    frame, y = population(3000, 0)  # the rows that a.csv and b.csv were drawn from
+    classes = dict(zip(frame["patient"], np.where(y, "sick", "well"), strict=True))
+    for name in ("a.csv", "b.csv"):
+        rows = pd.read_csv(files / name)
+        rows.assign(diagnosis=rows["patient"].map(classes)).to_csv(tmp_path / name, index=False)
+    command = ("fit", tmp_path / "a.csv", tmp_path / "b.csv", *PRIORS, *QUICK, "--model", "linear", "--id", "patient")
+    code, _, error = uulearn(*command, "--out", tmp_path / "m")
+    assert code == 2
+    assert "Column 'diagnosis' is probably the label" in error
+    assert "(--drop diagnosis), or keep them (--allow-leakage)" in error
+    assert uulearn(*command, "--drop", "diagnosis", "--out", tmp_path / "m")[0] == 0
+    code, printed, _ = uulearn(*command, "--allow-leakage", "--out", tmp_path / "n")
+    assert code == 0
+    assert "is probably the label" in " ".join(printed.split())
+
+
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)

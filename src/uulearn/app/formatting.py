@@ -57,7 +57,8 @@ def interval(ends: tuple[float, float] | None) -> str:
 def accuracy_range(accuracy: Estimate) -> str:
     """Format the headline of ``fit``, the model card and the report: the interval first, then the best estimate.
 
-    An unbiased estimate can exceed 100%; no classifier does, so the text never claims 100%.
+    No classifier is perfect, so the text never claims 100%. If the whole interval is outside the possible range, no
+    accuracy explains the rows, and the text gives none.
 
     Examples
     --------
@@ -65,8 +66,12 @@ def accuracy_range(accuracy: Estimate) -> str:
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
     'between 92% and 100%, best estimate above 99%'
+    >>> accuracy_range(Estimate(1.0, 0.05, (1.0, 1.0), unclipped=1.4))
+    'unknown, no accuracy fits these files at these class priors'
     """
     low, high, value = (min(max(share, 0.0), 1.0) for share in (*accuracy.interval, accuracy.value))
+    if low == high and accuracy.unclipped != value:
+        return "unknown, no accuracy fits these files at these class priors"
     width = high - low
     decimals = 0 if width >= WHOLE_PERCENT_WIDTH else 1 if width >= WHOLE_PERCENT_WIDTH / 10 else 2
     step = 10.0 ** -(decimals + 2)

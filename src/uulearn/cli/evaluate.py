@@ -50,9 +50,9 @@ def evaluate(
 
 def _warn_if_impossible(evaluation: Evaluation) -> None:
     accuracy, auc = evaluation.accuracy, evaluation.auc
-    if accuracy.value < 0.5 - 4 * accuracy.standard_error:
+    if accuracy.unclipped < 0.5 - 4 * accuracy.standard_error:
         _warn("the estimate is far below chance: pass the two files in the same order as in the fit.")
-    if accuracy.value > 1 or auc.value > 1 + 4 * auc.standard_error:
+    if accuracy.unclipped > 1 or auc.unclipped > 1 + 4 * auc.standard_error:
         _warn(
             "the estimate is impossibly large: by chance if there are few rows; otherwise the model was trained on "
             "these rows, the mixture assumption is violated, or the class priors are further apart than stated."

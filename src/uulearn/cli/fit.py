@@ -75,7 +75,7 @@ def fit(
         float | None, option("P", "Fraction of the rows that evaluate a single or self-trained model. Default: 0.1.")
     ] = None,
     allow_leakage: Annotated[
-        bool | None, flag("Keep columns that identify the file of a row.", "--allow-leakage")
+        bool | None, flag("Keep columns that identify the file of a row or look like the label.", "--allow-leakage")
     ] = None,
     sensitivity: Annotated[
         bool | None, flag("Train again with wrong priors to measure their effect. Default: if training is fast.")

@@ -187,7 +187,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
-        guards.warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
+        guards.warn_if_suspicious(evaluated.accuracy.unclipped, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:
