@@ -103,7 +103,7 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
     summary = format_summary(few, Path("model"))
     first = " ".join(summary.partition("model  ")[0].split())
     assert first == (
-        "warning There are too few rows to know the accuracy: the interval is 38 points wide. ±5 points need about 435 "
+        "warning There are too few rows to know the accuracy: it is estimated to ±20 points. ±5 points need about 435 "
         "held-out rows per file (uulearn plan --set-priors 0.8 0.2 --target-prior 0.3 --half-width 0.05), or sets "
         "whose class priors differ more."
     )

@@ -377,6 +377,37 @@ def test_stops_at_a_label_left_in_the_files(files, uulearn, tmp_path):
     assert "is probably the label" in " ".join(printed.split())
 
 
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
+    (tmp_path / "link.csv").symlink_to(files / "a.csv")
+    model = () if command == "fit" else (fitted[0],)
+    for second in (files / "a.csv", tmp_path / "link.csv"):
+        code, _, error = uulearn(command, *model, files / "a.csv", second, "--set-priors", "0.8", "0.2")
+        assert code == 2
+        assert f"{second} are the same file; pass the files of the two sets." in error
+
+
+def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
+    command = ("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    code, _, error = uulearn(*command)
+    assert code == 0
+    assert "replaces" not in error
+    code, _, error = uulearn(*command, "--seed", "1")
+    assert code == 0
+    assert f"{tmp_path / 'm'} has a model, which this fit replaces when it is done" in error
+
+
+def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
+    options = ("evaluate", fitted[0], files / "new.csv", "--labels", "truth")
+    own = json.loads(uulearn(*options, "--json")[1])
+    assert own["class_prior"] == pytest.approx(pd.read_csv(files / "new.csv")["truth"].mean())
+    moved = json.loads(uulearn(*options, "--target-prior", "0.2", "--json")[1])
+    assert moved["class_prior"] == 0.2
+    rates = moved["evaluation"]["true_positive_rate"]["value"], moved["evaluation"]["false_positive_rate"]["value"]
+    assert moved["evaluation"]["accuracy"]["value"] == pytest.approx(0.2 * rates[0] + 0.8 * (1 - rates[1]))
+    assert "accuracy at class prior 0.2; --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
+
+
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)

@@ -67,7 +67,7 @@ def test_headline_is_the_interval_then_the_estimate(facts, history):
             'The model may be no better than always answering "negative", which is correct for 90%',
         ),
         (0.93, (0.88, 0.97), 0.99, 'This is worse than always answering "positive", which is correct for 99% of'),
-        (0.70, (0.49, 0.91), 0.3, "There are too few rows to know the accuracy: the interval is 42 points wide."),
+        (0.70, (0.49, 0.91), 0.3, "There are too few rows to know the accuracy: it is estimated to ±21 points."),
         (1.0, (0.9, 1.0), 0.5, "Accuracy between 90% and 100%, best estimate above 99%"),
         (1.0, (1.0, 1.0), 0.5, "Accuracy unknown, no accuracy fits these files at these class priors"),
         (1.0, (1.0, 1.0), 0.5, "Do not use this model: the class priors are wrong, or the files differ in more than"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ class FitSettings:
             raise ValueError(
                 f"seed must be at least 0 and image_size at least 1, got {self.seed} and {self.image_size or 1}."
             )
+        check_different_files(self.first, self.second)
         for name in (*self.ids, self.images):
             if name in RESULT_COLUMNS:
                 raise ValueError(f"predict writes a column {name!r} itself; rename that column of the files.")
@@ -100,6 +102,12 @@ class FitSettings:
         plain, own = ([f"{name} = {_toml(value)}" for name, value in t.items() if value is not None] for t in tables)
         header = "# All settings of this model; `uulearn fit --config FILE` repeats the fit."
         return "\n".join([header, *plain, "", f"[{CLASSIFIER_TABLE}]", *own]) + "\n"
+
+
+def check_different_files(first: str, second: str) -> None:
+    """Raise if both paths lead to the same file: equal sets show nothing about the classes."""
+    if first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)):
+        raise ValueError(f"{first} and {second} are the same file; pass the files of the two sets.")
 
 
 def read_settings(path: Path) -> dict[str, Any]:

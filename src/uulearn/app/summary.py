@@ -5,6 +5,7 @@ from textwrap import fill
 
 from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
+from uulearn.metrics.estimates import two_sided_quantile
 from uulearn.theory.planning import anticipated_spread
 
 TERMINAL_WIDTH = 100
@@ -44,15 +45,17 @@ def format_summary(facts: FitFacts, out: Path) -> str:
 
 def describe_shortage(facts: FitFacts) -> str | None:
     """Return a sentence with the rows that `uulearn plan` asks for, if the interval says little; otherwise None."""
-    low, high = facts.evaluation.accuracy.interval
-    if not high - low > WIDE_INTERVAL:
+    accuracy = facts.evaluation.accuracy
+    low, high = accuracy.interval  # clipped, so it can be narrow although the estimate is not precise
+    half_width = max((high - low) / 2, two_sided_quantile(accuracy.confidence) * accuracy.standard_error)
+    if not 2 * half_width > WIDE_INTERVAL:
         return None
     pi = facts.target_prior
     needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH, 0.5).set0
     which = "rows" if facts.out_of_fold else "held-out rows"
     priors = " ".join(f"{share:g}" for share in facts.set_priors)
     return (
-        f"There are too few rows to know the accuracy: the interval is {100 * (high - low):.0f} points wide. "
+        f"There are too few rows to know the accuracy: it is estimated to ±{100 * half_width:.0f} points. "
         f"±{100 * PLANNED_HALF_WIDTH:.0f} points need about {needed:,} {which} per file (uulearn plan --set-priors "
         f"{priors} --target-prior {pi:g} --half-width {PLANNED_HALF_WIDTH:g}), or sets whose class priors differ more."
     )

@@ -33,8 +33,8 @@ def evaluate(
 
     priors = parse_set_priors(set_priors)
     if labels is not None and second is None:
-        chosen = TableModel.load(model).with_target_prior(target_prior)
-        _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
+        chosen = TableModel.load(model)
+        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet), as_json)
         return
     if labels is not None or second is None:
         raise ValueError(
@@ -70,6 +70,7 @@ def _print_labeled(result: LabeledEvaluation, as_json: bool) -> None:
             "positives score lower than negatives: the class priors are probably in the wrong order; exchange the two "
             "values of --set-priors and fit again."
         )
+    typer.echo(f"accuracy at class prior {result.class_prior:.3g}; --target-prior evaluates at another one")
     typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")
     typer.echo(f"{'Brier score':<20}{result.brier:.3f}")
     typer.echo(f"{'':<20}{'predicted +':>12}{'predicted −':>13}")
