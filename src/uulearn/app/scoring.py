@@ -175,7 +175,8 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
     step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])
-        bad = ~((block >= -LARGEST_INPUT) & (block <= LARGEST_INPUT))
+        limit = np.float64(LARGEST_INPUT)  # a Python number would overflow in float16
+        bad = ~((block >= -limit) & (block <= limit))
         if bad.any():
             row, *place = np.argwhere(bad)[0].tolist()
             raise _not_finite(str(path), block[bad][0], start + row, ", ".join(map(str, place)))

@@ -69,7 +69,6 @@ class FitSettings:
             raise ValueError(
                 f"seed must be at least 0 and image_size at least 1, got {self.seed} and {self.image_size or 1}."
             )
-        check_different_files(self.first, self.second)
         for name in (*self.ids, self.images):
             if name in RESULT_COLUMNS:
                 raise ValueError(f"predict writes a column {name!r} itself; rename that column of the files.")

@@ -205,7 +205,8 @@ def _read_both(
 
 
 def _file_notes(sources: tuple[RowSource, RowSource]) -> list[str]:
-    return [f"{source.name}: {note}" for source in sources for note in source.notes]
+    """Return the notes of both files, which start with the name of the file."""
+    return [note for source in sources for note in source.notes]
 
 
 def prepare_images(
