@@ -6,9 +6,11 @@ training; the numbers are stored records. ``start-history.png`` is what the note
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -70,8 +72,9 @@ def draw_history(plt: Any) -> Any:
     """Run the code of docs/start/notebook.md and return the figure that it draws."""
     text = (DOCS / "start" / "notebook.md").read_text(encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "page"}
-    for example in doctest.DocTestParser().get_examples(text):
-        exec(compile(example.source, "notebook.md", "single"), namespace)
+    with TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(None):
+        for example in doctest.DocTestParser().get_examples(text):
+            exec(compile(example.source, "notebook.md", "single"), namespace)
     return namespace["axes"].figure
 
 
@@ -92,7 +95,9 @@ def main() -> None:
     folder, *names = sys.argv[1:]
     for name in names or DRAWINGS:
         figure = DRAWINGS[name](plt)
-        figure.savefig(Path(folder) / name, dpi=200, facecolor=figure.get_facecolor())
+        figure.savefig(
+            Path(folder) / name, dpi=200 if name.startswith("readme") else 110, facecolor=figure.get_facecolor()
+        )
         plt.close(figure)
 
 

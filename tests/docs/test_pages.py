@@ -1,11 +1,9 @@
-"""Pages of the documentation whose blocks are no doctests: they are run from top to bottom as a reader would."""
+"""Pages of the documentation whose blocks are no doctests. The README and the start pages: test_start_pages.py."""
 
 from __future__ import annotations
 
-import doctest
 import importlib.util
 import re
-import shlex
 import sys
 from pathlib import Path
 
@@ -39,66 +37,6 @@ def test_lightning(capsys):
     metrics = page["trainer"].callback_metrics
     assert set(metrics) >= {"positive", "negative", "error"}
     assert 0 < float(metrics["error"]) < 0.25
-
-
-# ------------------------------------------------------------------------------------------------------------ commands
-
-
-def run_command(line, quicker):
-    """What a command of a page prints."""
-    from typer.testing import CliRunner
-
-    from uulearn.cli.app import app
-
-    _, command, *arguments = shlex.split(line)
-    done = CliRunner().invoke(app, [command, *arguments, *quicker.get(command, [])])
-    assert done.exit_code == 0, f"{line}: {done.output}{done.exception}"
-    return done.stdout or done.stderr
-
-
-def check_output(line, expected, got):
-    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    assert doctest.OutputChecker().check_output(expected, got, options), f"$ {line}\n{got}\ninstead of\n{expected}"
-
-
-def test_two_files(tmp_path, monkeypatch):
-    """The page from top to bottom in an empty folder; `fit` with fewer epochs and models than a reader has."""
-    monkeypatch.chdir(tmp_path)
-    diagnosis = run_python("start/two-files.md")["diagnosis"]
-    quicker = {"fit": ["--epochs", "20", "--n-estimators", "3", "--no-sensitivity"]}
-    shown = {}
-    for block in blocks_of("start/two-files.md", "console"):
-        line, _, expected = block.removeprefix("$ ").partition("\n")
-        if line.startswith("uulearn") and "evaluate" not in line:
-            shown[line.split()[1]] = run_command(line, quicker)
-            check_output(line, expected, shown[line.split()[1]])
-    assert set(shown) == {"plan", "fit", "predict", "report", "priors"}
-    scored = np.genfromtxt("scored.csv", delimiter=",", names=True)
-    assert (scored["class"] == diagnosis).mean() > 0.85
-    assert "Estimated accuracy" in Path("model/report.html").read_text(encoding="utf-8")
-
-
-def test_two_files_evaluated_again(tmp_path, monkeypatch):
-    """The commands at the end of the page, for which a reader needs files of their own."""
-    monkeypatch.chdir(tmp_path)
-    page = run_python("start/two-files.md")
-    page["new"].assign(malignant=page["diagnosis"]).to_csv("labelled.csv", index=False)
-    for mine, theirs in (("clinic_a.csv", "more_of_a.csv"), ("clinic_b.csv", "more_of_b.csv")):
-        Path(theirs).write_bytes(Path(mine).read_bytes())
-    settings = "--model linear --epochs 5 --n-estimators 2 --no-sensitivity"
-    run_command(f"uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out model/ {settings}", {})
-    lines = [line[2:] for block in blocks_of("start/two-files.md", "console") for line in block.splitlines()]
-    first, second = (line for line in lines if line.startswith("uulearn evaluate"))
-    assert "labels were used" in run_command(first, {}).lower()
-    assert "label" in run_command(second, {}).lower()
-
-
-def test_the_figure_that_a_researcher_starts_with(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    lines = [line for block in blocks_of("start/researcher.md", "console") for line in block.splitlines()]
-    line = next(line for line in lines if "figure2" in line).removeprefix("$ ").partition("#")[0]
-    run_command(line, {"reproduce": ["--out", str(tmp_path)]})
-    assert (tmp_path / "figure2.png").stat().st_size > 1000
 
 
 # -------------------------------------------------------------------------------------------- how it works, in pictures
