@@ -181,12 +181,13 @@ def _join_streams(outputs: list[Any]) -> list[Any]:
 
 
 def clean_output(text: str) -> str:
-    """Remove escape sequences, and what a carriage return overwrote.
+    """Remove escape sequences, and lines that were overwritten or erased.
 
-    >>> clean_output("10%\\r\\x1b[2K20%\\r\\x1b[2Kdone\\r\\n")
+    >>> clean_output("10%\\r\\x1b[2K20%\\r\\n\\r\\x1b[1A\\x1b[2Kdone\\r\\n")
     'done\\n'
     """
-    lines = ESCAPE.sub("", text.replace("\r\n", "\n")).split("\n")
+    text = re.sub(r"\n\r?\x1b\[1A", "\r", text.replace("\r\n", "\n"))  # one line up
+    lines = ESCAPE.sub("", text.replace("\x1b[2K", "\r")).split("\n")
     return "\n".join(line.rpartition("\r")[2] for line in lines)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import io
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,7 +73,7 @@ def draw_history(plt: Any) -> Any:
     """Run the code of docs/start/notebook.md and return the figure that it draws."""
     text = (DOCS / "start" / "notebook.md").read_text(encoding="utf-8")
     namespace: dict[str, Any] = {"__name__": "page"}
-    with TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(None):
+    with TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
         for example in doctest.DocTestParser().get_examples(text):
             exec(compile(example.source, "notebook.md", "single"), namespace)
     return namespace["axes"].figure

@@ -161,10 +161,14 @@ def test_faults_are_found(tmp_path, checker, body, fault):
 # ----------------------------------------------------------------------------------------------------------- the README
 
 
-def test_the_readme_has_one_screen_of_words_and_one_picture_before_the_details():
-    top, *details = re.split(r"^## ", text_of(ROOT / "README.md"), flags=re.MULTILINE)
+def test_the_readme_is_short_and_begins_with_code_its_output_and_one_picture():
+    text = text_of(ROOT / "README.md")
+    top, *details = re.split(r"^## ", text, flags=re.MULTILINE)
     assert len(details) >= 3
-    assert len(re.findall(r"!\[", top)) == 1
-    words = re.sub(r"```.*?```|!\[.*?\]\(.*?\)", "", top, flags=re.DOTALL).split()
+    assert top.index("pip install") < top.index("estimated without labels: 0.") < top.index("<picture>")
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    assert [name for name in pictures if not (ROOT / name).is_file()] == []
+    assert len(re.findall(r"!\[|<picture>", top)) == 1
+    words = re.sub(r"```.*?```|<picture>.*?</picture>|<!--.*?-->", "", top, flags=re.DOTALL).split()
     assert len(words) < 200
-    assert top.count("\n") < 40
+    assert text.count("\n") < 135
