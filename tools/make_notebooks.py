@@ -105,7 +105,7 @@ def make_cells(page: Path, folder: Path = NOTEBOOKS) -> list[tuple[str, str]]:
 
 
 def _adapt_prose(text: str, page_folder: Path, folder: Path) -> str:
-    """Point links at the documentation from the notebook's folder, and turn admonitions into quotations."""
+    """Make links relative to the notebook's folder, and remove the marks of measured numbers."""
 
     def turn(link: re.Match[str]) -> str:
         image, label, target, anchor = link.groups()
@@ -116,23 +116,7 @@ def _adapt_prose(text: str, page_folder: Path, folder: Path) -> str:
         place = os.path.relpath(page_folder / target, folder)
         return f"{image}[{label}]({Path(place).as_posix()}{anchor or ''})"
 
-    text = re.sub(r"<!-- (?:fact: \S+|end) -->", "", text)
-    lines = []
-    for line in text.splitlines():
-        if title := re.match(r'!!! \w+ "(.*)"$', line):
-            lines.append(f"> **{title[1]}**\n>")
-            continue
-        # An indented line after a title belongs to the admonition.
-        inside = bool(lines) and lines[-1].startswith(">")
-        if inside and line.startswith("    "):
-            lines.append(f"> {line.strip()}")
-        elif inside and not line.strip():
-            lines.append(">")
-        else:
-            lines.append(line)
-    joined = "\n".join(lines)
-    joined = re.sub(r"\n>(?:\n>)*\n(?!>)", "\n\n", joined)
-    return LINK.sub(turn, joined).strip()
+    return LINK.sub(turn, re.sub(r"<!-- (?:fact: \S+|end) -->", "", text)).strip()
 
 
 def make_notebook(page: Path) -> Any:
