@@ -165,7 +165,7 @@ def test_the_readme_is_short_and_begins_with_code_its_output_and_one_picture():
     text = text_of(ROOT / "README.md")
     top, *details = re.split(r"^## ", text, flags=re.MULTILINE)
     assert len(details) >= 3
-    assert top.index("pip install") < top.index("estimated without labels: 0.") < top.index("<picture>")
+    assert top.index("pip install") < top.index("estimated: 0.") < top.index("<picture>")
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
     assert [name for name in pictures if not (ROOT / name).is_file()] == []
     assert len(re.findall(r"!\[|<picture>", top)) == 1
