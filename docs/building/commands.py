@@ -28,15 +28,46 @@ def describe_commands() -> str:
 def _describe(name: str, command: Any) -> str:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
-    call = " ".join(["uulearn", name, *(_placeholder(argument) for argument in arguments), "[OPTIONS]"])
-    text = [f"## {name}", _sentences(command.help), f"```console\n$ {call}\n```"]
-    rows = [(f"`{_placeholder(argument)}`", argument.help, _default(argument)) for argument in arguments]
-    rows += [(_spelling(option), option.help, _default(option)) for option in options if option.name != "help"]
+    call = " ".join(["uulearn", name, *map(_placeholder, arguments), "[OPTIONS]"])
+    example = str(command.epilog).removeprefix("Example: ")
+    text = [f"## {name}", _sentences(command.help), f"`{call}`", f"```console\n{break_command(example)}\n```"]
+    rows = [(f"`{_placeholder(argument)}`", argument) for argument in arguments]
+    rows += [(_spelling(option), option) for option in options if option.name != "help"]
     if rows:
-        lines = ["| | | default |", "|---|---|---|"]
-        lines += ["| " + " | ".join(_cell(part) for part in row) + " |" for row in rows]
+        lines = ["| | meaning | default |", "|---|---|---|"]
+        for spelled, parameter in rows:
+            meaning, default = split_default(parameter.help or "")
+            lines.append("| " + " | ".join(map(_cell, (spelled, meaning, default or _default(parameter)))) + " |")
         text.append("\n".join(lines))
     return "\n\n".join(text)
+
+
+def break_command(line: str, width: int = 80) -> str:
+    """A command with its prompt; if it is long, options continue on further lines.
+
+    >>> print(break_command("uulearn fit a.csv b.csv --set-priors 0.8 0.2 --out model", width=50))
+    $ uulearn fit a.csv b.csv --set-priors 0.8 0.2 \\
+        --out model
+    """
+    lines = ["$"]
+    for part in re.split(r" (?=--)", line):
+        if len(lines[-1]) + len(part) + 3 > width:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" {part}"
+    return "\n".join(lines)
+
+
+def split_default(text: str) -> tuple[str, str]:
+    """A help text without the sentence about the default, and what that sentence says.
+
+    >>> split_default("Maximum number of epochs. Default: 200.")
+    ('Maximum number of epochs.', '200')
+    >>> split_default("Random seed.")
+    ('Random seed.', '')
+    """
+    meaning, _, default = text.partition(" Default: ")
+    return meaning, default.removesuffix(".")
 
 
 def _sentences(text: str | None) -> str:
@@ -48,18 +79,17 @@ def _placeholder(argument: Any) -> str:
 
 
 def _spelling(option: Any) -> str:
-    spelled = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     if option.is_flag:
-        return spelled
-    return f"{spelled} {option.metavar or ' '.join(['…'] * option.nargs)}"
+        return f"`{' / '.join([*option.opts, *option.secondary_opts])}`"
+    return f"`{', '.join(option.opts)} {option.metavar or ' '.join(['…'] * option.nargs)}`"
 
 
 def _default(parameter: Any) -> str:
     if parameter.required:
-        return "*needed*"
+        return "required"
     value = parameter.default
     return "" if value is None or value is False or value == [] else f"`{value}`"
 
 
-def _cell(text: str | None) -> str:
-    return (text or "").replace("|", "\\|").replace("\n", " ")
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,4 +1,7 @@
-"""Docstrings as Markdown: their tables, names in backticks as links, and the fields of records as one list."""
+"""Docstrings as Markdown: tables, names as links, fields of records as one list, long lists of parameters in groups.
+
+Defaults in signatures are shown as values: ``slope=-0.1`` rather than ``slope=defaults.SLOPE``.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,28 @@ TYPE = re.compile(r"^\w+ : ")
 """How a line begins that gives the type of a parameter, which is no Markdown."""
 RETURNED = re.compile(r"^(?:Returns|Yields|Raises)\n-+\n[^\n]*`[^\n]*", re.MULTILINE)
 """The head of such a section with the type that comes first in it."""
+CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]*$")
+GROUPS = {
+    "uulearn.estimator.classifier.UUClassifier": {
+        "Class priors": ["set_priors", "target_prior"],
+        "Risk": ["method", "slope", "loss"],
+        "Model": ["model", "model_params", "n_estimators"],
+        "Optimization": ["epochs", "batch_size", "lr", "l2", "training"],
+        "Validation, early stopping and self-training": [
+            "validation_fraction", "early_stopping", "patience", "self_training_rounds", "calibrated",
+        ],
+        "Execution": ["device", "progress", "random_state"],
+    },
+    "uulearn.training.options.TrainingOptions": {
+        "Optimizer": [
+            "optimizer", "optimizer_params", "scheduler", "scheduler_interval", "weight_decay", "clip_norm", "ema",
+        ],
+        "Data and precision": ["input_scale", "augment", "precision", "compile"],
+        "Validation and checkpoints": ["smoothing", "checkpoint_dir", "checkpoint_every"],
+        "Several processes": ["distributed"],
+    },
+}  # fmt: skip
+"""Headings of the parameters of the classes that have many; each parameter belongs to one group."""
 
 
 def to_markdown_tables(text: str) -> str:
@@ -90,22 +115,66 @@ def split_shared_entries(text: str) -> str:
     return SHARED.sub(split, text)
 
 
+def add_examples_heading(text: str) -> str:
+    """Put prompts without a heading into a section of their own, which ends the docstring.
+
+    >>> add_examples_heading("Add one.\\n\\n>>> 1 + 1\\n2")
+    'Add one.\\n\\nExamples\\n--------\\n>>> 1 + 1\\n2'
+    """
+    if re.search(r"^Examples\n-+$", text, re.MULTILINE):
+        return text
+    return re.sub(r"^>>> ", "Examples\n--------\n>>> ", text, count=1, flags=re.MULTILINE)
+
+
 class Docstrings(griffe.Extension):
     """What griffe calls when it has read the package."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Rewrite every docstring of the package."""
-        self._rewrite(pkg, dict(_public(pkg)))
+        self._rewrite(pkg, dict(_public(pkg)), pkg)
 
-    def _rewrite(self, thing: Any, places: dict[str, str]) -> None:
+    def _rewrite(self, thing: Any, places: dict[str, str], package: griffe.Module) -> None:
         if thing.is_class and _is_record(thing):
             _describe_fields(thing)
+        if thing.is_function:
+            for parameter in thing.parameters:
+                parameter.default = _value_of(parameter.default, package)
+        elif thing.is_attribute and thing.parent.is_class:
+            thing.value = _value_of(thing.value, package)  # the default of a field of a dataclass
         if thing.docstring:
-            text = split_shared_entries(thing.docstring.value)
+            text = add_examples_heading(split_shared_entries(thing.docstring.value))
             thing.docstring.value = link_names(to_markdown_tables(text), places)
         for inner in thing.members.values():  # vocabulary: ok
             if not inner.is_alias:
-                self._rewrite(inner, places)
+                self._rewrite(inner, places, package)
+        if thing.path in GROUPS:
+            _group_parameters(thing, GROUPS[thing.path])
+
+
+def _value_of(default: Any, package: griffe.Module) -> Any:
+    """Return the value of a constant of the package; any other default is returned unchanged."""
+    while isinstance(default, griffe.ExprName | griffe.ExprAttribute) and CONSTANT.match(str(default).split(".")[-1]):
+        module, _, rest = default.canonical_path.partition(".")
+        if module != package.name:
+            break
+        constant = package[rest]
+        default = (constant.final_target if constant.is_alias else constant).value
+    return default
+
+
+def _group_parameters(thing: Any, groups: dict[str, list[str]]) -> None:
+    """Replace the section of parameters by one section per group, with the title of the group."""
+    sections: list[Any] = []
+    for section in thing.docstring.parse("numpy", warn_unknown_params=False, warn_missing_types=False):
+        if section.kind is not griffe.DocstringSectionKind.parameters:
+            sections.append(section)
+            continue
+        entries = {entry.name: entry for entry in section.value}
+        if different := set(entries) ^ {name for names in groups.values() for name in names}:
+            raise ValueError(f"GROUPS of {thing.path} and its parameters differ: {sorted(different)}")
+        for title, names in groups.items():
+            sections.append(griffe.DocstringSectionParameters([entries[name] for name in names], title=title))
+    thing.docstring.parsed = sections
 
 
 def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
@@ -135,7 +204,7 @@ def _comment(field: Any) -> str:
 
 def _describe_fields(record: Any) -> None:
     """Move what is said of the fields into the docstring of the record, as its section of attributes."""
-    if not record.docstring or re.search(r"^Attributes\n-", record.docstring.value, re.MULTILINE):
+    if not record.docstring or re.search(r"^(Attributes|Parameters)\n-", record.docstring.value, re.MULTILINE):
         return
     fields = {
         name: field

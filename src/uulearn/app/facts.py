@@ -197,8 +197,6 @@ def to_json(data: Any) -> Any:
 def read_value(kind: Any, value: Any, where: str) -> Any:
     """``value`` from JSON or TOML as an instance of the annotated type ``kind``; ValueError if it is none.
 
-    Examples
-    --------
     >>> read_value(tuple[float, ...], [1, 2.5], "scores")
     (1.0, 2.5)
     """

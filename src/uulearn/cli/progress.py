@@ -77,8 +77,6 @@ class FitProgress:
 
     It is the `uulearn.training.progress.ProgressCallback` and the `TrainingObserver` of a fit.
 
-    Examples
-    --------
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
     >>> progress("training", 5)

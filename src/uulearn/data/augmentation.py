@@ -21,8 +21,6 @@ MAX_SHIFT = 4
 def flip(x: Tensor) -> Tensor:
     """Mirror each image of shape (n, channels, height, width) left to right with probability 1/2.
 
-    Examples
-    --------
     >>> flip(torch.tensor([1.0, 2.0]).expand(50, 1, 1, 2)).unique(dim=0)[:, 0, 0].tolist()
     [[1.0, 2.0], [2.0, 1.0]]
     """
@@ -33,8 +31,6 @@ def flip(x: Tensor) -> Tensor:
 def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
     """Move each image by −``pixels`` to ``pixels`` rows and columns, all equally likely; zeros move in.
 
-    Examples
-    --------
     >>> len(shift(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(500, 1, 2, 2), pixels=1).unique(dim=0))
     9
     """

@@ -25,8 +25,6 @@ STARTING_LOG_SLOPES = (-1.0, 1.0, 3.0)  # the likelihood can have several maxima
 class PlattScaling:
     """Log-odds of the positive class as a linear function of the score, at class prior ``prior``.
 
-    Examples
-    --------
     >>> PlattScaling(2.0, 0.5, prior=0.5).log_odds(np.array([-1.0, 0.0, 1.0])).tolist()
     [-1.5, 0.5, 2.5]
     """
@@ -51,8 +49,6 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
 
     The log-odds are those at class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 20_000)
     >>> y = rng.random(40_000) < np.where(sets == 0, 0.8, 0.2)  # unknown in practice
@@ -116,8 +112,6 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
 def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
     """Move log-odds of the positive class from one class prior to another (prior shift).
 
-    Examples
-    --------
     >>> round(float(shift_log_odds(0.0, 0.5, 0.1)), 3)  # ln(0.1/0.9)
     -2.197
     """
@@ -129,8 +123,6 @@ def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
 def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> float:
     """Return the probability above which predicting positive minimizes the expected cost.
 
-    Examples
-    --------
     >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # a false negative costs nine times as much
     (0.5, 0.1)
     """
@@ -145,8 +137,6 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
 
     It is the mean, over bins of equal size, of the distance between mean probability and fraction of positives.
 
-    Examples
-    --------
     >>> calibration_error([0.2] * 10, [1, 1] + [0] * 8, bins=1)
     0.0
     """

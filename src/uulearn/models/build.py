@@ -27,8 +27,6 @@ def build_model(
     (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
     With a ``seed``, the initial weights depend on nothing else, and torch's generator is left unchanged.
 
-    Examples
-    --------
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
     """

@@ -67,8 +67,6 @@ class AllConvNet(HiddenLayers):
     C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is that of an
     image, and ``momentum`` that of PyTorch's batch normalization (Keras's 0.99 is 0.01 here).
 
-    Examples
-    --------
     >>> AllConvNet()(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
     """

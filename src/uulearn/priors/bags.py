@@ -33,8 +33,6 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
 
     ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
-    Examples
-    --------
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
     (array([ 1,  0, -1,  0]), (150, 100))

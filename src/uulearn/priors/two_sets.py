@@ -122,8 +122,6 @@ def estimate_set_priors_from_scores(
     extrapolation, to cover the bias of mixed tails; docs/priors.md shows its measured coverage. See
     `estimate_set_priors` for the other parameters.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> def draw(n, prior):
     ...     return rng.normal(np.where(rng.random(n) < prior, 2, -2), 1)

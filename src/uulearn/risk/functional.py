@@ -169,8 +169,6 @@ def pn_risk(
 
     Labels are 1 and 0, or 1 and −1.
 
-    Examples
-    --------
     >>> pn_risk(torch.tensor([3.0, -1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").total.item()
     0.0
     """

@@ -88,8 +88,6 @@ LOSSES: dict[str, MarginLoss] = {
 def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     """Return the loss with the given name, or wrap an elementwise ℓ(z) after checking it on a few margins.
 
-    Examples
-    --------
     >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
     0.5
     """

@@ -117,8 +117,6 @@ def invert_set_posterior(
     ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are those of its
     training rows. The other parameters are those of `set_posterior`.
 
-    Examples
-    --------
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
     array([0.2, 0.7])
@@ -174,8 +172,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """Return η at another class prior, for the same two classes (prior shift).
 
-    Examples
-    --------
     >>> shift_prior([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])
     """

@@ -60,8 +60,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Which features there are follows from the schema alone, not from the rows. ``arrays_`` is the fitted state.
 
-    Examples
-    --------
     >>> schema = Schema((TableColumn("age", "number", missing=True), TableColumn("smokes", "boolean")))
     >>> rows = pd.DataFrame({"age": [20.0, 30.0, 40.0, float("nan")], "smokes": [1.0, 0.0, 0.0, 1.0]})
     >>> encoder = TableEncoder(schema).fit(rows)

@@ -70,8 +70,6 @@ def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound of the Euclidean
     norm of every possible row, as it is passed to the model or the classifier.
 
-    Examples
-    --------
     >>> import torch
     >>> model = torch.nn.Linear(2, 1)
     >>> _ = model.weight.data.copy_(torch.tensor([[3.0, 4.0]])), model.bias.data.fill_(1.0)
