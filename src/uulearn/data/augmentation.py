@@ -47,12 +47,20 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift}
 
 
 def is_augmentation(name: str) -> bool:
-    """Whether this is a name in `AUGMENTATIONS`, or several joined by ``+``."""
+    """Whether this is a name in `AUGMENTATIONS`, or several joined by ``+``.
+
+    >>> is_augmentation("shift+flip"), is_augmentation("blur")
+    (True, False)
+    """
     return all(part in AUGMENTATIONS for part in name.split("+"))
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
-    """The function for a name or for several names joined by ``+`` (applied left to right); a function is returned."""
+    """The function for a name or for several names joined by ``+`` (applied left to right); a function is returned.
+
+    >>> get_augmentation("shift+flip")(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
     if callable(augment):
         return augment
     if not isinstance(augment, str) or not is_augmentation(augment):

@@ -21,6 +21,10 @@ class ImageDataset:
     """Images and class numbers as published.
 
     Images are bytes, 0 to 255, of shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10: red, green and blue planes.
+
+    >>> images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1], np.uint8)
+    >>> ImageDataset("mine", images, labels, images, labels, classes=("cat", "dog"))
+    ImageDataset(name='mine', classes=('cat', 'dog'))
     """
 
     name: str

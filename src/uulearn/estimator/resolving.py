@@ -28,7 +28,12 @@ AUTO_PARAMETERS = (
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` in which nothing is ``"auto"``."""
+    """Parameters of `uulearn.UUClassifier` in which nothing is ``"auto"``.
+
+    >>> from uulearn import UUClassifier
+    >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
+    5
+    """
 
     set_priors: tuple[float, float] | None
     target_prior: float

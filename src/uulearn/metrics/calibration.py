@@ -94,6 +94,10 @@ def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Float
     """Return ln P(set) of every row and its derivative, for log-odds of the positive class at the pooled class prior.
 
     ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row.
+
+    >>> log_likelihood, _ = set_log_likelihood(np.zeros(1), np.array([0.2]), np.array([0.8]))
+    >>> np.exp(log_likelihood)  # both classes are equally likely
+    array([0.5])
     """
     positive, negative = expit(log_odds), expit(-log_odds)
     likelihood = np.maximum(negative * at_negative + positive * at_positive, 1e-300)
@@ -150,5 +154,9 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
 
 
 def decision_values(scores: NDArray[np.float32], scaling: PlattScaling | None) -> NDArray[np.float32]:
-    """Log-odds of the scores if there is a calibration, else the scores themselves."""
+    """Log-odds of the scores if there is a calibration, else the scores themselves.
+
+    >>> decision_values(np.float32([1, 2]), PlattScaling(2.0, 0.5, prior=0.5))
+    array([2.5, 4.5], dtype=float32)
+    """
     return scores if scaling is None else scaling.log_odds(scores).astype(np.float32)

@@ -80,7 +80,10 @@ def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
 
 
 def check_scores(model: nn.Module, x: Tensor) -> None:
-    """Raise an error if the model does not accept these rows or does not return one score per row."""
+    """Raise an error if the model does not accept these rows or does not return one score per row.
+
+    >>> check_scores(nn.Linear(3, 1), torch.zeros(5, 3))  # an output of shape (5, 1) is accepted
+    """
     scores = _forward(model.cpu(), x)
     n = len(x)
     if not isinstance(scores, Tensor) or scores.shape not in ((n,), (n, 1)):

@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean of the scores of several models, each divided by its scale, so that all have the same weight."""
+    """The mean of the scores of several models, each divided by its scale, so that all have the same weight.
+
+    >>> Ensemble([nn.Identity(), nn.Identity()], scales=[1.0, 2.0])(torch.tensor([4.0]))
+    tensor([3.])
+    """
 
     scales: Tensor
 

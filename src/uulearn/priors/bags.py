@@ -13,7 +13,11 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 @dataclass(frozen=True)
 class MergedBags:
-    """The assignment of bags to two sets."""
+    """The assignment of bags to two sets.
+
+    >>> merge_bags([0.2, 0.9], [100, 50]).sets(bags=[0, 0, 1])
+    array([1, 1, 0])
+    """
 
     assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]

@@ -20,7 +20,11 @@ from uulearn.surrogate.inversion import Floats, Priors, check_fractions, read_pr
 
 
 class AccuracyWeights(NamedTuple):
-    """The accuracy is estimated as ``offset + weights @ fractions``, with the fractions predicted positive."""
+    """The accuracy is estimated as ``offset + weights @ fractions``, with the fractions predicted positive.
+
+    >>> accuracy_weights((0.75, 0.25), (100, 100), 0.5).weights
+    array([ 1., -1.])
+    """
 
     offset: float
     weights: Floats  # w, shape (m,)

@@ -34,7 +34,12 @@ CLIPPING_TOLERANCE = 1e-9  # probabilities this little outside the segment are a
 
 
 class Inversion(NamedTuple):
-    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,)."""
+    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,).
+
+    >>> found = invert_set_posterior([[0.5, 0.5], [0.9, 0.1]], (0.8, 0.2), (500, 500), 0.5)
+    >>> found.positive.round(2), found.clipped  # with these priors no row can be 90% from set 0
+    (array([0.5, 1. ]), array([False,  True]))
+    """
 
     log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
     clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows

@@ -18,7 +18,11 @@ from uulearn.theory.network import NetworkNorms
 
 @dataclass(frozen=True)
 class EstimationErrorBound:
-    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``."""
+    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``.
+
+    >>> EstimationErrorBound(complexity=0.5, bias=0.25, spread=0.125, confidence=0.95).value
+    0.875
+    """
 
     complexity: float  # 8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′)
     bias: float  # 2(L_f + 1)(a + b + c + d)·C_ℓ·Δ

@@ -41,7 +41,11 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """The properties of a network that Corollary 5 uses."""
+    """The properties of a network that Corollary 5 uses.
+
+    >>> NetworkNorms(frobenius=(2.0, 3.0), input_bound=1.0).score_bound
+    6.0
+    """
 
     frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
     input_bound: float  # C_x, including the carried constant

@@ -25,7 +25,11 @@ GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance of the pr
 
 
 class SetSizes(NamedTuple):
-    """Numbers of rows of set 0 and of set 1."""
+    """Numbers of rows of set 0 and of set 1.
+
+    >>> SetSizes(300, 200).total
+    500
+    """
 
     set0: int
     set1: int
@@ -43,8 +47,6 @@ class IntervalSpread:
     >>> spread = IntervalSpread(3.0, 1.0)
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
     (0.75, SetSizes(set0=1200, set1=400), SetSizes(set0=1000, set1=1000))
-    >>> spread.rows_needed(set1=500, half_width=0.1)
-    1125
     """
 
     set0: float
@@ -200,7 +202,11 @@ class PlannedPrecision:
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Held-out rows that an estimate of the accuracy needs, and its precision."""
+    """Held-out rows that an estimate of the accuracy needs, and its precision.
+
+    >>> plan_rows((0.8, 0.2), 0.5, half_width=0.02).equal
+    SetSizes(set0=2567, set1=2567)
+    """
 
     set_priors: tuple[float, float]
     target_prior: float
