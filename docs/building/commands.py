@@ -28,7 +28,8 @@ def describe_commands() -> str:
 def _describe(name: str, command: Any) -> str:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
-    call = " ".join(["uulearn", name, *map(_placeholder, arguments), "[OPTIONS]"])
+    places = [_placeholder(each) if each.required else f"[{_placeholder(each)}]" for each in arguments]
+    call = " ".join(["uulearn", name, *places, "[OPTIONS]"])
     example = str(command.epilog).removeprefix("Example: ")
     text = [f"## {name}", _sentences(command.help), f"`{call}`", f"```console\n{break_command(example)}\n```"]
     rows = [(f"`{_placeholder(argument)}`", argument) for argument in arguments]
@@ -37,8 +38,9 @@ def _describe(name: str, command: Any) -> str:
         lines = ["| | meaning | default |", "|---|---|---|"]
         for spelled, parameter in rows:
             meaning, default = split_default(parameter.help or "")
+            meaning += " Required." if parameter.required else ""
             lines.append("| " + " | ".join(map(_cell, (spelled, meaning, default or _default(parameter)))) + " |")
-        text.append("\n".join(lines))
+        text.append("\n".join(['<div class="options" markdown>', "", *lines, "", "</div>"]))
     return "\n\n".join(text)
 
 
@@ -85,10 +87,8 @@ def _spelling(option: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
-    if parameter.required:
-        return "required"
     value = parameter.default
-    return "" if value is None or value is False or value == [] else f"`{value}`"
+    return "" if parameter.required or value is None or value is False or value == [] else f"`{value}`"
 
 
 def _cell(text: str) -> str:

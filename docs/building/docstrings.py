@@ -44,30 +44,52 @@ GROUPS = {
 
 
 def to_markdown_tables(text: str) -> str:
-    """Simple tables, columns under rules of ``=``, as Markdown tables with an empty head.
+    """Simple tables, columns under rules of ``=``, as Markdown tables; without a second rule the head is empty.
 
     >>> print(to_markdown_tables("===  =====\\n`a`  first\\n`b`  rest\\n===  ====="))
     | | |
     |---|---|
     | `a` | first |
     | `b` | rest |
+    >>> print(to_markdown_tables("==  ===\\nn   π\\n==  ===\\na   0.5\\n==  ==="))
+    | n | π |
+    |---|---|
+    | a | 0.5 |
     """
     lines: list[str] = []
-    starts: list[int] = []
-    for line in text.split("\n"):
-        if RULE.match(line):
-            if starts:
-                starts = []
-            else:
-                starts = [match.start() for match in re.finditer("=+", line)]
-                lines += ["|" + " |" * len(starts), "|" + "---|" * len(starts)]
-        elif starts:
-            ends = [*starts[1:], len(line)]
-            cells = [line[start:end].strip().replace("|", "\\|") for start, end in zip(starts, ends, strict=True)]
-            lines.append("| " + " | ".join(cells) + " |")
+    rows: list[str] = []
+    for line in [*text.split("\n"), ""]:
+        if RULE.match(line) or (rows and line.strip()):
+            rows.append(line)
+            continue
+        lines += _table(rows) if rows else []
+        lines.append(line)
+        rows = []
+    return "\n".join(lines[:-1])
+
+
+def _table(rows: list[str]) -> list[str]:
+    starts = [match.start() for match in re.finditer("=+", rows[0])]
+
+    def to_cells(row: str) -> str:
+        cells = [row[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rules = [position for position, row in enumerate(rows) if RULE.match(row)]
+    head = to_cells(rows[1]) if len(rules) == 3 else "|" + " |" * len(starts)
+    body = _join_continued(rows[rules[-2] + 1 : rules[-1]], starts)
+    return [head, "|" + "---|" * len(starts), *map(to_cells, body)]
+
+
+def _join_continued(rows: list[str], starts: list[int]) -> list[str]:
+    """Rows whose first cell is empty continue the last cell of the row before."""
+    joined: list[str] = []
+    for row in rows:
+        if joined and not row[: starts[1]].strip():
+            joined[-1] += " " + row.strip()
         else:
-            lines.append(line)
-    return "\n".join(lines)
+            joined.append(row)
+    return joined
 
 
 def link_names(text: str, places: dict[str, str]) -> str:
@@ -134,6 +156,8 @@ class Docstrings(griffe.Extension):
         self._rewrite(pkg, dict(_public(pkg)), pkg)
 
     def _rewrite(self, thing: Any, places: dict[str, str], package: griffe.Module) -> None:
+        if thing.docstring:
+            thing.docstring.value = add_examples_heading(thing.docstring.value)
         if thing.is_class and _is_record(thing):
             _describe_fields(thing)
         if thing.is_function:
@@ -142,7 +166,7 @@ class Docstrings(griffe.Extension):
         elif thing.is_attribute and thing.parent.is_class:
             thing.value = _value_of(thing.value, package)  # the default of a field of a dataclass
         if thing.docstring:
-            text = add_examples_heading(split_shared_entries(thing.docstring.value))
+            text = split_shared_entries(thing.docstring.value)
             thing.docstring.value = link_names(to_markdown_tables(text), places)
         for inner in thing.members.values():  # vocabulary: ok
             if not inner.is_alias:

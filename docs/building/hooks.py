@@ -4,7 +4,8 @@ Pages of the documentation link to files of the repository that lie outside of `
 changes. In the site each such file has a copy under ``repository/``, at the path that it has in the repository, and
 links lead there. If you read the pages in the repository, the same links lead to the files themselves.
 
-Blocks of code with ``>>>`` are marked as Python sessions, so that prompts and output are highlighted as such.
+Blocks of code with ``>>>`` are marked as Python sessions, so that prompts and output are highlighted as such. Fields
+without a description get no dash.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ COPIES = "repository"
 FENCE = re.compile(r"^(\s*)(```+|~~~+)")
 TARGET = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
 """The address in a Markdown link or image, without its anchor."""
+NO_DESCRIPTION = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 
 
 def change_outside_code(markdown: str, change: Callable[[str], str]) -> str:
@@ -113,3 +115,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri.startswith(f"{COPIES}/"):
         markdown = re.sub(r"\A\s*##+ ", "# ", markdown)  # a table of its own begins at a lower level
     return re.sub(r"^```python\n(?=>>> )", "```pycon\n", markdown, flags=re.MULTILINE)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Remove the dash after a field that has no description."""
+    return NO_DESCRIPTION.sub("", html)
