@@ -30,6 +30,7 @@ EXAMPLE_ELSEWHERE = {
     "estimator.TrainedModel": "estimator.Learner",
     "estimator.make_plan": "estimator.run_plan",
     "export.Exported": "export.export_onnx",
+    "metrics.MixtureCheck": "metrics.check_mixture",
     "metrics.Rates": "metrics.uu_rates",
     "selection.Candidate": "selection.UUClassifierCV",
     "selection.Executor": "selection.UUClassifierCV",
