@@ -1,4 +1,4 @@
-"""The page of the command line, made from what the commands themselves say with ``--help``."""
+"""Generate the command-line page from the help texts of the commands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MARK = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put a section for every command where the mark is."""
+    """Replace the mark by one section per command."""
     return markdown.replace(MARK, describe_commands()) if MARK in markdown else markdown
 
 
 def describe_commands() -> str:
-    """Markdown of all commands: what each does, how it is called, its arguments and options."""
+    """Markdown for all commands: summary, usage, example, arguments and options."""
     import typer.main
 
     from uulearn.cli.app import app

@@ -16,9 +16,9 @@ NAME = re.compile(r"(?<![`\[\w])`(?:uulearn\.)?([A-Za-z_][\w.]*)`(?![`\]\w])")
 SHARED = re.compile(r"^(\w+(?:, \w+)+)( : [^\n]*)?\n((?:    [^\n]*\n|\n(?=    ))*)", re.MULTILINE)
 """Parameters that one entry of a docstring describes together."""
 TYPE = re.compile(r"^\w+ : ")
-"""How a line begins that gives the type of a parameter, which is no Markdown."""
+"""Start of a line with the type of a parameter, which is not Markdown."""
 RETURNED = re.compile(r"^(?:Returns|Yields|Raises)\n-+\n[^\n]*`[^\n]*", re.MULTILINE)
-"""The head of such a section with the type that comes first in it."""
+"""Heading of a section that starts with a type, and that type."""
 CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]*$")
 GROUPS = {
     "uulearn.estimator.classifier.UUClassifier": {
@@ -93,7 +93,7 @@ def _join_continued(rows: list[str], starts: list[int]) -> list[str]:
 
 
 def link_names(text: str, places: dict[str, str]) -> str:
-    """Names in single backticks as links to where they are described; prompts and types stay code.
+    """Link names in single backticks to their descriptions; prompts and types stay code.
 
     >>> link_names("see `UURisk`, not ``UURisk``", {"UURisk": "uulearn.risk.UURisk"})
     'see [`UURisk`][uulearn.risk.UURisk], not ``UURisk``'
@@ -117,7 +117,7 @@ def link_names(text: str, places: dict[str, str]) -> str:
 
 
 def split_shared_entries(text: str) -> str:
-    """One entry for each of the parameters described together, so that each has its own default.
+    """Give each of several parameters that share an entry its own entry, which then shows its default.
 
     >>> print(split_shared_entries("Parameters\\n---\\nlow, high : float\\n    The ends.\\n"))
     Parameters
@@ -149,7 +149,7 @@ def add_examples_heading(text: str) -> str:
 
 
 class Docstrings(griffe.Extension):
-    """What griffe calls when it has read the package."""
+    """Rewrites the docstrings of a package after griffe has read it."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Rewrite every docstring of the package."""
@@ -202,7 +202,7 @@ def _group_parameters(thing: Any, groups: dict[str, list[str]]) -> None:
 
 
 def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
-    """Names as docstrings write them, and the address of each."""
+    """Names as written in docstrings, each with its full path."""
     for name, inner in module.modules.items():
         if name.startswith("_") or not inner.exports:
             continue
@@ -227,7 +227,7 @@ def _comment(field: Any) -> str:
 
 
 def _describe_fields(record: Any) -> None:
-    """Move what is said of the fields into the docstring of the record, as its section of attributes."""
+    """Move the descriptions of the fields into the docstring of the record, as its section of attributes."""
     if not record.docstring or re.search(r"^(Attributes|Parameters)\n-", record.docstring.value, re.MULTILINE):
         return
     fields = {

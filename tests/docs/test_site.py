@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, its links lead somewhere, and its reference is complete."""
+"""The documentation site builds without a warning, its links work, and its reference is complete."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ yaml = pytest.importorskip("yaml")
 def load(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "building" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # which named tuples look themselves up in
+    sys.modules[name] = module  # named tuples look up their module there
     spec.loader.exec_module(module)
     return module
 
@@ -144,12 +144,12 @@ def test_search_finds(site, term):
 # ---------------------------------------------------------------------------------------------------------- the build
 
 
-def test_every_link_anchor_and_image_leads_somewhere(site, checker):
+def test_every_link_anchor_and_image_exists(site, checker):
     assert list(checker.find_faults(site)) == []
     assert checker.count_references(site) > 2000
 
 
-def test_pages_fetch_nothing_from_elsewhere(site, checker):
+def test_pages_load_no_external_resources(site, checker):
     fetched = {
         reference.target
         for page in site.rglob("*.html")
@@ -235,7 +235,7 @@ def test_parameters_of_the_classifier_are_grouped(site):
     assert len(places) == len(titles)
 
 
-def test_the_reference_names_all_that_the_package_exports(site):
+def test_reference_lists_every_export(site):
     index = text_of(site / "reference" / "index.html")
     assert [name for name in uulearn.__all__ if name != "__version__" and f"<code>{name}</code>" not in index] == []
 
@@ -263,7 +263,7 @@ def test_help_shows_an_example_and_no_python_types():
         assert not re.findall(r"<\w+>", text), name
 
 
-def test_methods_that_are_inherited_are_described(site):
+def test_inherited_methods_are_described(site):
     page = text_of(site / "reference" / "estimator.html")
     for name in ("fit", "predict_proba", "evaluate", "with_target_prior", "load"):
         assert f'id="uulearn.estimator.UUClassifier.{name}"' in page
@@ -283,18 +283,18 @@ def test_methods_that_are_inherited_are_described(site):
         ('<a href="missing.html">', "missing.html does not exist"),
         ('<a href="other.html#nowhere">', "other.html#nowhere has no such anchor"),
         ('<a href="#nowhere">', "#nowhere has no such anchor"),
-        ('<a href="../outside.html">', "../outside.html leads out of the site"),
+        ('<a href="../outside.html">', "../outside.html is outside the site"),
         ('<img src="missing.png">', "missing.png does not exist"),
-        ('<img src="https://example.org/a.png">', "https://example.org/a.png is fetched from elsewhere"),
-        ('<script src="//example.org/a.js"></script>', "//example.org/a.js is fetched from elsewhere"),
+        ('<img src="https://example.org/a.png">', "https://example.org/a.png is loaded from another server"),
+        ('<script src="//example.org/a.js"></script>', "//example.org/a.js is loaded from another server"),
         (
             '<link rel="stylesheet" href="https://example.org/a.css">',
-            "https://example.org/a.css is fetched from elsewhere",
+            "https://example.org/a.css is loaded from another server",
         ),
-        ("see [`UURisk`][uulearn.risk.UURisk]", "'][uulearn.risk.UURisk]' was not understood"),
+        ("see [`UURisk`][uulearn.risk.UURisk]", "'][uulearn.risk.UURisk]' was not resolved"),
     ],
 )
-def test_faults_are_found(tmp_path, checker, body, fault):
+def test_checker_finds_errors(tmp_path, checker, body, fault):
     site = tmp_path / "site"
     site.mkdir()
     (tmp_path / "outside.html").write_text("")
@@ -306,7 +306,7 @@ def test_faults_are_found(tmp_path, checker, body, fault):
 # ----------------------------------------------------------------------------------------------------------- the README
 
 
-def test_the_readme_has_one_screen_of_words_and_one_picture_before_the_details():
+def test_readme_starts_with_one_screen_and_one_figure():
     top, *details = re.split(r"^## ", text_of(ROOT / "README.md"), flags=re.MULTILINE)
     assert len(details) >= 3
     assert len(re.findall(r"!\[", top)) == 1
