@@ -152,8 +152,12 @@ class Docstrings(griffe.Extension):
     """Rewrites the docstrings of a package after griffe has read it."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Rewrite every docstring of the package."""
-        self._rewrite(pkg, dict(_public(pkg)), pkg)
+        """Rewrite every docstring of the package, and put results of functions after what users call."""
+        places = dict(_public(pkg))
+        self._rewrite(pkg, places, pkg)
+        for path in {place.rpartition(".")[0] for place in places.values()}:
+            module = pkg[path.partition(".")[2]]
+            module.exports = sorted(module.exports, key=lambda name: _is_result(module[str(name)]))
 
     def _rewrite(self, thing: Any, places: dict[str, str], package: griffe.Module) -> None:
         if thing.docstring:
@@ -211,6 +215,12 @@ def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
             yield exported, f"{inner.path}.{exported}"
             yield f"{short}.{exported}", f"{inner.path}.{exported}"
         yield from _public(inner)
+
+
+def _is_result(thing: Any) -> bool:
+    """Whether this is a record or an error: what functions return or raise."""
+    found = thing.final_target if thing.is_alias else thing
+    return bool(found.is_class) and (_is_record(found) or found.name.endswith(("Error", "Warning")))
 
 
 def _is_record(thing: Any) -> bool:
