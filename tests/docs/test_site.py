@@ -32,6 +32,7 @@ EXAMPLE_ELSEWHERE = {
     "export.Exported": "export.export_onnx",
     "metrics.MixtureCheck": "metrics.check_mixture",
     "metrics.Rates": "metrics.uu_rates",
+    "training.RunOptions": "training.Trainer",
     "selection.Candidate": "selection.UUClassifierCV",
     "selection.Executor": "selection.UUClassifierCV",
     "selection.Sensitivity": "selection.prior_sensitivity",

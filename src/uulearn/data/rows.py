@@ -142,9 +142,9 @@ class JoinedRows(Rows):
 class TwoSets:
     """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set.
 
-    >>> both = TwoSets.from_membership(DenseRows(torch.arange(4.0)[:, None]), torch.tensor([0, 1, 1, 0]))
+    >>> both = TwoSets.from_membership(DenseRows(torch.eye(4)), torch.tensor([0, 1, 1, 0]))
     >>> both.sizes, both.take(0, torch.tensor([1]))
-    ((2, 2), tensor([[3.]]))
+    ((2, 2), tensor([[0., 0., 0., 1.]]))
     """
 
     def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:

@@ -127,7 +127,7 @@ def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
 def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> float:
     """Return the probability above which predicting positive minimizes the expected cost.
 
-    >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # a false negative costs nine times as much
+    >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # misses cost nine times as much
     (0.5, 0.1)
     """
     for name, cost in (("false_positive_cost", false_positive_cost), ("false_negative_cost", false_negative_cost)):

@@ -86,7 +86,7 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
 
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)
-    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # contains the component with κ = 0.6
+    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # κ = 0.6
     >>> round(best_bin(positive, mixture).ratio, 2)
     0.6
     """

@@ -97,8 +97,8 @@ def loss_constants(loss: str, score_bound: float) -> LossConstants:
 def correction_lipschitz(method: str, slope: float = DEFAULT_SLOPE) -> float:
     """Return L_f of a named correction: 1 for ``"relu"`` and ``"abs"``, max(1, |λ|) for ``"leaky_relu"``.
 
-    >>> correction_lipschitz("abs"), correction_lipschitz("leaky_relu", -0.1), correction_lipschitz("leaky_relu", -2)
-    (1.0, 1.0, 2.0)
+    >>> correction_lipschitz("abs"), correction_lipschitz("leaky_relu", -2)
+    (1.0, 2.0)
     """
     if method in ("relu", "abs"):
         return 1.0

@@ -66,7 +66,7 @@ class Trainer:
     --------
     >>> from uulearn.data import DenseRows
     >>> data = TwoSets((DenseRows(torch.ones(8, 1)), DenseRows(-torch.ones(8, 1))))
-    >>> trainer = Trainer(nn.Linear(1, 1), data, UURisk((0.8, 0.2), 0.5), RunOptions(epochs=3, progress=False))
+    >>> trainer = Trainer(nn.Linear(1, 1), data, UURisk((0.8, 0.2), 0.5), RunOptions(epochs=3))
     >>> trainer.run().column("epoch")
     [1, 2, 3]
     """

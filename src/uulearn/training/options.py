@@ -88,9 +88,6 @@ class RunOptions(TrainingOptions):
 
     ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose
     forward pass does not synchronize with the host, and no scheduler.
-
-    >>> RunOptions(epochs=10).batch_size
-    3000
     """
 
     epochs: int = defaults.EPOCHS
