@@ -194,6 +194,28 @@ def test_every_public_name_is_described(site, name):
     assert {f"uulearn.{name}.{each}" for each in offered} - described == set()
 
 
+def test_reference_lists_every_export(site):
+    index = text_of(site / "reference" / "index.html")
+    assert [name for name in uulearn.__all__ if name != "__version__" and f"<code>{name}</code>" not in index] == []
+
+
+def test_every_command_is_described(site):
+    from uulearn.cli.app import app
+
+    page = text_of(site / "reference" / "command-line.html")
+    named = [command.name or command.callback.__name__ for command in app.registered_commands]
+    assert len(named) >= 5
+    assert [name for name in named if f'<h2 id="{name}">' not in page] == []
+    assert "<code>--set-priors θ θ′</code>" in page
+    assert "<code>--early-stopping / --no-early-stopping</code>" in page
+
+
+def test_inherited_methods_are_described(site):
+    page = text_of(site / "reference" / "estimator.html")
+    for name in ("fit", "predict_proba", "evaluate", "with_target_prior", "load"):
+        assert f'id="uulearn.estimator.UUClassifier.{name}"' in page
+
+
 def public_names():
     """Classes and functions that the public modules offer, by the shortest name, without errors and warnings."""
     found = {}
@@ -236,22 +258,6 @@ def test_parameters_of_the_classifier_are_grouped(site):
     assert len(places) == len(titles)
 
 
-def test_reference_lists_every_export(site):
-    index = text_of(site / "reference" / "index.html")
-    assert [name for name in uulearn.__all__ if name != "__version__" and f"<code>{name}</code>" not in index] == []
-
-
-def test_every_command_is_described(site):
-    from uulearn.cli.app import app
-
-    page = text_of(site / "reference" / "command-line.html")
-    named = [command.name or command.callback.__name__ for command in app.registered_commands]
-    assert len(named) >= 5
-    assert [name for name in named if f'<h2 id="{name}">' not in page] == []
-    assert "<code>--set-priors θ θ′</code>" in page
-    assert "<code>--early-stopping / --no-early-stopping</code>" in page
-
-
 def test_help_shows_an_example_and_no_python_types():
     import typer.main
     from typer.testing import CliRunner
@@ -262,12 +268,6 @@ def test_help_shows_an_example_and_no_python_types():
         text = " ".join(CliRunner().invoke(app, [name, "--help"]).output.split())
         assert f"Example: uulearn {name}" in text
         assert not re.findall(r"<\w+>", text), name
-
-
-def test_inherited_methods_are_described(site):
-    page = text_of(site / "reference" / "estimator.html")
-    for name in ("fit", "predict_proba", "evaluate", "with_target_prior", "load"):
-        assert f'id="uulearn.estimator.UUClassifier.{name}"' in page
 
 
 # --------------------------------------------------------------------------------------------------------- the checker
