@@ -170,8 +170,8 @@ def uu_accuracy_difference(
     Only rows with different predictions contribute, so that the difference is much more precise than either accuracy.
     ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
 
-    >>> sets, old, new = [0, 0, 0, 0, 1, 1, 1, 1], [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
-    >>> uu_accuracy_difference(new, old, sets, (0.75, 0.25), 0.5).value
+    >>> old, new = [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
+    >>> uu_accuracy_difference(new, old, [0, 0, 0, 0, 1, 1, 1, 1], (0.75, 0.25), 0.5).value
     0.5
     """
     a, b, c, d = uu_coefficients(set_priors, target_prior)

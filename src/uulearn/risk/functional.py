@@ -23,8 +23,8 @@ class UURiskParts(NamedTuple):
     their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what training
     minimizes: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
 
-    >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (0.75, 0.25), 0.5, loss="zero_one").positive
-    tensor(-0.2500)
+    >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (1.0, 0.0), 0.5).positive
+    tensor(0.1345)
     """
 
     positive: Tensor

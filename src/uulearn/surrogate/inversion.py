@@ -125,7 +125,7 @@ def invert_set_posterior(
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
     array([0.2, 0.7])
-    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # impossible with these priors
+    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # impossible
     Inversion(log_odds=array([inf]), clipped=array([ True]))
     """
     theta = read_priors(set_priors)

@@ -131,7 +131,7 @@ def prior_error_effect(
 ) -> tuple[float, float]:
     """Return the change of the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
 
-    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]  # at an error of 0.01
+    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]
     [0.02, 0.02]
     """
     a, b, c, d = magnitudes(set_priors, target_prior)
