@@ -8,6 +8,20 @@ from typing import Any
 from mkdocs.structure.pages import Page
 
 MARK = "<!-- commands -->"
+GROUPS = {
+    "fit": {
+        "Class priors": ["set_priors", "target_prior"],
+        "Columns and files": ["drop", "ids", "only", "sheet", "images", "image_size", "allow_leakage"],
+        "Model and training": [
+            "model", "method", "loss", "epochs", "n_estimators", "early_stopping", "self_training_rounds", "device",
+            "seed",
+        ],
+        "Evaluation": ["hold_out", "sensitivity"],
+        "Settings and output": ["out", "config", "resume", "as_json"],
+        "Cluster": ["engine", "address", "workers"],
+    },
+}  # fmt: skip
+"""Headings of the options of commands that have many. Options that are not listed come first."""
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -32,16 +46,26 @@ def _describe(name: str, command: Any) -> str:
     call = " ".join(["uulearn", name, *places, "[OPTIONS]"])
     example = str(command.epilog).removeprefix("Example: ")
     text = [f"## {name}", _sentences(command.help), f"`{call}`", f"```console\n{break_command(example)}\n```"]
+    groups = GROUPS.get(name, {})
+    grouped = {option for names in groups.values() for option in names} | {"help"}
     rows = [(f"`{_placeholder(argument)}`", argument) for argument in arguments]
-    rows += [(_spelling(option), option) for option in options if option.name != "help"]
-    if rows:
-        lines = ["| | meaning | default |", "|---|---|---|"]
-        for spelled, parameter in rows:
-            meaning, default = split_default(parameter.help or "")
-            meaning += " Required." if parameter.required else ""
-            lines.append("| " + " | ".join(map(_cell, (spelled, meaning, default or _default(parameter)))) + " |")
-        text.append("\n".join(['<div class="options" markdown>', "", *lines, "", "</div>"]))
+    text += _table([*rows, *((_spelling(each), each) for each in options if each.name not in grouped)])
+    by_name = {option.name: option for option in options}
+    for title, names in groups.items():
+        own = [by_name[each] for each in names if each in by_name]
+        text += [f"**{title}**", *_table([(_spelling(option), option) for option in own])]
     return "\n\n".join(text)
+
+
+def _table(rows: list[tuple[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["| | meaning | default |", "|---|---|---|"]
+    for spelled, parameter in rows:
+        meaning, default = split_default(parameter.help or "")
+        meaning += " Required." if parameter.required else ""
+        lines.append("| " + " | ".join(map(_cell, (spelled, meaning, default or _default(parameter)))) + " |")
+    return ["\n".join(['<div class="options" markdown>', "", *lines, "", "</div>"])]
 
 
 def break_command(line: str, width: int = 80) -> str:

@@ -23,6 +23,9 @@ COPIES = "repository"
 FENCE = re.compile(r"^(\s*)(```+|~~~+)")
 TARGET = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
 """The address in a Markdown link or image, without its anchor."""
+RECORDS = ("studies/", "repository/", "hardening.md")
+"""Pages that search lists after the guides."""
+RECORD_BOOST = 0.2
 NO_DESCRIPTION = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 
 
@@ -100,7 +103,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links that leave ``docs`` to the copies, and highlight Python sessions."""
+    """Point links that leave ``docs`` to the copies, highlight Python sessions, and rank records low in search."""
     docs, here = Path(config.docs_dir), Path(str(page.file.abs_src_path))
 
     def turn(link: re.Match[str]) -> str:
@@ -109,6 +112,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         return os.path.relpath(place_in_site(path, docs), os.path.dirname(page.file.src_uri))
 
+    if page.file.src_uri.startswith(RECORDS):
+        page.meta.setdefault("search", {})["boost"] = RECORD_BOOST
     markdown = change_outside_code(markdown, lambda line: TARGET.sub(turn, line))
     if page.file.src_uri.startswith(f"{COPIES}/"):
         markdown = re.sub(r"\A\s*##+ ", "# ", markdown)  # generated tables start at a lower heading level
