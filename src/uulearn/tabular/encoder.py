@@ -68,11 +68,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [ 0.  ,  0.  ,  0.  ],
            [ 1.22,  0.  ,  0.  ],
            [ 0.  ,  1.  ,  1.  ]], dtype=float32)
-    >>> encoder.feature_groups()
-    {'age': [0, 1], 'smokes': [2]}
-    >>> same = TableEncoder.from_bytes(schema, encoder.to_bytes())
-    >>> bool((same.transform(rows) == encoder.transform(rows)).all())
-    True
     """
 
     def __init__(self, schema: Schema) -> None:
