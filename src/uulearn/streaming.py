@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from uulearn.data.identity import describe
 from uulearn.data.shuffling import shuffled
 from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
+from uulearn.training.identity import describe
 
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
-SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
-MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not kept; a chunk takes about 700 bytes
+SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # number of blocks, over all files, that identify a set
+MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not cached; a chunk takes about 700 bytes
 
 
 class ParquetSet(RowStream):

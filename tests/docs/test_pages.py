@@ -1,4 +1,4 @@
-"""Pages of the documentation whose blocks are no doctests: they are run from top to bottom as a reader would."""
+"""Run pages whose blocks are not doctests from top to bottom, as a reader would."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_python(page):
 
 
 @pytest.mark.filterwarnings("ignore:.*num_workers", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_lightning(capsys):
+def test_lightning_page_runs(capsys):
     pytest.importorskip("lightning")
     page = run_python("tutorials/lightning.md")
     assert page["accuracy"] > 0.85
@@ -45,7 +45,7 @@ def test_lightning(capsys):
 
 
 def run_command(line, quicker):
-    """What a command of a page prints."""
+    """Run a command of a page and return its output."""
     from typer.testing import CliRunner
 
     from uulearn.cli.app import app
@@ -61,8 +61,8 @@ def check_output(line, expected, got):
     assert doctest.OutputChecker().check_output(expected, got, options), f"$ {line}\n{got}\ninstead of\n{expected}"
 
 
-def test_two_files(tmp_path, monkeypatch):
-    """The page from top to bottom in an empty folder; `fit` with fewer epochs and models than a reader has."""
+def test_two_files_page_runs(tmp_path, monkeypatch):
+    """Run the page in an empty folder; `fit` uses fewer epochs and models than the page."""
     monkeypatch.chdir(tmp_path)
     diagnosis = run_python("start/two-files.md")["diagnosis"]
     quicker = {"fit": ["--epochs", "20", "--n-estimators", "3", "--no-sensitivity"]}
@@ -78,8 +78,8 @@ def test_two_files(tmp_path, monkeypatch):
     assert "Estimated accuracy" in Path("model/report.html").read_text(encoding="utf-8")
 
 
-def test_two_files_evaluated_again(tmp_path, monkeypatch):
-    """The commands at the end of the page, for which a reader needs files of their own."""
+def test_two_files_page_evaluates_new_files(tmp_path, monkeypatch):
+    """Run the commands at the end of the page, which need files from the reader."""
     monkeypatch.chdir(tmp_path)
     page = run_python("start/two-files.md")
     page["new"].assign(malignant=page["diagnosis"]).to_csv("labelled.csv", index=False)
@@ -93,7 +93,7 @@ def test_two_files_evaluated_again(tmp_path, monkeypatch):
     assert "label" in run_command(second, {}).lower()
 
 
-def test_the_figure_that_a_researcher_starts_with(tmp_path, monkeypatch):
+def test_researcher_page_shows_its_first_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks_of("start/researcher.md", "console") for line in block.splitlines()]
     line = next(line for line in lines if "figure2" in line).removeprefix("$ ").partition("#")[0]
@@ -114,23 +114,23 @@ def pictures():
     del sys.modules["method_figures"]
 
 
-def test_the_pages_show_what_the_script_draws(pictures):
+def test_pages_show_the_drawn_figures(pictures):
     pages = (DOCS / "how-it-works.md").read_text(encoding="utf-8") + (DOCS / "method.md").read_text(encoding="utf-8")
     assert set(re.findall(r"images/(method-[\w-]+\.png)", pages)) == set(pictures.DRAWINGS)
     assert all((DOCS / "images" / name).is_file() for name in pictures.DRAWINGS)
 
 
-def test_subtraction_finds_the_positives(pictures):
+def test_subtracting_the_sets_gives_the_positives(pictures):
     many, few = pictures.unmix(20_000), pictures.unmix(100)
     width = many.middles[1] - many.middles[0]
     true = np.exp(-((many.middles - pictures.HALF_DISTANCE) ** 2) / 2) / np.sqrt(2 * np.pi) * width
     assert abs(many.positives - true).max() < 0.02
     assert few.positives.min() < -0.02 < many.positives.min()
-    # In words: set 0 minus a quarter of set 1, scaled, is the positives.
+    # Set 0 minus a quarter of set 1, scaled, gives the positives.
     assert np.allclose((many.fractions0 - many.fractions1 / 4) / 0.75, many.positives)
 
 
-def test_the_network_of_the_picture_learns_rows_by_heart_unless_corrected(pictures):
+def test_network_of_the_figure_overfits_without_correction(pictures):
     grid = np.zeros((1, 2))
     early, late, corrected = (
         pictures.train(*how, grid).history[-1] for how in (("unbiased", 4), ("unbiased", 120), ("leaky_relu", 120))

@@ -1,4 +1,4 @@
-"""One of two processes that train through a wrapper; run by `test_wrappers`. usage: wrapper_worker.py OUT CASE …"""
+"""One of two processes that train through a wrapper, started by `test_wrappers`. Usage: wrapper_worker.py OUT CASE …"""
 
 import contextlib
 import doctest
@@ -288,7 +288,7 @@ CASES = {
 def main(out, names):
     warnings.simplefilter("error")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))  # who waits in vain fails
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))  # a process that waits forever fails
     found = {}
     for name in names:
         with warnings.catch_warnings():

@@ -63,7 +63,7 @@ class BinaryTask:
         return tuple(self.X_train.shape[1:])
 
     def flat(self) -> BinaryTask:
-        """Return the task with rows of shape (d,), for models that take (n, d); nothing is copied."""
+        """Return the task with rows of shape (d,), for models that take (n, d), without copying."""
         train, test = (X.reshape(len(X), -1) for X in (self.X_train, self.X_test))
         return replace(self, X_train=train, X_test=test)
 
@@ -82,7 +82,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
         One of `IMAGE_DATASETS`: ``"mnist"``, ``"fashion_mnist"``, ``"kmnist"``, ``"cifar10"``.
     data_dir : path or None
         Data folder to search and to download into. Default: the folder in the environment variable UULEARN_DATA, then
-        a per-user cache, into which downloads go.
+        a per-user cache, which also receives downloads.
     download : bool
         Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'`` (DatasetNotFoundError).
 

@@ -34,7 +34,7 @@ class PlattScaling:
     prior: float
 
     def log_odds(self, scores: Any, target_prior: float | None = None) -> Floats:
-        """Return log-odds of the positive class, at another class prior if one is given."""
+        """Return the log-odds of the positive class, at another class prior if one is given."""
         log_odds = self.slope * np.asarray(scores, dtype=np.float64) + self.intercept
         return log_odds if target_prior is None else shift_log_odds(log_odds, self.prior, target_prior)
 
@@ -42,7 +42,7 @@ class PlattScaling:
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
     """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
 
-    The likelihood is that of the observed sets. Let t be the probability of the positive class at the class prior of
+    It maximizes the likelihood of the sets. Let t be the probability of the positive class at the class prior of
     all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
     ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
     its parameters for small samples.
@@ -73,7 +73,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     means, deviations = np.transpose([LOG_SLOPE_PRIOR, INTERCEPT_PRIOR])
 
     def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Mean negative log-posterior and its gradient, for (log slope, intercept) on standardized scores."""
+        """Return the mean negative log-posterior of (log slope, intercept) on standardized scores, and its gradient."""
         slope = math.exp(parameters[0])
         likelihood, derivative = set_log_likelihood(slope * standardized + parameters[1], at_negative, at_positive)
         distance = (parameters - means) / deviations
@@ -109,7 +109,7 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
     low, median, high = np.quantile(values, [0.16, 0.5, 0.84])
     scale = float(high - low) / 2 or float(values.std())
     if not scale > 0:
-        raise ValueError(f"all scores are {values[0]:g}, without information about the class; train the model.")
+        raise ValueError(f"all scores are {values[0]:g} and carry no information about the class; train the model.")
     return float(median), scale
 
 
@@ -137,9 +137,9 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
 
 
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """Expected calibration error, computed from labels.
+    """Compute the expected calibration error from labels.
 
-    It is the mean, over bins of equal size, of the distance between mean probability and fraction of positives.
+    It is the mean over equal-size bins of |mean probability − fraction of positives|.
 
     >>> calibration_error([0.2] * 10, [1, 1] + [0] * 8, bins=1)
     0.0
@@ -154,7 +154,7 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
 
 
 def decision_values(scores: NDArray[np.float32], scaling: PlattScaling | None) -> NDArray[np.float32]:
-    """Log-odds of the scores if there is a calibration, else the scores themselves.
+    """Return calibrated log-odds, or the scores themselves if there is no calibration.
 
     >>> decision_values(np.float32([1, 2]), PlattScaling(2.0, 0.5, prior=0.5))
     array([2.5, 4.5], dtype=float32)

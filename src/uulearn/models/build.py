@@ -21,11 +21,11 @@ IMAGE_MODELS = ("allconvnet", "resnet32")
 def build_model(
     model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None, seed: int | None = None
 ) -> nn.Module:
-    """A new module for rows of the given shape.
+    """Build a new module for rows of the given shape.
 
     A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
     (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
-    With a ``seed``, the initial weights depend on nothing else, and torch's generator is left unchanged.
+    With a ``seed``, the initial weights depend only on the seed, and torch's generator does not change.
 
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)

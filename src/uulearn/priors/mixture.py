@@ -101,7 +101,7 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
     chosen = int(np.argmin(curve.ratio + NOISE_FACTOR * noise))
     rows = int(curve.rows[chosen])
     half = component[n - max(1, rows // 2)]
-    if half == curve.thresholds[chosen]:  # ties: use the next higher score, if there is one
+    if half == curve.thresholds[chosen]:  # if scores are tied, use the next higher score
         higher = component[component > half]
         half = higher[0] if len(higher) else half
     return BestBin(
@@ -126,7 +126,7 @@ def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
 class Resampled:
     """One mixture proportion in every bootstrap resample; arrays of shape (replicates,)."""
 
-    low: Floats  # extrapolation: the ratio continues to decrease as it does from the tail to its upper half
+    low: Floats  # extrapolated as if the ratio kept decreasing as it does from the tail to its upper half
     high: Floats  # the ratio on the tail
     cautious: Floats  # the ratio on the wider tail of the distribution-free rule
 

@@ -27,7 +27,7 @@ MAX_INTERVAL_WIDTH = 0.2  # wider intervals raise a warning
 
 
 class Bounds(NamedTuple):
-    """Bounds that hold with the given confidence each, for any classes; κ can only be overestimated.
+    """Bounds that hold for any classes, each with the given confidence; κ can only be overestimated.
 
     >>> Bounds(higher_prior_at_least=0.7, lower_prior_at_most=0.3, gap_at_least=0.4)
     Bounds(higher_prior_at_least=0.7, lower_prior_at_most=0.3, gap_at_least=0.4)
@@ -51,7 +51,7 @@ class SetPriorsEstimate:
     set_priors: tuple[float, float]  # (θ, θ′) in the order of the sets; NaN if the sets are identical
     intervals: tuple[Interval, Interval]
     confidence: float
-    higher_prior_set: int  # the set with the higher prior, as named by the caller; the rows cannot show it
+    higher_prior_set: int  # the set with the higher prior, named by the caller because the rows cannot show it
     bounds: Bounds
     sizes: tuple[int, int]
     set_auc: float  # AUC of the scores between the sets; ½ is chance
@@ -128,7 +128,7 @@ def estimate_set_priors_from_scores(
 
     Scores must be higher for rows that look like the set with the higher prior. Scores of training rows exaggerate the
     difference of the priors. The interval comes from a bootstrap: it extends from the ratio on the tails to its
-    extrapolation, to cover the bias of mixed tails; docs/priors.md shows its measured coverage. See
+    extrapolation, to cover the bias of mixed tails; docs/studies/priors.md shows its measured coverage. See
     `estimate_set_priors` for the other parameters.
 
     >>> rng = np.random.default_rng(0)

@@ -34,11 +34,11 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         self.random_state = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """The number of folds."""
+        """Return the number of folds."""
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
-        """Row numbers to train on and to test on, for each fold; ``y`` are the sets."""
+        """Yield the row numbers for training and for testing of each fold; ``y`` are the sets."""
         if y is None:
             raise ValueError("SetKFold needs the set of each row: call split(X, sets).")
         sets = np.asarray(y)
@@ -57,7 +57,7 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
             if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
-                raise ValueError("a fold has no row of one set: too many rows belong together; use fewer folds.")
+                raise ValueError("a fold has no row of one set: too many rows must share a fold; use fewer folds.")
             yield train, test
 
 

@@ -12,7 +12,7 @@ is 1: with t for η at π̄, the set probabilities lie on the segment
 
 The inversion is computed at π̄, and then the log-odds are shifted to π (`uulearn.metrics.calibration.shift_log_odds`).
 Two sets determine t. For more sets, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
-predicted probabilities q; the objective is concave, so that bisection on its derivative finds the maximum.
+predicted probabilities q; the objective is concave, so bisection on its derivative finds the maximum.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Priors = Sequence[float] | Floats
 
 LARGEST_EXPONENT = 700.0  # log-odds are searched in ±700, because exp overflows above 709
 BISECTIONS = 60  # 1,400/2⁶⁰ is below the spacing of floats near 1
-CLIPPING_TOLERANCE = 1e-9  # probabilities this little outside the segment are attributed to rounding
+CLIPPING_TOLERANCE = 1e-9  # distance from the segment that is attributed to rounding
 
 
 class Inversion(NamedTuple):

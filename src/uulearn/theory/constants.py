@@ -26,7 +26,7 @@ _RANGES: dict[str, tuple[float, float, bool, str]] = {
     "half_width": (0, 1, False, "give it as a fraction, two points of accuracy as 0.02."),
     "input_bound": (0, math.inf, False, "it bounds the Euclidean norm of every row."),
     "loss_bound": (0, math.inf, False, "it is the largest value of the loss, 1 for the zero-one and the sigmoid loss."),
-    "loss_lipschitz": (0, math.inf, True, "the zero-one loss has none; use a surrogate loss."),
+    "loss_lipschitz": (0, math.inf, True, "the zero-one loss has no Lipschitz constant; use a surrogate loss."),
     "rademacher": (0, math.inf, True, "pass two numbers, (ℜ_n, ℜ_n′)."),
     "score_bound": (0, math.inf, False, "it bounds the absolute value of every score."),
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """Distance of the corrected risk from the true risk of a fixed classifier (Lemma 2 and Theorem 3).
 
-The classifier was chosen without the rows at hand: these bounds are for held-out rows. All functions have parameters
+These bounds are for held-out rows: the classifier must not depend on the rows. All functions have parameters
 from this list:
 
 * ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
@@ -8,10 +8,10 @@ from this list:
   zero-one loss the parts are the fractions of false negatives and of false positives among all rows;
 * ``loss_bound`` C_ℓ: the largest value of the loss, 1 for the zero-one loss;
 * ``correction_lipschitz`` L_f: 1 for relu and abs, max(1, |λ|) for leaky_relu;
-* ``delta`` δ: the probability with which the bound may fail.
+* ``delta`` δ: the probability that the bound fails.
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
-and a row of set 1 by d·C_ℓ/n′, so that McDiarmid's inequality gives b²/n + d²/n′, which is used here; for n = n′ both
+and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. The latter is used here; for n = n′ both
 agree. Bounds above 1 or C_ℓ are vacuous.
 """
 

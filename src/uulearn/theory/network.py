@@ -1,7 +1,7 @@
 """Frobenius norms of a trained network, as Corollary 5 needs them.
 
 The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalization,
-and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported are
+and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported layers:
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
 * batch normalization directly after a linear layer, which is folded into the layer, and dropout, which has no effect in
@@ -131,7 +131,7 @@ def _network_of(classifier: Any) -> tuple[nn.Module, float]:
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; look at one of them, "
+            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; pass one of them, "
             "classifier.submodel(0).model_.models[0], or fit with n_estimators=1."
         )
     return module, float(classifier.trained_.input_scale)

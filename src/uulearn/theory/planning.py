@@ -5,7 +5,7 @@ positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
-so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
+so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
 of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
 """
 
@@ -94,7 +94,7 @@ class IntervalSpread:
 def anticipated_spread(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9, delta: float = 0.05
 ) -> IntervalSpread:
-    """Spread of the estimated accuracy for a classifier of the given accuracy.
+    """Return the spread of the estimated accuracy for a classifier of the given accuracy.
 
     The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
@@ -109,7 +109,7 @@ def anticipated_spread(
 
 
 def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Largest spread of the estimated accuracy over all classifiers (compare `uulearn.risk.estimation_cost`).
+    """Return the worst-case spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
 
     >>> worst_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=30012, set1=30012)
@@ -118,7 +118,7 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 
 
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Spread by Hoeffding's inequality, valid for every classifier and every size; see `hoeffding_half_width`.
+    """Return the spread by Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
 
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
@@ -195,7 +195,7 @@ class PlannedPrecision:
     corrected_half_width: float  # by Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1
     corrected_sharp: float  # see `DeviationBound.sharp`
     corrected_bias: float  # see `BiasBound.sharp`
-    labelled_rows: float  # number of labelled rows that would give the same precision in the worst case
+    labeled_rows: float  # number of labeled rows that would give the same precision in the worst case
     set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
     set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
@@ -299,7 +299,7 @@ def _precision(
         corrected_half_width=corrected.value,
         corrected_sharp=corrected.sharp,
         corrected_bias=bias_bound(priors, pi, sizes, alpha=alpha, beta=beta).sharp,
-        labelled_rows=estimation_cost(priors, pi, sizes).effective_rows,
+        labeled_rows=estimation_cost(priors, pi, sizes).effective_rows,
         set0_needed=spread.rows_needed(half_width=half_width, set1=sizes.set1),
         set1_needed=spread.rows_needed(half_width=half_width, set0=sizes.set0),
     )

@@ -88,7 +88,7 @@ class Run:
 
 
 def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Tensor, Tensor] | None:
-    """Row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
+    """Return row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -104,7 +104,7 @@ def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Te
 
 @dataclass(frozen=True)
 class Groups:
-    """An order of the runs in which each ``width`` neighbors use the same batches, which are then gathered once.
+    """An order of the runs in which groups of ``width`` neighbors share batches, which are gathered once.
 
     ``order[k]`` is the position, in the caller's list, of the run at place k.
     """
@@ -115,7 +115,7 @@ class Groups:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Groups:
-        """Groups of the largest possible width; all groups have the same width."""
+        """Return groups of the largest possible width; all groups have the same width."""
         groups: dict[Hashable, list[int]] = defaultdict(list)
         contents: dict[int, bytes] = {}
         for position, run in enumerate(runs):
@@ -129,7 +129,7 @@ class Groups:
 
 
 def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
-    """The initial model of a run with this seed, the same as for a single run."""
+    """Return the initial model of a run with this seed, the same as for a single run."""
     if name not in ("linear", "mlp"):
         raise ValueError(
             f"batched training supports models 'linear' and 'mlp', got {name!r}; train others one by one with Trainer."
@@ -154,7 +154,7 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
     if table.ndim != 2:
         raise ValueError(f"X must have two dimensions, rows and columns, got shape {tuple(table.shape)}; reshape it.")
     if not runs:
-        raise ValueError("batched training needs at least one run, got none.")
+        raise ValueError("batched training needs at least one run, got an empty list.")
     for name in ("sizes", "held_out_sizes"):
         found = {getattr(run, name) for run in runs}
         if len(found) > 1:
