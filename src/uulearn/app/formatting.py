@@ -33,8 +33,6 @@ def number(value: float | None, decimals: int = 3) -> str:
 def signed(value: float | None, decimals: int = 3) -> str:
     """Format a number with its sign.
 
-    Examples
-    --------
     >>> signed(0.1234), signed(-0.1234), signed(-0.00001)
     ('+0.123', '−0.123', '0.000')
     """
@@ -59,8 +57,6 @@ def accuracy_range(accuracy: Estimate) -> str:
 
     An unbiased estimate can exceed 100%; no classifier does, so the text never claims 100%.
 
-    Examples
-    --------
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
@@ -88,8 +84,6 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 def listing(items: Sequence[str], limit: int = 8) -> str:
     """Join items with commas, and "and" before the last; show at most ``limit`` of them.
 
-    Examples
-    --------
     >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdef"), limit=3)
     ('a', 'a, b and c', 'a, b, c and 3 more')
     """

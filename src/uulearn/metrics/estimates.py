@@ -20,8 +20,6 @@ class Estimate:
     ``value`` is unbiased and can therefore lie outside the range of the metric (an accuracy of 1.01). The interval is
     clipped to the range.
 
-    Examples
-    --------
     >>> print(Estimate(0.9131, 0.0049, (0.9031, 0.9223)))
     0.913 (95% interval 0.903 to 0.922)
     """

@@ -11,7 +11,11 @@ from uulearn.risk.coefficients import check_target_prior
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval."""
+    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval.
+
+    >>> evaluate([2, 1, -1, -1, -2, 1], [0, 0, 0, 1, 1, 1], (1.0, 0.0), 0.5).true_positive_rate.value
+    0.667
+    """
 
     accuracy: Estimate
     balanced_accuracy: Estimate
@@ -42,8 +46,6 @@ def evaluate(
 ) -> Evaluation:
     """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 5000)
@@ -74,8 +76,6 @@ def evaluate_labeled(
 
     The accuracy is the fraction of correct rows or, if ``target_prior`` is given, the accuracy at that class prior.
 
-    Examples
-    --------
     >>> print(evaluate_labeled([2.0, 1.0, -1.0, 0.5, -2.0, -1.5], [1, 1, 1, 0, 0, 0]).accuracy)
     0.667 (95% interval 0.300 to 0.903)
     """

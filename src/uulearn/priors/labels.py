@@ -16,7 +16,11 @@ from uulearn.risk.coefficients import check_sizes
 
 
 class Interval(NamedTuple):
-    """An interval for a class prior."""
+    """An interval for a class prior.
+
+    >>> Interval(0.25, 0.75).covers(0.5), Interval(0.25, 0.75).width
+    (True, 0.5)
+    """
 
     low: float
     high: float
@@ -53,7 +57,11 @@ def hypergeometric_interval(positives: int, rows: int, size: int, confidence: fl
 
 @dataclass(frozen=True)
 class LabeledPriors:
-    """Class priors estimated from labeled samples of two sets."""
+    """Class priors estimated from labeled samples of two sets.
+
+    >>> priors_from_labels([1] * 40 + [0] * 10, [1] * 15 + [0] * 35).positives
+    (40, 15)
+    """
 
     set_priors: tuple[float, float]  # (θ, θ′): fractions of positives in the samples
     intervals: tuple[Interval, Interval]

@@ -30,7 +30,11 @@ DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
+    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,).
+
+    >>> ratio_curve(np.arange(100), np.arange(100)).ratio[-1:]  # all rows of both samples
+    array([1.])
+    """
 
     thresholds: Floats
     rows: Counts  # rows of the component in the tail
@@ -38,7 +42,12 @@ class RatioCurve(NamedTuple):
 
 
 class BestBin(NamedTuple):
-    """Three nested tails, and the ratio on the tail that gives the estimate."""
+    """Three nested tails, and the ratio on the tail that gives the estimate.
+
+    >>> scores = np.arange(1000) % 10
+    >>> best_bin(scores, np.minimum(scores, 8)).ratio  # no row of the mixture is in the tail
+    0.0
+    """
 
     threshold: float
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
@@ -54,8 +63,6 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 
     Scores are higher for rows that look like the component.
 
-    Examples
-    --------
     >>> component = np.arange(1000) % 10  # the mixture has no score of 9
     >>> curve = ratio_curve(component, np.minimum(component, 8))
     >>> curve.thresholds, curve.ratio[[0, -1]]
@@ -77,11 +84,9 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
     (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. It selects wide tails, on which the ratio r is still above κ. The second
     pass minimizes the ratio plus `NOISE_FACTOR` standard errors, approximately √(r/q·(1/m + r/n)).
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)
-    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # contains the component with κ = 0.6
+    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # κ = 0.6
     >>> round(best_bin(positive, mixture).ratio, 2)
     0.6
     """

@@ -21,7 +21,11 @@ EQUAL_PRIORS = 1e-6
 
 
 class UUCoefficients(NamedTuple):
-    """The coefficients of Section 2.2; all four are negative if set 1 has the higher prior."""
+    """The coefficients of Section 2.2; all four are negative if set 1 has the higher prior.
+
+    >>> uu_coefficients((0.25, 0.75), 0.5)
+    UUCoefficients(a=-0.25, b=-0.75, c=-0.75, d=-0.25)
+    """
 
     a: float
     b: float
@@ -30,7 +34,11 @@ class UUCoefficients(NamedTuple):
 
 
 class EstimationCost(NamedTuple):
-    """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
+    """Worst-case precision of the zero-one risk estimated from two unlabeled sets.
+
+    >>> round(estimation_cost((0.8, 0.2), 0.5, (100, 100)).standard_error, 3)
+    0.059
+    """
 
     standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
     effective_rows: float  # number of labeled rows that would give the same standard error
@@ -116,8 +124,6 @@ def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tup
     A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
     SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
 
-    Examples
-    --------
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
     """
