@@ -23,6 +23,23 @@ MODULES = [name for name in uulearn.__all__ if isinstance(getattr(uulearn, name)
 MODULES += ["estimator", "report", "metrics.calibration", "data.augmentation", "training.batched"]
 
 EXAMPLE_ELSEWHERE = {
+    "UUCoefficients": "uu_coefficients",
+    "metrics.Evaluation": "metrics.evaluate",
+    "priors.BestBin": "priors.best_bin",
+    "priors.Bounds": "priors.estimate_set_priors",
+    "priors.CensoredLabels": "priors.to_censoring",
+    "priors.DiagnosticAccuracy": "priors.to_sensitivity",
+    "priors.LabeledPriors": "priors.priors_from_labels",
+    "priors.NoiseRates": "priors.to_noise_rates",
+    "priors.PredictiveValues": "priors.to_predictive_values",
+    "priors.RatioCurve": "priors.ratio_curve",
+    "risk.EstimationCost": "risk.estimation_cost",
+    "surrogate.AccuracyWeights": "surrogate.accuracy_weights",
+    "theory.BiasBound": "theory.bias_bound",
+    "theory.DeviationBound": "theory.deviation_bound",
+    "theory.LossConstants": "theory.loss_constants",
+    "theory.NegativeTermBound": "theory.negative_term_bound",
+    "theory.RowPlan": "theory.plan_rows",
     "data.Rows": "data.DenseRows",
     "data.augmentation.build_augmentation": "data.augmentation.get_augmentation",
     "estimator.FitPlan": "estimator.run_plan",

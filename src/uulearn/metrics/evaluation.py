@@ -11,11 +11,7 @@ from uulearn.risk.coefficients import check_target_prior
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval.
-
-    >>> evaluate([2, 1, -1, -1, -2, 1], [0, 0, 0, 1, 1, 1], (1.0, 0.0), 0.5).true_positive_rate.value
-    0.667
-    """
+    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval."""
 
     accuracy: Estimate
     balanced_accuracy: Estimate

@@ -15,11 +15,7 @@ SetPriors = tuple[float, float]
 
 
 class NoiseRates(NamedTuple):
-    """Class-conditional label noise: P(noisy 0 | positive), P(noisy 1 | negative), and the class prior of all rows.
-
-    >>> to_noise_rates((0.75, 0.25), 0.5).rho_plus
-    0.25
-    """
+    """Class-conditional label noise: P(noisy 0 | positive), P(noisy 1 | negative), and the class prior of all rows."""
 
     rho_plus: float
     rho_minus: float
@@ -27,11 +23,7 @@ class NoiseRates(NamedTuple):
 
 
 class DiagnosticAccuracy(NamedTuple):
-    """Accuracy of a test or rule, and the class prior of all rows.
-
-    >>> to_sensitivity((0.75, 0.25), 0.5).specificity
-    0.75
-    """
+    """Accuracy of a test or rule, and the class prior of all rows."""
 
     sensitivity: float
     specificity: float
@@ -39,22 +31,14 @@ class DiagnosticAccuracy(NamedTuple):
 
 
 class PredictiveValues(NamedTuple):
-    """Fraction of positives among the rows that a rule marks, and of negatives among the other rows.
-
-    >>> to_predictive_values((0.9, 0.25)).npv
-    0.75
-    """
+    """Fraction of positives among the rows that a rule marks, and of negatives among the other rows."""
 
     precision: float
     npv: float
 
 
 class CensoredLabels(NamedTuple):
-    """Class prior of all rows, labeled or not, and c, the fraction of positives that are labeled.
-
-    >>> to_censoring((1.0, 0.5), 0.5).class_prior
-    0.75
-    """
+    """Class prior of all rows, labeled or not, and c, the fraction of positives that are labeled."""
 
     class_prior: float
     label_frequency: float

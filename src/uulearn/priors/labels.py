@@ -57,11 +57,7 @@ def hypergeometric_interval(positives: int, rows: int, size: int, confidence: fl
 
 @dataclass(frozen=True)
 class LabeledPriors:
-    """Class priors estimated from labeled samples of two sets.
-
-    >>> priors_from_labels([1] * 40 + [0] * 10, [1] * 15 + [0] * 35).positives
-    (40, 15)
-    """
+    """Class priors estimated from labeled samples of two sets."""
 
     set_priors: tuple[float, float]  # (θ, θ′): fractions of positives in the samples
     intervals: tuple[Interval, Interval]

@@ -30,11 +30,7 @@ DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,).
-
-    >>> ratio_curve(np.arange(100), np.arange(100)).ratio[-1:]  # all rows of both samples
-    array([1.])
-    """
+    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
 
     thresholds: Floats
     rows: Counts  # rows of the component in the tail
@@ -42,12 +38,7 @@ class RatioCurve(NamedTuple):
 
 
 class BestBin(NamedTuple):
-    """Three nested tails, and the ratio on the tail that gives the estimate.
-
-    >>> scores = np.arange(1000) % 10
-    >>> best_bin(scores, np.minimum(scores, 8)).ratio  # no row of the mixture is in the tail
-    0.0
-    """
+    """Three nested tails, and the ratio on the tail that gives the estimate."""
 
     threshold: float
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing

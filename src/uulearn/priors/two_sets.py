@@ -27,11 +27,7 @@ MAX_INTERVAL_WIDTH = 0.2  # wider intervals raise a warning
 
 
 class Bounds(NamedTuple):
-    """Bounds that hold for any classes, each with the given confidence; κ can only be overestimated.
-
-    >>> Bounds(higher_prior_at_least=0.7, lower_prior_at_most=0.3, gap_at_least=0.4)
-    Bounds(higher_prior_at_least=0.7, lower_prior_at_most=0.3, gap_at_least=0.4)
-    """
+    """Bounds that hold for any classes, each with the given confidence; κ can only be overestimated."""
 
     higher_prior_at_least: float  # lower bound on the higher prior: 1 − κ(P₁ | P₀)
     lower_prior_at_most: float  # upper bound on the lower prior: κ(P₀ | P₁)

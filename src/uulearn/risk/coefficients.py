@@ -21,11 +21,7 @@ EQUAL_PRIORS = 1e-6
 
 
 class UUCoefficients(NamedTuple):
-    """The coefficients of Section 2.2; all four are negative if set 1 has the higher prior.
-
-    >>> uu_coefficients((0.25, 0.75), 0.5)
-    UUCoefficients(a=-0.25, b=-0.75, c=-0.75, d=-0.25)
-    """
+    """The coefficients of Section 2.2; all four are negative if set 1 has the higher prior."""
 
     a: float
     b: float
@@ -34,11 +30,7 @@ class UUCoefficients(NamedTuple):
 
 
 class EstimationCost(NamedTuple):
-    """Worst-case precision of the zero-one risk estimated from two unlabeled sets.
-
-    >>> round(estimation_cost((0.8, 0.2), 0.5, (100, 100)).standard_error, 3)
-    0.059
-    """
+    """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
 
     standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
     effective_rows: float  # number of labeled rows that would give the same standard error

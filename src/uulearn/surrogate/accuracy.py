@@ -20,11 +20,7 @@ from uulearn.surrogate.inversion import Floats, Priors, check_fractions, read_pr
 
 
 class AccuracyWeights(NamedTuple):
-    """Weights of the estimate ``offset + weights @ fractions``, with the fraction of each set predicted positive.
-
-    >>> accuracy_weights((0.75, 0.25), (100, 100), 0.5).weights
-    array([ 1., -1.])
-    """
+    """Weights of the estimate ``offset + weights @ fractions``, with the fraction of each set predicted positive."""
 
     offset: float
     weights: Floats  # w, shape (m,)

@@ -53,11 +53,7 @@ def magnitudes(set_priors: Sequence[float], target_prior: float) -> UUCoefficien
 
 @dataclass(frozen=True)
 class LossConstants:
-    """Properties of a loss on the margins |z| ≤ C_g.
-
-    >>> loss_constants("ramp", 2.0)
-    LossConstants(bound=1.0, least=0.0, lipschitz=0.5)
-    """
+    """Properties of a loss on the margins |z| ≤ C_g."""
 
     bound: float  # C_ℓ, its largest value
     least: float  # its smallest value; π·least and (1 − π)·least are valid choices of α and β

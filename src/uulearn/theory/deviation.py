@@ -27,11 +27,7 @@ Pair = Sequence[float]
 
 @dataclass(frozen=True)
 class NegativeTermBound:
-    """Bounds on the probability that a risk term is negative; their sum is Δ_g of Theorem 3.
-
-    >>> round(negative_term_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05).value, 2)
-    0.01
-    """
+    """Bounds on the probability that a risk term is negative; their sum is Δ_g of Theorem 3."""
 
     positive: float  # for a·R̂_u⁺ − c·R̂_u′⁺
     negative: float  # for d·R̂_u′⁻ − b·R̂_u⁻
@@ -44,11 +40,7 @@ class NegativeTermBound:
 
 @dataclass(frozen=True)
 class BiasBound:
-    """Two upper bounds on E[R̂_cc(g)] − R(g), which is never negative.
-
-    >>> round(bias_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05).value, 3)
-    0.033
-    """
+    """Two upper bounds on E[R̂_cc(g)] − R(g), which is never negative."""
 
     value: float  # (L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)
     sharp: float  # a smaller bound from the same exponents, see `bias_bound`
@@ -56,11 +48,7 @@ class BiasBound:
 
 @dataclass(frozen=True)
 class DeviationBound:
-    """|R̂_cc(g) − R(g)| ≤ bias + spread with probability at least ``confidence``.
-
-    >>> round(deviation_bound((0.8, 0.2), 0.5, (5000, 5000), alpha=0.05, beta=0.05).spread, 3)
-    0.032
-    """
+    """|R̂_cc(g) − R(g)| ≤ bias + spread with probability at least ``confidence``."""
 
     bias: float
     spread: float  # C_δ·χ = C_ℓ·L_f·√(ln(2/δ)/2)·((a + b)/√n + (c + d)/√n′)

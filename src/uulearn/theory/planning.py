@@ -202,11 +202,7 @@ class PlannedPrecision:
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Held-out rows that an estimate of the accuracy needs, and its precision.
-
-    >>> plan_rows((0.8, 0.2), 0.5, half_width=0.02).equal
-    SetSizes(set0=2567, set1=2567)
-    """
+    """Held-out rows that an estimate of the accuracy needs, and its precision."""
 
     set_priors: tuple[float, float]
     target_prior: float
