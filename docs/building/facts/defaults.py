@@ -10,6 +10,14 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "study"))
+
+import contenders
+import records
+from comparison import Comparison, compare
+from finals import FIRST_SEED, MODELS, PRIORS, SUPERVISED
+from render_images import Setting
+
 from uulearn import defaults
 from uulearn.reproduction.experiments import DATASET_NAMES
 from uulearn.reproduction.reference import paper_table
@@ -18,14 +26,6 @@ from uulearn.reproduction.store import RunStore
 from uulearn.training.early_stopping import BestEpoch
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "benchmarks" / "study"))  # the statistics of the study of tables
-
-import contenders  # noqa: E402
-import records  # noqa: E402
-from comparison import Comparison, compare  # noqa: E402
-from finals import FIRST_SEED, MODELS, PRIORS, SUPERVISED  # noqa: E402
-from render_images import Setting  # noqa: E402
-
 Record = dict[str, Any]
 
 
