@@ -81,7 +81,6 @@ def _epochs() -> Iterator[tuple[str, str]]:
     mlp = results["mlp"]["speedup"]["uulearn"]
     yield "mlp-against-dataloader", f"{mlp['DataLoader loop']:.1f}"
     yield "mlp-against-skorch", f"{mlp['skorch']:.1f}"
-    yield "linear-against-tight", f"{results['linear']['speedup']['uulearn']['tight loop']:.2f}"
 
 
 def _prediction() -> Iterator[tuple[str, str]]:
@@ -122,23 +121,21 @@ def _startup() -> Iterator[tuple[str, str]]:
 
 def _precision() -> Iterator[tuple[str, str]]:
     runs = _read("precision_accuracy")["runs"]
-    last, best, others = {}, {}, []
+    last, best = {}, {}
     for run in runs:
         place = run["settings"]["precision"], run["settings"]["seed"]
         last[place], best[place] = 100 * run["last"], 100 * run["best"]
-        others += [100 * run["share_of_other_classes"]] if "share_of_other_classes" in run else []
     seeds = sorted({seed for _, seed in last})
     rows = [[name, *(f"{last[name, seed]:.2f}" for seed in seeds)] for name in ("float32", "bfloat16")]
     yield "precision", _table(["test accuracy, last epoch", *(f"seed {seed}" for seed in seeds)], rows)
     for name, values in (("last", last), ("best", best)):
         gains = [values["bfloat16", seed] - values["float32", seed] for seed in seeds]
         yield f"precision-{name}", f"{fmean(gains):+.2f} ± {stdev(gains) / math.sqrt(len(gains)):.2f}"
-    yield "precision-other-classes", f"{min(others):.2f} to {max(others):.2f}"
     studied = [run for path in sorted(RECORDS.glob("defaults-*.json")) for run in _read(path.stem)["runs"]]
     for variant, name in (("ema 0.999", "bfloat16"), ("ema 0.999, float32", "float32")):
         own = [100 * run["last"] for run in studied if run["variant"] == variant]
         yield f"precision-study-{name}", f"{fmean(own):.2f}"
-        yield f"precision-study-{name}-runs", str(len(own))
+    yield "precision-study-runs", str(len(own))
 
 
 def _accumulation() -> Iterator[tuple[str, str]]:
@@ -160,10 +157,8 @@ def _accumulation() -> Iterator[tuple[str, str]]:
     head = ["", "MLP, ms", "relative", "peak, MiB", "convolutional, ms", "relative", "peak, MiB"]
     yield "accumulation", _table(head, rows)
     yield "accumulation-rounds", str(section["configuration"]["rounds"])
-    for workload in ("mlp", "convolutional"):
-        found = section["results"][workload]["speedup"]
-        yield f"accumulation-usual-{workload}", f"{1 / found['two passes']['each corrected']:.1f}"
-        yield f"accumulation-gradients-{workload}", f"{found['two passes']['two gradients']:.2f}"
+    usual = section["results"]["mlp"]["speedup"]["two passes"]["each corrected"]
+    yield "accumulation-usual", f"{1 / usual:.1f}"
 
 
 def _gpu() -> Iterator[tuple[str, str]]:
@@ -185,22 +180,20 @@ def _gpu() -> Iterator[tuple[str, str]]:
     yield "dataset-runs", str(sum(map(len, trials)))
     yield "selection-runs", str(sum(run["held_out"] > 0 for runs in trials for run in runs))
     yield "gpu-copy", f"{mlp['ceilings']['bytes_a_second'] / 1e12:.2f}"
-    yield "gpu-products", f"{mlp['ceilings']['bfloat16_flops'] / 1e12:.0f}"
-    for name, one in (("mlp", mlp), ("linear", linear), ("resnet", resnet)):
-        roofline = one["results"]["roofline_of_a_step"]
-        yield f"gpu-{name}-flops", f"{roofline['flops'] / 1e12:.2f}"
-        yield f"gpu-{name}-bytes", f"{roofline['bytes'] / 1e9:.1f}"
-        yield f"gpu-{name}-memory-ms", f"{1000 * roofline['seconds_of_memory_at_the_ceiling']:.2f}"
-        yield f"gpu-{name}-step-ms", f"{1000 * roofline['seconds']:.2f}"
-        yield f"gpu-{name}-share", f"{100 * roofline['share_of_the_higher_ceiling']:.0f}"
-        yield f"gpu-{name}-share-apart", f"{100 * roofline['share_if_the_two_do_not_overlap']:.0f}"
+    roofline = mlp["results"]["roofline_of_a_step"]
+    yield "gpu-mlp-bytes", f"{roofline['bytes'] / 1e9:.1f}"
+    yield "gpu-mlp-memory-ms", f"{1000 * roofline['seconds_of_memory_at_the_ceiling']:.2f}"
+    yield "gpu-mlp-step-ms", f"{1000 * roofline['seconds']:.2f}"
+    for name, one in (("mlp", mlp), ("linear", linear)):
+        share = one["results"]["roofline_of_a_step"]["share_of_the_higher_ceiling"]
+        yield f"gpu-{name}-share", f"{100 * share:.0f}"
     found = resnet["results"]
-    yield "gpu-resnet-steps", f"{found['images_a_second_of_training_steps']:,.0f}"
-    yield "gpu-resnet-epochs", f"{found['images_a_second_of_whole_epochs']:,.0f}"
+    yield "gpu-resnet-steps", f"{_round(found['images_a_second_of_training_steps'], 3):,.0f}"
+    yield "gpu-resnet-epochs", f"{_round(found['images_a_second_of_whole_epochs'], 3):,.0f}"
     yield "gpu-resnet-first", f"{found['seconds_before_the_second_epoch']:.0f}"
     contenders = record["resnet32-contenders"]["results"]
     for name in ("plain", "compiled", "packed"):
-        yield f"gpu-resnet-{name}", f"{contenders[f'images_a_second_{name}']:,.0f}"
+        yield f"gpu-resnet-{name}", f"{_round(contenders[f'images_a_second_{name}'], 3):,.0f}"
 
 
 def _scaling() -> Iterator[tuple[str, str]]:
@@ -266,7 +259,6 @@ def _files() -> Iterator[tuple[str, str]]:
     yield "predict-seconds", f"{found['seconds']:.0f}"
     yield "predict-rate", f"{_round(found['rows'] / found['seconds'], 3):,.0f}"
     yield "predict-memory", f"{found['most_mib']:,.0f}"
-    yield "fit-memory", f"{found['most_mib_of_fit']:,.0f}"
     record = _read("larger_than_memory")
     size = record["size"]
     rows = []

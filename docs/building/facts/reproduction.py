@@ -6,7 +6,6 @@ mean accuracy minus the paper's, in points) or ``no-l2-mlp-mnist-0.7-relu`` (the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -104,7 +103,6 @@ def _times(find: Find) -> Iterator[tuple[str, str]]:
     seconds = [record["seconds"] for record in resnet if record]
     yield "resnet-runs", str(len(seconds))
     yield "resnet-mean-seconds", f"{fmean(seconds):.0f}"
-    yield "resnet-minutes", f"{sum(seconds) / 60:.0f}"
     yield "resnet-fast-runs", str(sum(value < 75 for value in seconds))
     yield "resnet-slowest-seconds", f"{max(seconds):.0f}"
 
@@ -125,7 +123,6 @@ def _agreement(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
         agreeing = [cell for cell in own if cell.agrees]
         far = max(abs(cell.difference() or 0) for cell in agreeing)
         rows.append([label, str(trials), str(len(own)), str(len(agreeing)), f"{far:.1f}"])
-        yield f"{model}-agree", f"{len(agreeing)} of {len(own)}"
     head = ["", "trials per cell", "cells", "agree", "largest difference among them, points"]
     yield "agreement", _table(head, rows)
     yield "agreement-points", f"{AGREEMENT_POINTS:g}"
@@ -134,14 +131,10 @@ def _agreement(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
 def _cells(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
     for cell in cells:
         name = f"{_model(cell.row)}-{cell.row.dataset}-{cell.row.set_priors[0]:g}-{cell.column.name}"
-        yield f"ours-{name}", f"{cell.accuracy.mean:.1f}"
         yield f"paper-{name}", f"{cell.paper.accuracy.mean:.1f}"
         yield f"difference-{name}", _signed(cell.difference())
         yield f"points-{name}", f"{abs(cell.difference()):.1f}"
-        yield f"std-{name}", f"{cell.accuracy.std:.1f}"
         yield f"paper-std-{name}", f"{cell.paper.accuracy.std:.1f}"
-        yield f"drop-{name}", f"{cell.drop.mean:.1f}"
-        yield f"paper-drop-{name}", f"{cell.paper.drop.mean:.1f}"
 
 
 def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, str]]:
@@ -151,7 +144,6 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
         name = f"{_model(result.row)}-{result.row.dataset}-{result.row.set_priors[0]:g}-{method}"
         yield f"{VARIANT_NAMES[result.variant]}-{name}", _signed(result.difference)
         yield f"{VARIANT_NAMES[result.variant]}-ours-{name}", f"{result.mean:.1f}"
-        yield f"{VARIANT_NAMES[result.variant]}-late-{name}", f"{result.late:.1f}"
     rows = []
     for variant, label in (
         ("as printed", "as printed"),
@@ -181,9 +173,6 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
     yield "third-unbiased-rows", str(len(wrong))
     leaky = [r for r in third if r.method == -0.01]
     yield "third-leaky-agree", f"{sum(r.agrees for r in leaky)} of the {len(leaky)}"
-    linear = [r for r in dense if r.row.model == "linear"]
-    for variant, name in (("no L2", "no-l2-linear-agree"), ("as printed", "printed-linear-agree")):
-        yield name, str(sum(r.agrees for r in linear if r.variant == variant))
 
 
 def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]]:
@@ -210,10 +199,11 @@ def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]
     (row,) = (
         row for row in table_rows("table3", Request()) if row.model == "resnet32" and row.set_priors == (0.6, 0.4)
     )
-    for method, name in ((-1.0, "abs"), ("unbiased", "unbiased")):
-        run = find(experiments.variant_run(row, "lr 5e-3", method, 0))
-        curve = [100 * value for value in run["curves"]["test_accuracy"][-50:]]
-        yield f"appendix-c-range-{name}", f"{min(curve):.0f} and {max(curve):.0f}"
+    run = find(experiments.variant_run(row, "lr 5e-3", -1.0, 0))
+    curve = [100 * value for value in run["curves"]["test_accuracy"][-50:]]
+    yield "appendix-c-range", f"{min(curve):.0f} and {max(curve):.0f}"
+    used = [find(run)["environment"] for run in EXPERIMENTS["table3"](Request()) if run["model"] == "resnet32"]
+    yield "resnet-float32-runs", str(sum(each["precision"] == "float32" for each in used))
 
 
 # -------------------------------------------------------------------------------------------------------- choice of λ
@@ -237,10 +227,11 @@ def _slopes(find: Find) -> Iterator[tuple[str, str]]:
         for way, label in ways.items():
             rows.append([label, *(_signed(fmean(getattr(c, way) - c.relu for c in group), 2) for group in groups)])
         head = ["", "all", *(f"({a:g}, {b:g})" for a, b in PAPER_SET_PRIORS)]
-        yield f"slopes-{table}", _table(head, rows)
         gains = [fmean(getattr(c, way) - c.relu for c in comparisons) for way in ways]
-        yield f"slopes-{table}-range", f"{_signed(min(gains), 2)} to {_signed(max(gains), 2)}"
-        if table == "table3":
+        if table == "table2":
+            yield "slopes-linear", f"{_signed(min(gains), 2)} to {_signed(max(gains), 2)}"
+        else:
+            yield "slopes", _table(head, rows)
             chosen, best = (
                 fmean(getattr(c, way) - c.relu for c in comparisons) for way in ("chosen", "hindsight_trial")
             )
@@ -258,40 +249,35 @@ def _conclusions(tables: Sequence[ResultTable], find: Find) -> Iterator[tuple[st
     cells: dict[str, list[ResultCell]] = {}
     for cell in (cell for table in tables for cell in table):
         cells.setdefault(cell.row.model, []).append(cell)
-    trials = [row.trial(seed) for table in tables for row in table.rows for seed in row.seeds]
-    runs = [run for trial in trials for run in trial if not run["held_out"]]
     contests = conclusions.contests(cells)
     for model in ("mlp", "resnet32", "linear"):
         for plain in ("biased", "unbiased"):
-            own = [contest for contest in contests if contest.model == model and contest.plain == plain]
-            gains = [contest.difference for contest in own]
-            yield f"gain-{model}-{plain}", f"{min(gains):.0f} to {max(gains):.0f}"
-            yield f"gain-{model}-{plain}-fine", f"{_signed(min(gains))} to {_signed(max(gains))}"
-            for verdict in ("better", "worse"):
-                yield f"{verdict}-{model}-{plain}", str(sum(contest.verdict == verdict for contest in own))
-            yield f"contests-{model}-{plain}", str(len(own))
+            gains = [c.difference for c in contests if c.model == model and c.plain == plain]
+            ends = min(gains), max(gains)
+            texts = (f"{gain:.0f}" if model != "linear" else _signed(gain) for gain in ends)
+            yield f"gain-{model}-{plain}", " to ".join(texts)
+    verdicts = [c.verdict for c in contests if c.model == "linear" and c.plain == "biased"]
+    yield "linear-better", f"{verdicts.count('better')} of {len(verdicts)}"
     drops = conclusions.drops_by_priors(cells)
     for model in ("mlp", "resnet32", "linear"):
         series = [list(values.values()) for (name, _, _), values in drops.items() if name == model]
         grows = sum(values == sorted(values) and len(set(values)) == len(values) for values in series)
         yield f"grows-{model}", f"{grows} of {len(series)}"
-    records = [record for run in runs if (record := find(run))]
-    for label, some in conclusions.groups_of_runs(records):
-        found = conclusions.co_occurrence(some)
-        name = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
-        yield f"together-{name}", f"{100 * found.together:.0f}"
-        yield f"both-{name}", f"{found.both} of {len(some)}"
+    trials = [row.trial(seed) for table in tables for row in table.rows for seed in row.seeds]
+    runs = [run for trial in trials for run in trial if not run["held_out"] and run["slope"] in (None, -0.1)]
+    unbiased = [run for run in runs if run["model"] == "mlp" and run["method"] == "unbiased"]
+    for name, some in (("all", runs), ("unbiased-mlp", unbiased)):
+        found = conclusions.co_occurrence([record for run in some if (record := find(run))])
         yield f"runs-{name}", str(len(some))
-        yield f"only-negative-{name}", str(found.only_negative)
-        yield f"only-turns-{name}", str(found.only_turns)
+        yield f"both-{name}", f"{found.both} of {len(some)}"
+        yield f"together-{name}", f"{100 * found.together:.0f}"
         yield f"correlation-{name}", _signed(found.spearman, 2)
     dropout, decay = experiments.figure3_curves(Request())
-    found = conclusions.regularized_runs(map(find, dropout), "dropout")
-    found += conclusions.regularized_runs(map(find, decay), "l2")
-    best = max(found, key=lambda run: run.last_accuracy)
-    yield "regularized", str(len(found))
+    regularized = conclusions.regularized_runs(map(find, dropout), "dropout")
+    regularized += conclusions.regularized_runs(map(find, decay), "l2")
+    best = max(regularized, key=lambda run: run.last_accuracy)
+    yield "regularized", str(len(regularized))
     yield "regularized-best", f"{best.last_accuracy:.1f}"
-    yield "regularized-name", best.name
     own = [c for c in cells["mlp"] if c.row.dataset == "mnist" and c.row.set_priors == (0.6, 0.4)]
     means = [c.accuracy.mean for c in own if c.column.name in ("abs", "relu", "leaky_relu")]
     yield "regularized-corrected", f"{min(means):.0f} to {max(means):.0f}"

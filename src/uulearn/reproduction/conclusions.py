@@ -136,7 +136,7 @@ def to_markdown(
         caveat=caveat,
         contests=_contest_lines(contests(cells)),
         drops=_drop_lines(drops_by_priors(cells)),
-        together=[(label, len(some), co_occurrence(some)) for label, some in groups_of_runs(records) if some],
+        together=[(label, len(some), co_occurrence(some)) for label, some in _groups(records) if some],
         regularized=[*regularized_runs(dropout, "dropout"), *regularized_runs(decay, "l2")],
         signed=signed,
     )
@@ -164,7 +164,7 @@ def _drop_lines(drops: Mapping[tuple[str, str, str], Mapping[tuple[float, float]
     return lines
 
 
-def groups_of_runs(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
+def _groups(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
     """Runs by method and by model, with only one λ of the leaky ReLU, so that each method counts once."""
     records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     yield "all methods, all models", records
