@@ -66,7 +66,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) ->
 
 
 def _signed(value: float, digits: int = 1) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+    text = f"{value:+.{digits}f}".replace("-", "−")
+    return text[1:] if float(text[1:]) == 0 else text
 
 
 def _model(row: TableRow) -> str:
