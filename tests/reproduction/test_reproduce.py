@@ -224,7 +224,7 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
     assert "complete cells agree with the paper" in out
     study = (tmp_path / "results" / "selection.md").read_text()
     assert "| times chosen without labels | 0 | 0 | 0 | 12 | 0 |" in study  # four trials in three rows are whole
-    assert "the paper reports" in study
+    assert "in the paper" in study
     first = pages_in(tmp_path / "results")
     assert reproduce("table3", "--render-only", "--dataset", "mnist")[0] == 0
     assert pages_in(tmp_path / "results") == first
