@@ -209,7 +209,9 @@ def test_page_equals_the_records(tmp_path):
             "ways": {"pure": ways, "estimated": {**ways, "test_error": [0.0, 0.06, 0.06]}},
         }  # fmt: skip
     text = render_refinement.page(stored)
-    gains = [line.split("|") for line in text.splitlines() if line.startswith(("| taken as pure", "| with their"))]
+    gains = [
+        line.split("|") for line in text.splitlines() if line.startswith(("| treated as pure", "| with estimated"))
+    ]
     common = ["−4.0 ± 6.0", "−7.0 ± 13.0", "−2.0 ± 8.0", "+6.0", "−10.0", "2 of 2"]
     assert [cell.strip() for cell in gains[0][2:-1]] == [*common, "1 (1)", "−10.0"]
     assert [cell.strip() for cell in gains[1][2:-1]] == [*common, "1 (0)", "−10.0"]
