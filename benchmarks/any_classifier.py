@@ -280,7 +280,7 @@ def mean_of(runs: list[dict[str, Any]], contender: str, key: str) -> float:
 
 
 def report(path: Path) -> None:
-    """The tables of docs/any-classifier.md."""
+    """The tables of docs/studies/any-classifier.md."""
     runs = [run for run in read_json(path).get("runs", []) if len(run["contenders"]) == expected(run["settings"])]
     two = [run for run in runs if len(run["settings"]["set_priors"]) == 2]
     many = [run for run in runs if len(run["settings"]["set_priors"]) > 2]
@@ -316,7 +316,7 @@ def report(path: Path) -> None:
 
 
 def draw_figure(path: Path) -> None:
-    """The picture of docs/any-classifier.md: the inversion, and what calibration does to it."""
+    """Draw the figure of docs/any-classifier.md: the inversion, and what calibration does to it."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -331,21 +331,22 @@ def draw_figure(path: Path) -> None:
     X[:, 0] *= 1.5
     truth = 1 / (1 + np.exp(-2 * X[:, 0]))
 
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
+    figure = plt.figure(figsize=(5.2, 5.6), layout="constrained")
+    axes = figure.subplot_mosaic([["sets", "sets"], ["None", "mixture"]])
     eta = np.linspace(0, 1, 101)
     posterior = set_posterior(eta, (0.9, 0.5, 0.2), (500, 500, 500), 0.3)
     for which, (prior, color) in enumerate(zip((0.9, 0.5, 0.2), ("C0", "C7", "C3"), strict=True)):
-        axes[0].plot(eta, posterior[:, which], color, label=f"set {which}, θ = {prior}")
-    axes[0].set(xlabel="η(x) at π = 0.3", ylabel="P(set | x)", ylim=(0, 1), title="Three sets of 500 rows")
-    axes[0].legend(frameon=False)
-    for panel, calibration in zip(axes[1:], (None, "mixture"), strict=True):
+        axes["sets"].plot(eta, posterior[:, which], color, label=f"set {which}, θ = {prior}")
+    axes["sets"].set(xlabel="η(x) at π = 0.3", ylabel="P(set | x)", ylim=(0, 1), title="three sets of 500 rows")
+    axes["sets"].legend(frameon=False)
+    for calibration in (None, "mixture"):
         classifier = SurrogateSetClassifier(priors, calibration=calibration, random_state=0).fit_sets(*tables)
         clipped = classifier.invert(X).clipped_fraction
+        panel = axes[str(calibration)]
         panel.plot([0, 1], [0, 1], "k", linewidth=0.8)
         panel.plot(truth, classifier.predict_proba(X)[:, 1], "C0.", markersize=2, alpha=0.6)
-        panel.set(
-            xlabel="true η(x)", ylabel="estimated η(x)", title=f"calibration={calibration!r}: {clipped:.0%} clipped"
-        )
+        panel.set(xlabel="true η(x)", ylabel="estimated η(x)")
+        panel.set_title(f"calibration={calibration!r}\n{clipped:.0%} of rows clipped", fontsize=10)
     figure.savefig(path, dpi=130)
     print(f"drawn: {path}")
 

@@ -1,53 +1,27 @@
-"""Run all examples and update the pages that show their results: ``make examples``.
+"""Run all examples, store their records and update the pages that show them: ``make examples``.
 
-Fashion-MNIST is read from the folder in UULEARN_DATA; the survey of the third example is downloaded by pip. An example
-whose data is missing keeps its stored figures.
+Fashion-MNIST is read from the folder in UULEARN_DATA; the survey of the third example is downloaded by pip. If the
+data of an example is missing, its stored record does not change.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from story import FIGURES, fill_in, holds, percent, shown
 
 HERE = Path(__file__).resolve().parent
-STORIES = ("two_clinics", "fashion_images", "mixed_table")
-
-
-def summary(stories: Mapping[str, Mapping[str, Any]], prefix: str = "") -> str:
-    """A Markdown table with one line per example; links start with the prefix."""
-    lines = [
-        "| example | rows | class priors | accuracy, estimated without labels | held-back labels | in the interval |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, figures in stories.items():
-        mine, true = figures["estimate"]["accuracy"], figures["truth"]["accuracy"]
-        rows = " + ".join(f"{count:,}" for count in figures["rows"])
-        priors = " and ".join(f"{100 * prior:g}%" for prior in figures["set_priors"])
-        held = "yes" if holds(mine, true) else "**no**"
-        where = f"[{figures['title']}]({prefix}{name}/README.md)"
-        truth = f"{percent(true['value'])} of {figures['labelled']:,}"
-        lines.append(f"| {where} | {rows} | {priors} | {shown(mine)} | {truth} | {held} |")
-    return "\n".join(lines)
+EXAMPLES = ("two_clinics", "fashion_images", "mixed_table")
 
 
 def main() -> None:
-    """Run the examples, then write the tables."""
+    """Run the examples one after the other, then fill the pages."""
     failed = []
-    for name in STORIES:
+    for name in EXAMPLES:
         print(f"--- {name}", flush=True)
         if subprocess.run([sys.executable, str(HERE / name / "run.py"), "--write"]).returncode:
             failed.append(name)
-    found = {name: json.loads((HERE / name / FIGURES).read_text(encoding="utf-8")) for name in STORIES}
-    fill_in(HERE / "README.md", {"summary": summary(found)})
-    page = HERE.parent / "docs" / "examples.md"
-    if page.exists():
-        fill_in(page, {"summary": summary(found, "../examples/")})
+    subprocess.run([sys.executable, str(HERE.parent / "docs" / "building" / "fill_facts.py")], check=True)
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 

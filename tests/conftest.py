@@ -1,4 +1,4 @@
-"""Shared data for the tests, made once."""
+"""Shared fixtures of the tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from helpers.plain import PLAIN
 
-# The same examples on every run, and no limit on their time: machines differ. `make test-fast` tries fewer of them.
+# The same examples on every run, without a time limit, because machines differ. `make test-fast` tries fewer of them.
 MAX_EXAMPLES = 8 if os.environ.get("UULEARN_TEST_TIER") == "fast" else 60
 settings.register_profile("deterministic", derandomize=True, deadline=None, max_examples=MAX_EXAMPLES)
 settings.load_profile("deterministic")
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-# Processes that a test starts import the helpers and this checkout too.
+# Processes started by a test must also import the helpers and this checkout.
 TESTS = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(TESTS), str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -52,21 +52,21 @@ torch.set_num_threads(1)  # pytest-xdist runs two workers on two cores
 
 
 def pytest_collection_finish():
-    """What is loaded by now stays; looking through it for garbage again and again takes a tenth of the time."""
+    """Freeze loaded objects: repeated garbage collection of them takes a tenth of the time."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def same_draws_every_time():
-    """Modules made by a test and estimators without a seed draw from the global generators: fix both."""
+    """Seed the global generators, which modules and estimators without a seed use."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002  (what scikit-learn draws from when random_state is None)
 
 
 @pytest.fixture(scope="session")
 def gaussians():
-    """Two Gaussian classes as two unlabeled sets at (0.8, 0.2), with a labelled test part."""
+    """Two Gaussian classes as two unlabeled sets at (0.8, 0.2), with a labeled test part."""
     rng = np.random.default_rng(0)
 
     def draw(n, prior):

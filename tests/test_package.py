@@ -1,4 +1,4 @@
-"""What `import uulearn` offers, and what it leaves alone."""
+"""The public names of `import uulearn`, and the libraries it does not import."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def test_importing_the_loss_loads_neither_scikit_learn_nor_the_command_line():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_the_estimator_loads_on_first_use():
+def test_estimator_loads_on_first_use():
     assert python("import uulearn; print(uulearn.UUClassifier.__name__)").stdout.strip() == "UUClassifier"
 
 

@@ -1,4 +1,4 @@
-"""The vocabulary check of ``make check``. That the project itself passes is checked there, not here."""
+"""The vocabulary check of ``make check``, which checks the project itself."""
 
 from __future__ import annotations
 

@@ -8,6 +8,9 @@ A page marks a measured value with two comments, in a sentence, a table cell, or
 ``docs/building/facts/finals.py``. Such a module reads stored records (``results/``, ``benchmarks/results/``) and
 formats them; it measures nothing. Without ``--check`` the pages are rewritten. With it, every value that differs from
 its record is printed and the exit code is 1.
+
+A comment at the beginning of a line ends a paragraph in Markdown. So no line of a paragraph may begin with a marker:
+such paragraphs are wrapped again.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+WIDTH = 119
 MARKER = re.compile(r"<!-- fact: ([\w-]+)\.([^\s]+) -->(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -59,6 +64,36 @@ def fill(text: str) -> str:
     return MARKER.sub(replace, text)
 
 
+def rewrap(text: str) -> str:
+    """The text with every paragraph wrapped again in which a line begins with a marker and goes on after it.
+
+    >>> print(rewrap("- It has\\n  <!-- fact: a.b -->3<!-- end --> rows."))
+    - It has <!-- fact: a.b -->3<!-- end --> rows.
+    """
+    parts = re.split(r"(^```.*?^```$|\n{2,}|\n(?= *(?:- |\d+\. |\|)))", text, flags=re.MULTILINE | re.DOTALL)
+    parts[::2] = [
+        _wrap(part) if re.search(r"^ *<!-- fact: \S+ -->.", part, re.MULTILINE) else part for part in parts[::2]
+    ]
+    return "".join(parts)
+
+
+def _wrap(paragraph: str) -> str:
+    start = re.match(r" *(?:- |\d+\. )?", paragraph)
+    indent = start[0] if start else ""
+    words = " ".join(paragraph[len(indent) :].split())
+    # A marker and the word before it stay together.
+    glued = re.sub(r" ?<!-- fact: .*?<!-- end -->", lambda marker: marker[0].replace(" ", "\0"), words)
+    lines = textwrap.wrap(
+        glued,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace("\0", " ") + paragraph[len(paragraph.rstrip("\n")) :]
+
+
 def differences(page: Path) -> Iterator[str]:
     """One line for each value of a page that differs from its record."""
     text = page.read_text(encoding="utf-8")
@@ -66,17 +101,19 @@ def differences(page: Path) -> Iterator[str]:
         if shown[3] != filled[3]:
             place = f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, shown.start()) + 1}"
             yield f"{place}: {shown[1]}.{shown[2]} is {filled[3].strip()!r}, not {shown[3].strip()!r}"
+    if rewrap(text) != text:
+        yield f"{page.relative_to(ROOT)}: a line of a paragraph begins with a marker, which ends the paragraph"
 
 
 def main() -> int:
     """Fill or check all pages."""
     if "--check" in sys.argv[1:]:
         found = [line for page in find_pages() for line in differences(page)]
-        print("\n".join(found) if found else "every marked value equals its record")
+        print("\n".join(found) or "every marked value equals its record")
         return int(bool(found))
     for page in find_pages():
         text = page.read_text(encoding="utf-8")
-        if (filled := fill(text)) != text:
+        if (filled := rewrap(fill(text))) != text:
             page.write_text(filled, encoding="utf-8")
             print(f"filled {page.relative_to(ROOT)}")
     return 0

@@ -1,7 +1,7 @@
-"""Draws the figures of docs/how-it-works.md and docs/method.md: ``python docs/figures/method.py docs/images``.
+"""Draw the figures of docs/how-it-works.md and docs/method.md: ``python docs/figures/method.py docs/images``.
 
-It takes about half a minute and prints the numbers of the page. The classes are two Gaussians, so that the true
-decision boundary is known.
+The script takes about half a minute. The classes are two Gaussians, so that the true decision boundary is known. All
+figures are about five inches wide, so that their text stays legible on a phone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from uulearn import UUClassifier, uu_coefficients
+from uulearn import UUClassifier
 from uulearn.risk import LOSSES, leaky_relu
 from uulearn.training import TrainingOptions
 
@@ -24,9 +24,9 @@ Numbers = NDArray[np.float64]
 SET0, SET1, POSITIVE, NEGATIVE, GRAY = "#1f6fa8", "#d9790f", "#1e8449", "#8e3b8e", "#777777"
 PRIORS = (0.8, 0.2)
 STYLE = {
-    "font.size": 9.5,
+    "font.size": 10,
     "axes.titlesize": 10,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 9.5,
     "legend.frameon": False,
     "lines.linewidth": 1.7,
     "axes.spines.top": False,
@@ -47,17 +47,17 @@ def draw_set(rng: np.random.Generator, n: int, prior: float, columns: int = 2) -
 def draw_two_sets(plt: Any) -> Any:
     """Draw two sets with and without their labels."""
     rng = np.random.default_rng(3)
-    figure, axes = plt.subplots(1, 4, figsize=(9.6, 2.75), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(5, 5), sharex=True, sharey=True, layout="constrained")
     for which, prior in enumerate(PRIORS):
         X, y = draw_set(rng, 100, prior)
-        axes[which].scatter(*X[~y].T, s=22, marker="_", color=NEGATIVE, label="negative")
-        axes[which].scatter(*X[y].T, s=22, marker="+", color=POSITIVE, label="positive")
-        axes[which].set_title(f"set {which}: {prior:.0%} positive")
-        axes[2 + which].scatter(*X.T, s=9, color=(SET0, SET1)[which])
-        axes[2 + which].set_title(f"set {which}, without labels")
-    for axis in axes:
+        axes[0][which].scatter(*X[~y].T, s=22, marker="_", color=NEGATIVE, label="negative")
+        axes[0][which].scatter(*X[y].T, s=22, marker="+", color=POSITIVE, label="positive")
+        axes[0][which].set_title(f"set {which}: {prior:.0%} positive")
+        axes[1][which].scatter(*X.T, s=9, color=(SET0, SET1)[which])
+        axes[1][which].set_title(f"set {which}, without labels")
+    for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
-    axes[0].legend(loc="upper left", handletextpad=0.1)
+    axes[0][1].legend(loc="upper left", handletextpad=0.1)
     return figure
 
 
@@ -86,7 +86,7 @@ def unmix(n: int, seed: int = 0, bins: int = 24) -> Unmixed:
 
 def draw_subtraction(plt: Any) -> Any:
     """Draw two mixtures, and the positives by subtraction for many and for few rows."""
-    figure, axes = plt.subplots(1, 3, figsize=(9.6, 2.9), layout="constrained")
+    figure, axes = plt.subplots(3, 1, figsize=(5, 6.4), sharex=True, layout="constrained")
     z = np.linspace(-4.5, 4.5, 400)
     p, q = norm.pdf(z, HALF_DISTANCE), norm.pdf(z, -HALF_DISTANCE)
     for which, (prior, color) in enumerate(zip(PRIORS, (SET0, SET1), strict=True)):
@@ -102,14 +102,15 @@ def draw_subtraction(plt: Any) -> Any:
         axis.bar(found.middles, found.positives / width, width * 0.9, color=colors, alpha=0.75)
         axis.plot(z, p, color=POSITIVE, linestyle=":")
         axis.axhline(0, color="black", linewidth=0.8)
-        axis.set(title=f"positives by subtraction, {n:,} rows each", yticks=[])
+        axis.set(title=f"positives by subtraction, {n:,} rows per set", yticks=[])
     axes[2].annotate(
         "negative:\nimpossible", (-2.06, -0.09), (-4.4, 0.2), arrowprops={"arrowstyle": "-", "color": GRAY}
     )
     low = min(axis.get_ylim()[0] for axis in axes)
     high = max(axis.get_ylim()[1] for axis in axes)
     for axis in axes:
-        axis.set(ylim=(low, high), xlabel="a column")
+        axis.set(ylim=(low, high))
+    axes[2].set_xlabel("value of a feature")
     return figure
 
 
@@ -142,13 +143,13 @@ def draw_overfitting(plt: Any) -> Any:
     sets = [draw_set(rng, 100, prior)[0] for prior in PRIORS]
     ticks = np.linspace(-4.4, 4.4, 220)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.5), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(5, 5.6), sharex=True, sharey=True, layout="constrained")
     runs = {
         "no correction, epoch 4": train("unbiased", 4, grid),
         "no correction, epoch 300": train("unbiased", 300, grid),
-        "corrected (absolute value), epoch 300": train("abs", 300, grid),
+        "absolute value, epoch 300": train("abs", 300, grid),
     }
-    for axis, (name, run) in zip(axes, runs.items(), strict=True):
+    for axis, (name, run) in zip(axes.flat, runs.items(), strict=False):
         regions = (run.scores > 0).reshape(len(ticks), len(ticks))
         axis.contourf(ticks, ticks, regions, levels=[-0.5, 0.5, 1.5], colors=["#f0e2f0", "#dcefe2"])
         for which, (X, color) in enumerate(zip(sets, (SET0, SET1), strict=True)):
@@ -157,9 +158,14 @@ def draw_overfitting(plt: Any) -> Any:
         last = run.history[-1]
         axis.set(title=name, xticks=[], yticks=[], xlim=(-4.4, 4.4), ylim=(-4.4, 4.4))
         risk = f"{last['unbiased']:.2f}".replace("-", "−")
-        axis.set_xlabel(f"risk {risk}, {last['test_accuracy']:.0%} of new rows correct")
-        print(f"{name}: risk {last['unbiased']:+.3f}, test accuracy {last['test_accuracy']:.3f}")
-    axes[0].legend(loc="upper left", handletextpad=0.1, frameon=True, framealpha=0.8)
+        axis.set_xlabel(f"risk {risk}, test accuracy {last['test_accuracy']:.0%}")
+    key = axes[1][1]
+    key.axis("off")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    handles += [plt.Rectangle((0, 0), 1, 1, color=color) for color in ("#dcefe2", "#f0e2f0")]
+    handles.append(plt.Line2D([], [], color="black", linestyle=":", linewidth=1.2))
+    labels += ["predicted positive", "predicted negative", "best boundary"]
+    key.legend(handles, labels, loc="center")
     return figure
 
 
@@ -168,7 +174,7 @@ def draw_overfitting(plt: Any) -> Any:
 
 def draw_evaluation(plt: Any) -> Any:
     """Draw the line through two sets; its ends are the false- and the true-positive rate."""
-    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(5, 6), sharex=True, sharey=True, layout="constrained")
     tpr, fpr, n = 0.9, 0.15, 200
     priors_grid = np.linspace(0, 1, 50)
     rng = np.random.default_rng(0)
@@ -182,11 +188,11 @@ def draw_evaluation(plt: Any) -> Any:
         for which, color in enumerate((SET0, SET1)):
             axis.plot(priors[which], rates[which], "o", color=color, markersize=8, label=f"set {which}")
         axis.plot([0, 1], [fpr, tpr], "D", color=POSITIVE, markersize=6, clip_on=False, zorder=3)
-        axis.set(ylim=(-0.05, 1.05), xlim=(0, 1), xlabel="class prior of the set")
+        axis.set(ylim=(-0.05, 1.05), xlim=(0, 1), ylabel="fraction predicted positive")
         axis.set_title(f"{priors[0]:.0%} and {priors[1]:.0%} positive, {n} rows per set")
-    axes[0].set_ylabel("fraction predicted positive")
-    axes[0].annotate("false-positive rate", (0, fpr), (0.06, 0.03))
-    axes[0].annotate("true-positive rate", (1, tpr), (0.66, 0.97), ha="left")
+    axes[1].set_xlabel("class prior of the set")
+    axes[0].annotate("false-positive rate", (0, fpr), (0.03, 0.02))
+    axes[0].annotate("true-positive rate", (1, tpr), (0.98, 0.97), ha="right")
     axes[0].legend(loc="upper left")
     return figure
 
@@ -196,7 +202,7 @@ def draw_evaluation(plt: Any) -> Any:
 
 def draw_corrections(plt: Any) -> Any:
     """Draw each correction as a function of a risk term."""
-    figure, axis = plt.subplots(figsize=(4.6, 2.9), layout="constrained")
+    figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
     x = torch.linspace(-1, 1, 201, dtype=torch.float64)
     axis.axvspan(-1, 0, color="#f6e3e0", linewidth=0)
     axis.axhline(0, color="black", linewidth=0.8)
@@ -216,7 +222,7 @@ def draw_corrections(plt: Any) -> Any:
 
 def draw_losses(plt: Any) -> Any:
     """Draw the losses as functions of the margin."""
-    figure, axis = plt.subplots(figsize=(4.6, 2.9), layout="constrained")
+    figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
     z = torch.linspace(-3, 3, 601, dtype=torch.float64)
     for name, loss in LOSSES.items():  # dashed, because ramp and double hinge coincide on [−1, 1]
         axis.plot(z, loss(z), label=name, linestyle={"zero_one": ":", "ramp": "--"}.get(name, "-"))
@@ -242,7 +248,6 @@ def main(folder: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    print("a, b, c, d at (0.8, 0.2) and π = 0.5:", *(f"{value:.3f}" for value in uu_coefficients(PRIORS, 0.5)))
     with plt.rc_context(STYLE):
         for name, draw in DRAWINGS.items():
             figure = draw(plt)

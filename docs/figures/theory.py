@@ -1,4 +1,4 @@
-"""Draws the figures of docs/theory.md: ``python docs/figures/theory.py [FOLDER]``, by default into docs/images."""
+"""Draw the figures of docs/theory.md: ``python docs/figures/theory.py [FOLDER]``, by default into docs/images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIN_EVENTS = 30  # draws with a negative risk term that a point needs; a mean of
 
 def draw_bias(path: Path, draws: int = DRAWS) -> None:
     """Draw the simulated bias of the corrected risk over n = n′ with both bounds."""
-    figure, axis = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
+    figure, axis = plt.subplots(figsize=(5.2, 4.2), layout="constrained")
     rng = np.random.default_rng(0)
     accuracy, pi = 0.8, 0.5
     lost = pi * (1 - accuracy)
@@ -52,13 +52,13 @@ def draw_bias(path: Path, draws: int = DRAWS) -> None:
         ylim=(1e-7, 20),
         title="The bias of the ReLU correction decays exponentially",
     )
-    axis.legend(frameon=False, fontsize=9)
+    axis.legend(frameon=False, fontsize=9.5)
     _save(figure, path)
 
 
 def draw_exponent(path: Path, draws: int = DRAWS) -> None:
     """Draw the probability of a negative risk term for few rows of set 1, with the printed and the corrected bound."""
-    figure, axis = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+    figure, axis = plt.subplots(figsize=(5.2, 3.9), layout="constrained")
     rng = np.random.default_rng(0)
     priors, pi, accuracy, n_prime = (0.8, 0.2), 0.5, 0.8, 40
     part = pi * (1 - accuracy)
@@ -76,15 +76,15 @@ def draw_exponent(path: Path, draws: int = DRAWS) -> None:
         xlabel=f"rows of set 0, n (set 1: n′ = {n_prime})",
         ylabel="probability",
         ylim=(1e-8, 3),
-        title="A risk term is negative more often than the printed bound allows",
+        title="Probability of a negative risk term",
     )
-    axis.legend(frameon=False, fontsize=9)
+    axis.legend(frameon=False, fontsize=9.5)
     _save(figure, path)
 
 
 def draw_half_width(path: Path) -> None:
-    """Draw the half-width of the interval for a held-out accuracy over the distance of the priors."""
-    figure, axis = plt.subplots(figsize=(7.2, 4.6), layout="constrained")
+    """Draw the half-width of the interval for a held-out accuracy as a function of |θ − θ′|."""
+    figure, axis = plt.subplots(figsize=(5.2, 4.2), layout="constrained")
     gaps = np.geomspace(0.02, 1.0, 80)
     for color, n in zip(COLORS, (1_000, 10_000, 100_000), strict=True):
         anticipated, guaranteed = [], []
@@ -97,9 +97,9 @@ def draw_half_width(path: Path) -> None:
     axis.plot([], [], "-", color=GRAY, label="95% interval, accuracy 0.9")
     axis.plot([], [], "--", color=GRAY, label="guaranteed (Hoeffding)")
     axis.set(
-        xlabel="distance of the priors, |θ − θ′| (around ½, π = ½)",
-        ylabel="half-width, points of accuracy",
-        title="Half the distance of the priors, twice the width of the interval",
+        xlabel="|θ − θ′|, priors centered at ½, π = ½",
+        ylabel="half-width of the interval, points",
+        title="Closer priors give wider intervals",
         xticks=[0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0],
         xticklabels=["0.02", "0.05", "0.1", "0.2", "0.4", "0.6", "1"],
         yticks=[0.1, 1, 10, 100],
@@ -108,7 +108,7 @@ def draw_half_width(path: Path) -> None:
     )
     axis.minorticks_off()
     axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=9)
+    axis.legend(frameon=False, fontsize=9.5)
     _save(figure, path)
 
 

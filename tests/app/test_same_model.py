@@ -62,8 +62,8 @@ def test_command_line_and_python_give_the_same_model(tmp_path, rows, parameters)
     np.testing.assert_array_equal(command.predict_proba(X), python.predict_proba(X))
 
 
-def test_defaults_do_not_depend_on_the_door(tmp_path):
-    """Everything but the calibration, which `uulearn fit` always asks for, is what `UUClassifier` uses by default."""
+def test_command_line_defaults_equal_classifier_defaults(tmp_path):
+    """All parameters except calibration, which `uulearn fit` always requests, equal the defaults of `UUClassifier`."""
     command, _, X = fit_both_ways(tmp_path, 150)
     default = UUClassifier((0.8, 0.2), epochs=4, random_state=0)
     default.fit_sets(X, X + 1)

@@ -1,4 +1,4 @@
-"""The command line in a process of its own: output and exit code."""
+"""The command line in a separate process: output and exit code."""
 
 import subprocess
 import sys
@@ -75,7 +75,7 @@ def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
     [
         ("a,b,c\n1,2,x\n", "holds 'x' in row 1, column 'c', which is not a finite number"),
         ("a,b,c\n1,2\n", "line 2 of"),
-        ("a,b,c\n", "holds no rows"),
+        ("a,b,c\n", "has no rows"),
         ("", "is empty"),
         ("a,b\n1,2\n", "lacks the column 'c'"),
         ("5,2\n3,4\n", "has 2 columns, but the model takes 3"),

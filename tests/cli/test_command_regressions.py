@@ -15,7 +15,7 @@ from torch import nn
 from helpers.plain import plain_classifier
 from helpers.run_command import run
 from uulearn import UUClassifier
-from uulearn.app import fitting, scoring
+from uulearn.app import scoring
 from uulearn.app.facts import RowUse
 from uulearn.app.model import TableModel
 from uulearn.estimator import model_directory, persistence
@@ -105,19 +105,26 @@ def test_requested_ensemble_is_trained_or_refused(copies, tmp_path):
     assert TableModel.load(tmp_path / "auto").classifier.n_estimators == 1
 
 
-def test_few_unique_rows_are_detected_only_if_copies_can_be_held_out():
+def test_copies_stay_together_if_all_rows_have_one(tmp_path):
+    for name, start in (("a", 0), ("b", 100)):
+        pd.DataFrame({"x": np.repeat(np.arange(start, start + 45), 2)}).to_csv(tmp_path / f"{name}.csv", index=False)
+    files = (tmp_path / "a.csv", tmp_path / "b.csv")
+    done = run("fit", *files, *PRIORS, *QUICK, "--allow-leakage", "--out", tmp_path / "model")
+    assert done.code == 0, done.err
+    model = TableModel.load(tmp_path / "model")
+    facts = model.facts
+    assert model.classifier.scaling_ is not None  # a single model is calibrated too, for the probabilities of predict
+    assert not facts.out_of_fold  # as in Python, rows with copies of a few values train a single model
+    assert all(number % 2 == 0 for number in facts.row_use.evaluation + facts.row_use.training)
+
+
+def test_too_few_rows_with_copies_are_an_error(tmp_path):
     rng = np.random.default_rng(0)
-
-    def drawn(n, kinds):
-        return tuple(rng.integers(0, kinds, (n, 1)).astype(np.float32) for _ in range(2))
-
-    assert fitting.only_copies_can_be_held_out(drawn(500, 4), 0.2, 0)
-    assert not fitting.only_copies_can_be_held_out(drawn(500, 10_000), 0.2, 0)
-    assert not fitting.only_copies_can_be_held_out(drawn(8, 2), 0.2, 0)  # too few rows to hold out a fifth
-    pairs = np.repeat(np.arange(45, dtype=np.float32), 2)[
-        :, None
-    ]  # every row has a copy, but there are many unique rows
-    assert not fitting.only_copies_can_be_held_out((pairs, pairs + 100), 0.2, 0)
+    for name, prior in (("a", 0.8), ("b", 0.2)):
+        answers(8, prior, rng)[0].to_csv(tmp_path / f"{name}.csv", index=False)
+    done = run("fit", tmp_path / "a.csv", tmp_path / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "model")
+    assert done.code == 2
+    assert "set 0 has 8 rows, too few to hold out 0.2 of them" in done.err
 
 
 # ----------------------------------------------------------------------------------------------------- missing labels
@@ -302,7 +309,7 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
         ("a,b,c\n1,2,yes\n", "holds 'yes' in row 1, column 'c', which is not a finite number"),
         ("a,b,c\n1,2,3\n1,,3\n", "holds nothing in row 2, column 'b', which is not a finite number"),
         ("a,b,d\n1,2,3\n", "lacks the column 'c'"),
-        ("a,b,c\n", "standard input holds no rows"),
+        ("a,b,c\n", "standard input has no rows"),
         ("5,2,3,4\n5,6,7,8\n", "has 4 columns, but the model takes 3"),
     ],
 )
@@ -370,7 +377,7 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
 @pytest.mark.parametrize(
     ("array", "text"),
     [
-        (np.zeros((0, 3)), "holds no rows"),
+        (np.zeros((0, 3)), "has no rows"),
         (np.zeros((4, 2)), "holds an array of shape (4, 2), but the model takes rows of shape (3,)"),
         (np.zeros(3), "of shape (3,), but the model takes"),
         (np.array(3.0), "of shape (), but the model takes"),

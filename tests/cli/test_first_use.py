@@ -13,10 +13,10 @@ LINEAR = ["--model", "linear", "--epochs", "60", "--no-sensitivity"]
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     rng = np.random.default_rng(0)
-    for name, share in (("a", 0.8), ("b", 0.2), ("more_a", 0.8), ("more_b", 0.2), ("labelled", 0.5)):
+    for name, share in (("a", 0.8), ("b", 0.2), ("more_a", 0.8), ("more_b", 0.2), ("labeled", 0.5)):
         ill = rng.random(400) < share
         columns = {"age": rng.normal(size=400) + 2 * ill, "dose": rng.normal(size=400) - ill, "row": np.arange(400)}
-        if name == "labelled":
+        if name == "labeled":
             columns["ill"] = ill.astype(int)
         pd.DataFrame(columns).to_csv(folder / f"{name}.csv", index=False)
     return folder
@@ -66,13 +66,13 @@ def test_warns_about_exchanged_files(models):
 
 def test_warns_about_impossible_estimates(models):
     nearer = run("evaluate", models / "right", models / "more_a.csv", models / "more_b.csv", "--set-priors", 0.65, 0.35)
-    assert "warning: the estimate is larger than possible" in nearer.err
+    assert "warning: the estimate is impossibly large" in nearer.err
 
 
 def test_labels_reveal_exchanged_priors(models):
-    right = run("evaluate", models / "right", models / "labelled.csv", "--labels", "ill")
+    right = run("evaluate", models / "right", models / "labeled.csv", "--labels", "ill")
     assert "warning" not in (right.out + right.err)
-    wrong = run("evaluate", models / "wrong", models / "labelled.csv", "--labels", "ill")
+    wrong = run("evaluate", models / "wrong", models / "labeled.csv", "--labels", "ill")
     assert wrong.code == 0
     assert "the class priors are probably in the wrong order" in wrong.err
 

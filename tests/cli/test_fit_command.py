@@ -95,7 +95,7 @@ def test_fit_prints_a_summary(fitted):
     assert f"model      {out}" in printed
     assert "accuracy   between " in printed
     assert "no label used: 400 + 500 rows, each scored by a model not trained on it" in printed
-    assert "'constant'" in printed  # left out, with a note
+    assert "'constant'" in printed  # dropped, with a note
     assert f"uulearn report {out}" in printed
 
 
@@ -113,22 +113,20 @@ def test_model_directory_is_complete(fitted):
     assert min(drops["age"], drops["ward"]) > 0.03 > max(abs(drops["smokes"]), abs(drops["seen"]))
     assert len(facts.sensitivity.rows) == 13
     assert "Accuracy between" in (out / "README.md").read_text()
-    classifier = UUClassifier.load(out)  # the classifier alone loads too, and takes numbers
+    classifier = UUClassifier.load(out)  # the classifier alone can be loaded, too, and accepts numbers
     assert classifier.n_estimators == 5
 
 
 def test_facts_equal_the_out_of_fold_evaluation(fitted):
-    """The facts use folds drawn again; the estimator evaluated itself during fit."""
+    """The facts recompute the folds; the estimator evaluated itself during fit."""
     loaded = TableModel.load(fitted[0])
     own, evaluated = loaded.classifier.out_of_fold_evaluation_, loaded.facts.evaluation
     assert evaluated.accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)
     assert evaluated.auc.value == pytest.approx(own.auc.value, abs=1e-3)
     targets = {entry.target_prior: entry for entry in loaded.facts.targets}
-    assert targets[0.5].accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)  # where it was trained for
+    assert targets[0.5].accuracy.value == pytest.approx(own.accuracy.value, abs=1e-9)  # the fitted target prior
     assert targets[0.5].threshold == pytest.approx(0.0)
-    assert (
-        targets[0.9].threshold < -1 < 1 < targets[0.1].threshold
-    )  # the more are positive, the sooner one is called so
+    assert targets[0.9].threshold < -1 < 1 < targets[0.1].threshold  # a higher target prior lowers the threshold
     counts = loaded.facts.histogram.counts
     assert [sum(own) for own in counts] == [400, 500]
 
@@ -440,7 +438,7 @@ def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
     options = (*PRIORS, "--epochs", "10", "--no-sensitivity", "--model", "linear", "--config", config)
     code, printed, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
-    assert "60 + 60 rows, each scored by a model not trained on it" in printed  # as quick as a table
+    assert "60 + 60 rows, each scored by a model not trained on it" in printed  # as fast as a table
     model = TableModel.load(tmp_path / "m")
     assert model.schema.flat
     assert model.classifier.n_features_in_ == model.facts.n_features == model.schema.row_shape[0]

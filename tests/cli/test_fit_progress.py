@@ -1,5 +1,7 @@
 """Progress of `uulearn fit`: counted correctly, shown as a bar on a terminal, logged as lines elsewhere."""
 
+import contextlib
+import dataclasses
 import sys
 
 import numpy as np
@@ -15,7 +17,7 @@ from uulearn.cli import main, progress
 from uulearn.cli.progress import FitProgress, LogOutput, ProgressOutput, TerminalOutput, progress_output
 from uulearn.training import RunOptions
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.progress import observe_training
+from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TrainingProgress
 
 
 class Clock:
@@ -38,14 +40,36 @@ def clock():
 class RecordingObserver(list):
     """A training observer that records all calls."""
 
-    def begin(self, epochs, models, done):
-        self.append(("begin", epochs, models, done))
+    def __call__(self, event):
+        self.append(event)
+
+
+@contextlib.contextmanager
+def observe_training(observer):
+    before = TRAINING_OBSERVER.set(observer)
+    yield
+    TRAINING_OBSERVER.reset(before)
+
+
+class Training:
+    """Sends the progress of one training."""
+
+    def __init__(self, progress, epochs, models=1, resumed=0):
+        self.send = lambda done, **more: progress(TrainingProgress(epochs, done, models, resumed, **more))
+        self.epoch(resumed)
 
     def epoch(self, done):
-        self.append(done)
+        self.done = done
+        self.send(done)
 
     def end(self):
-        self.append("end")
+        self.send(self.done, stopped=True)
+
+
+def events(epochs, last, models=1, resumed=0):
+    """All events of a training that ends with the given epoch."""
+    sent = [TrainingProgress(epochs, done, models, resumed) for done in range(resumed, last + 1)]
+    return [*sent, dataclasses.replace(sent[-1], stopped=True)]
 
 
 def classifier(**changes):
@@ -59,8 +83,7 @@ def test_observer_receives_every_model_and_resumed_epochs(gaussians, tmp_path):
     with observe_training(observed := RecordingObserver()):
         classifier(n_estimators=2, checkpoint_dir=tmp_path, checkpoint_every=1).fit_sets(*sets)
         classifier(n_estimators=2, checkpoint_dir=tmp_path, epochs=4).fit_sets(*sets)
-    first, resumed = [("begin", 3, 1, 0), 1, 2, 3, "end"], [("begin", 4, 1, 3), 4, "end"]
-    assert observed == 2 * first + 2 * resumed
+    assert observed == 2 * events(3, 3) + 2 * events(4, 4, resumed=3)
 
 
 def test_observer_receives_the_end_of_a_failed_training(gaussians):
@@ -69,7 +92,7 @@ def test_observer_receives_the_end_of_a_failed_training(gaussians):
 
     with observe_training(observed := RecordingObserver()), pytest.raises(KeyboardInterrupt):
         classifier().fit_sets(gaussians["X0"], gaussians["X1"], callback=fail)
-    assert observed == [("begin", 3, 1, 0), 1, "end"]
+    assert observed == events(3, 1)
 
 
 def test_progress_false_and_training_after_the_block_are_not_observed(gaussians):
@@ -78,7 +101,7 @@ def test_progress_false_and_training_after_the_block_are_not_observed(gaussians)
             classifier(progress=False).fit_sets(gaussians["X0"], gaussians["X1"])
         classifier(epochs=1).fit_sets(gaussians["X0"], gaussians["X1"])
     classifier().fit_sets(gaussians["X0"], gaussians["X1"])
-    assert (inner, outer) == ([], [("begin", 1, 1, 0), 1, "end"])
+    assert (inner, outer) == ([], events(1, 1))
 
 
 def test_batched_training_reports_the_number_of_models(gaussians):
@@ -87,7 +110,7 @@ def test_batched_training_reports_the_number_of_models(gaussians):
     X = torch.tensor(np.concatenate([gaussians["X0"], gaussians["X1"]]), dtype=torch.float32)
     with observe_training(observed := RecordingObserver()):
         BatchedTrainer(X, runs, model="linear", options=RunOptions(epochs=2)).run()
-    assert observed == [("begin", 2, 3, 0), 1, 2, "end"]
+    assert observed == events(2, 2, models=3)
 
 
 # ------------------------------------------------------------------------------------------------------------- counting
@@ -96,67 +119,67 @@ def test_batched_training_reports_the_number_of_models(gaussians):
 def test_time_left_follows_from_the_epochs_of_all_models(clock):
     progress = FitProgress(clock=clock)
     clock.now = 100.0  # reading takes time, too, but must not count for the speed of training
-    progress("training", 4)
+    progress(StageStarted("training", 4))
     assert progress.text == "training"
     assert progress.fraction is None
-    progress.begin(50, 1, 0)
+    training = Training(progress, 50)
     assert progress.text == "training: 0 of 200 epochs, model 1 of 4"
     assert progress.seconds_left is None
     for done in range(1, 51):
         clock.now += 0.5
-        progress.epoch(done)
+        training.epoch(done)
     assert progress.seconds_left == pytest.approx(75.0)
-    progress.end()
-    progress.begin(50, 1, 0)
+    training.end()
+    training = Training(progress, 50)
     clock.now += 0.5
-    progress.epoch(1)
+    training.epoch(1)
     assert progress.text == "training: 51 of 200 epochs, model 2 of 4, about 1 min 14 s left"
     assert progress.fraction == pytest.approx(51 / 200)
 
 
 def test_resumed_epochs_count_as_done_but_not_for_the_speed(clock):
     progress = FitProgress(clock=clock)
-    progress("training", 2)
-    progress.begin(100, 1, 100)  # finished before the interruption
-    progress.end()
-    progress.begin(100, 1, 60)
+    progress(StageStarted("training", 2))
+    training = Training(progress, 100, resumed=100)  # finished before the interruption
+    training.end()
+    training = Training(progress, 100, resumed=60)
     clock.now = 10.0
-    progress.epoch(80)
+    training.epoch(80)
     assert progress.text == "training: 180 of 200 epochs, model 2 of 2, about 10 s left"
 
 
 def test_early_stopping_shortens_the_time_left(clock):
     progress = FitProgress(clock=clock)
-    progress("training", 2)
-    progress.begin(100, 1, 0)
+    progress(StageStarted("training", 2))
+    training = Training(progress, 100)
     clock.now = 20.0
-    progress.epoch(20)
-    progress.end()
-    progress.begin(100, 1, 0)
+    training.epoch(20)
+    training.end()
+    training = Training(progress, 100)
     assert progress.fraction == pytest.approx(0.5)
     assert progress.seconds_left == pytest.approx(100.0)
 
 
 def test_each_model_of_a_batched_training_counts(clock):
     progress = FitProgress(clock=clock)
-    progress("again", 13)
-    progress.begin(200, 13, 0)
+    progress(StageStarted("again", 13))
+    training = Training(progress, 200, 13)
     clock.now = 3.0
-    progress.epoch(50)
+    training.epoch(50)
     assert progress.text == "again: 650 of 2,600 epochs, 13 models at once, about 9.0 s left"
 
 
 def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
     progress = FitProgress(clock=clock)
     for stage in ("training", "again"):
-        progress(stage, 1)
-        progress.begin(10, 1, 0)
+        progress(StageStarted(stage, 1))
+        training = Training(progress, 10)
         clock.now += 5.0
-        progress.epoch(5)
+        training.epoch(5)
         assert progress.text == f"{stage}: 5 of 10 epochs, about 5.0 s left"
-        progress.end()
+        training.end()
         assert progress.text == stage
-    progress("evaluating")
+    progress(StageStarted("evaluating"))
     assert progress.text == "evaluating"
 
 
@@ -167,14 +190,14 @@ def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
 def test_fraction_rises_from_0_to_1(models, missing):
     """For resumed, stopped and batched trainings, and if more models are trained than announced."""
     progress = FitProgress(clock=Clock())
-    progress("training", max(1, sum(at_once for _, _, at_once in models) - missing))
+    progress(StageStarted("training", max(1, sum(at_once for _, _, at_once in models) - missing)))
     fractions = []
     for resumed, own, at_once in models:
-        progress.begin(60, at_once, resumed)
+        training = Training(progress, 60, at_once, resumed)
         for done in range(resumed + 1, resumed + own + 1):
-            progress.epoch(done)
+            training.epoch(done)
             fractions.append(progress.fraction)
-        progress.end()
+        training.end()
         fractions.append(progress.fraction)
     assert all(0 <= fraction <= 1 for fraction in fractions)
     assert fractions[-1] == pytest.approx(1.0)
@@ -187,12 +210,12 @@ def test_fraction_rises_from_0_to_1(models, missing):
 
 def train_for(seconds, output, clock):
     progress = FitProgress(output, clock)
-    progress("training", 1)
-    progress.begin(3600, 1, 0)
+    progress(StageStarted("training", 1))
+    training = Training(progress, 3600)
     for second in range(1, seconds + 1):
         clock.now = float(second)
-        progress.epoch(second)
-    progress.end()
+        training.epoch(second)
+    training.end()
     return progress
 
 
@@ -211,7 +234,7 @@ def test_log_lines_become_rarer(clock, capsys):
 def test_short_fit_logs_one_line_per_stage(clock, capsys):
     progress = train_for(9, LogOutput(clock), clock)
     clock.now = 9.5
-    progress("evaluating")
+    progress(StageStarted("evaluating"))
     assert capsys.readouterr().err == "   0.0 s  training\n   9.5 s  evaluating\n"
 
 
@@ -257,7 +280,7 @@ def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.0)
     run(monkeypatch, [*command, tmp_path / "m"])
     lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
-    assert lines[:3] == ["reading both files", "encoding columns", "training"]
+    assert lines[:4] == ["checking the settings", "reading both files", "encoding columns", "training"]
     epochs = [line.split(", about ")[0] for line in lines if line.startswith("training: ") and "about" in line]
     assert epochs[:4] == [f"training: {done} of 12 epochs, model 1 of 3" for done in (1, 2, 3, 4)]
     assert epochs[-1] == "training: 12 of 12 epochs, model 3 of 3"

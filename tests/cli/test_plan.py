@@ -59,7 +59,7 @@ def test_plan_combines_the_functions_of_the_theory():
     assert given.half_width == spread.half_width((900, 300))
     assert given.half_width / given.standard_error == pytest.approx(1.6448536)
     assert given.interval == (pytest.approx(0.85 - given.half_width), pytest.approx(0.85 + given.half_width))
-    assert given.labelled_rows == estimation_cost(*SKEWED, (900, 300)).effective_rows
+    assert given.labeled_rows == estimation_cost(*SKEWED, (900, 300)).effective_rows
     assert given.worst_half_width == worst_spread(*SKEWED, delta=0.1).half_width((900, 300))
     assert given.guaranteed_half_width == guaranteed_spread(*SKEWED, delta=0.1).half_width((900, 300))
     lost = {"alpha": 0.3 * 0.15, "beta": 0.7 * 0.15}

@@ -52,7 +52,7 @@ def test_scores_do_not_depend_on_chunk_size(monkeypatch):
 def test_folding_normalization_changes_only_rounding():
     torch.manual_seed(0)
     model = MLP(8, hidden=(32, 32), dropout=0.3)
-    for _ in range(20):  # so that the running statistics are not trivial
+    for _ in range(20):  # makes the running statistics non-trivial
         model(torch.randn(64, 8) * 3 + 1)
     x = torch.randn(500, 8)
     torch.testing.assert_close(score_rows(model, DenseRows(x)), model.eval()(x), rtol=1e-4, atol=1e-5)
@@ -78,18 +78,18 @@ class TestPrecision:
         monkeypatch.setattr("uulearn.training.precision.cpu_multiplies_bfloat16", lambda: native)
         return resolve_precision(precision, model, self.cpu, sample)
 
-    def test_auto_needs_instructions_a_wide_model_and_columns_that_survive(self, monkeypatch):
+    def test_auto_precision_needs_instructions_a_wide_model_and_suitable_columns(self, monkeypatch):
         far = self.sample + 100
         assert self.resolve(monkeypatch, True, self.wide, self.sample) == torch.bfloat16
         assert self.resolve(monkeypatch, False, self.wide, self.sample) == torch.float32
         assert self.resolve(monkeypatch, True, self.narrow, self.sample) == torch.float32
         assert self.resolve(monkeypatch, True, self.wide, far) == torch.float32
 
-    def test_force(self, monkeypatch):
+    def test_precision_can_be_forced(self, monkeypatch):
         assert self.resolve(monkeypatch, False, self.narrow, self.sample, "bfloat16") == torch.bfloat16
         assert self.resolve(monkeypatch, True, self.wide, self.sample, "float32") == torch.float32
 
-    def test_the_limit_on_columns_keeps_rounding_noise_small(self):
+    def test_limit_on_columns_keeps_rounding_noise_small(self):
         generator = torch.Generator().manual_seed(0)
         column = torch.randn(5000, 1, generator=generator)
         for shift in (0.0, 10.0, 15.0, 20.0, 1000.0):

@@ -135,7 +135,7 @@ def by_key(seed, n):
 
 
 def test_no_copy_is_trained_on_if_copies_fill_the_capacity():
-    """Four rows with many copies fill most of the capacity, so that there are fewer other candidates."""
+    """Four rows with many copies fill most of the capacity, which leaves fewer other candidates."""
     order = by_key(3, 10_000)
     streams = Listed(np.concatenate([np.repeat(order[:4], 240), order[4:9044]]), 500), Listed(order, 500)
     held_out = hold_out_streams(streams, 0.1, 3)

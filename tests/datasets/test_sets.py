@@ -1,4 +1,4 @@
-"""`make_sets`: two unlabeled sets drawn from labelled data."""
+"""`make_sets`: two unlabeled sets drawn from labeled data."""
 
 import numpy as np
 import pandas as pd

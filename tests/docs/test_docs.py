@@ -1,4 +1,4 @@
-"""Links in the README and the documentation lead somewhere."""
+"""Relative links in the README and the documentation exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The examples: the first runs quickly, in a copy; the others fail with a clear sentence if their data is missing."""
+"""The examples: the first runs with a few epochs; the others fail with a clear sentence if their data is missing."""
 
 from __future__ import annotations
 
@@ -15,33 +15,20 @@ import pytest
 from helpers.processes import python
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-STORIES = ("two_clinics", "fashion_images", "mixed_table")
+NAMES = ("two_clinics", "fashion_images", "mixed_table")
 
 
 @pytest.fixture(scope="module")
-def module():
-    """Modules of the examples, which are no package, by name."""
-    loaded = {}
-    for name in ("story", "run_all"):
-        spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-        loaded[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded[name])
-    yield loaded
-    for name in loaded:
-        del sys.modules[name]
+def example():
+    """The module that the examples share; they are not a package."""
+    spec = importlib.util.spec_from_file_location("example", EXAMPLES / "example.py")
+    module = sys.modules["example"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["example"]
 
 
-@pytest.fixture
-def story(module):
-    return module["story"]
-
-
-@pytest.fixture
-def run_all(module):
-    return module["run_all"]
-
-
-# --------------------------------------------------------------------------------------------------------- the stories
+# -------------------------------------------------------------------------------------------------------- the examples
 
 
 @pytest.fixture(scope="module")
@@ -50,37 +37,33 @@ def finished(tmp_path_factory):
     copy = tmp_path_factory.mktemp("copy") / "examples"
     shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("work", "__pycache__"))
     folder = copy / "two_clinics"
-    for name in ("output.txt", "figures.json"):
-        (folder / name).unlink()
+    (folder / "record.json").unlink()
     code, out, err = python(folder / "run.py", "--epochs", 10, "--write")
     assert code == 0, err
     return folder, out
 
 
 def test_first_example_compares_estimate_and_labels(finished):
-    folder, said = finished
-    assert re.search(r"accuracy +between \d+% and \d+%, best estimate (above )?\d+%", said)
-    assert "95% interval at target prior 37%, no label used: 140 + 140 rows" in said
-    assert "labels were used: 64 positive and 107 negative rows" in said
-    assert re.search(r"The 171 labels that\s+were held back give \d+\.\d%", said)
-    figures = json.loads((folder / "figures.json").read_text())
-    low, high = figures["estimate"]["accuracy"]["interval"]
+    folder, printed = finished
+    assert re.search(r"accuracy +between \d+% and \d+%, best estimate (above )?\d+%", printed)
+    assert "95% interval at target prior 37%, no label used: 140 + 140 rows" in printed
+    assert "labels were used: 64 positive and 107 negative rows" in printed
+    assert re.search(r"On the 171\s+labeled rows the accuracy is \d+\.\d%", printed)
+    record = json.loads((folder / "record.json").read_text())
+    low, high = record["estimate"]["accuracy"]["interval"]
     assert 0.5 < low < high <= 1
-    assert 0.8 < figures["truth"]["accuracy"]["value"] < 1
-    assert figures["rows"] == [140, 140]
+    assert 0.8 < record["truth"]["accuracy"]["value"] < 1
+    assert record["rows"] == [140, 140]
+    assert record["warnings"] == []
 
 
-def test_page_quotes_the_output(finished):
-    folder, said = finished
-    page, output = (folder / "README.md").read_text(), (folder / "output.txt").read_text()
-    commands = [line for line in output.splitlines() if line.startswith("$ uulearn")]
-    assert [line.split()[2] for line in commands] == ["fit", "predict", "report", "evaluate"]
-    assert commands[0].endswith("--epochs 10")
-    for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        assert block.rstrip() in output or block.startswith("$ python examples/")
-        assert "uulearn" not in block or block.rstrip() in said
-    assert page.count("<!-- begin: ") == page.count("<!-- end: ") == 6
-    assert f"{100 * json.loads((folder / 'figures.json').read_text())['truth']['accuracy']['value']:.1f}%" in page
+def test_record_has_the_commands_and_their_output(finished):
+    folder, printed = finished
+    blocks = json.loads((folder / "record.json").read_text())["blocks"]
+    assert list(blocks) == ["fit", "predict", "report", "evaluate"]
+    assert all(block in printed for block in blocks.values())
+    assert [block.split()[2] for block in blocks.values()] == list(blocks)
+    assert blocks["fit"].splitlines()[0].endswith("--epochs 10")
 
 
 def test_training_files_have_no_labels(finished):
@@ -97,30 +80,30 @@ def test_training_files_have_no_labels(finished):
     assert len(set.union(*patients.values())) == 451  # nobody is in two of them
 
 
-def test_a_folder_of_other_things_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_not_used(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, out, err = python(EXAMPLES / "two_clinics" / "run.py", "--work", tmp_path)
     assert (code, out) == (2, "")
-    assert "is a folder of other things" in err
+    assert "contains other files; pass an empty or a new folder" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize("named", ["option", "variable"])
-def test_without_photographs_the_second_story_says_what_to_put_where(tmp_path, named):
+def test_second_example_says_which_files_are_missing(tmp_path, named):
     arguments = ["--data", tmp_path] if named == "option" else []
     elsewhere = {"UULEARN_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     script = EXAMPLES / "fashion_images" / "run.py"
     code, out, err = python(script, "--work", tmp_path / "w", *arguments, env=elsewhere)
     assert (code, out) == (2, "")
     assert err == (
-        "error: Fashion-MNIST is not there; put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
+        "error: Fashion-MNIST was not found; put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
         "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into "
-        f"{tmp_path / 'fashion-mnist'} and pass --data {tmp_path}, or let UULEARN_DATA name that folder.\n"
+        f"{tmp_path / 'fashion-mnist'} and pass --data {tmp_path}, or set UULEARN_DATA={tmp_path}.\n"
     )
     assert not (tmp_path / "w").exists()
 
 
-def test_without_the_survey_the_third_story_says_how_to_fetch_it(tmp_path):
+def test_third_example_says_how_to_download_the_survey(tmp_path):
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     code, out, err = python(EXAMPLES / "mixed_table" / "run.py", "--work", tmp_path / "w", env=offline)
     assert (code, out) == (2, "")
@@ -141,70 +124,51 @@ def test_another_file_of_that_name_is_not_trusted(tmp_path):
 # ----------------------------------------------------------------------------------------------------------- the pages
 
 
-def figures(estimate, interval, truth, **others):
-    own = {"value": estimate, "interval": interval}
-    return {"estimate": {"accuracy": own} | others, "truth": {"accuracy": {"value": truth}}, "labelled": 1000}
+def record(value, interval, truth, **others):
+    own = {"value": value, "interval": interval}
+    return {"estimate": {"accuracy": own} | others, "truth": {"accuracy": {"value": truth}}, "labeled": 1000}
 
 
 @pytest.mark.parametrize(
-    ("estimate", "interval", "truth", "words"),
+    ("value", "interval", "truth", "words"),
     [
-        (0.9, [0.85, 0.95], 0.9, "the estimate is right, and its interval contains the true value."),
-        (0.9, [0.85, 0.95], 0.87, "the estimate is 3.0 points too high, and its interval contains the true value."),
-        (
-            0.9,
-            [0.89, 0.91],
-            0.95,
-            "the estimate is 5.0 points too low, and its interval does not contain the true value.",
-        ),
-        (1.02, [0.92, 1.0], 0.95, "read their intervals then."),
+        (0.9, [0.85, 0.95], 0.87, "best estimate is 90.0%. On the 1,000 labeled rows the accuracy is 87.0%: inside"),
+        (0.9, [0.89, 0.91], 0.95, "best estimate is 90.0%. On the 1,000 labeled rows the accuracy is 95.0%: outside"),
+        (1.02, [0.92, 1.0], 0.95, "best estimate is 100.0%. On the 1,000 labeled rows the accuracy is 95.0%: inside"),
     ],
 )
-def test_the_verdict_says_where_they_differ(story, estimate, interval, truth, words):
-    said = " ".join(story.verdict(figures(estimate, interval, truth)).split())
-    assert said.endswith(words)
-    assert "1,000 labels" in said
+def test_verdict_compares_with_the_interval_and_clips_the_estimate(example, value, interval, truth, words):
+    text = " ".join(example.verdict(record(value, interval, truth)).split())
+    assert text.endswith(f"{words} the interval.")
 
 
-def test_the_verdict_names_the_other_figures_whose_interval_missed(story):
-    found = figures(0.9, [0.85, 0.95], 0.9, auc={"value": 0.8, "interval": [0.7, 0.9]})
+def test_verdict_names_other_metrics_whose_interval_misses(example):
+    found = record(0.9, [0.85, 0.95], 0.9, auc={"value": 0.8, "interval": [0.7, 0.9]})
     found["truth"]["auc"] = {"value": 0.95}
-    assert (
-        story.verdict(found)
-        .replace("\n", " ")
-        .endswith("The interval of the AUC does not contain the value from the labels.")
-    )
+    text = " ".join(example.verdict(found).split())
+    assert text.endswith("The interval of the AUC does not contain the value from the labels.")
     found["truth"]["auc"] = {"value": 0.85}
-    assert "AUC" not in story.verdict(found)
+    assert "AUC" not in example.verdict(found)
 
 
-def test_filling_in_changes_what_is_between_the_marks_alone(story, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- begin: one -->\nold\n<!-- end: one -->\nb\n<!-- begin: two -->\n<!-- end: two -->\n")
-    for _ in range(2):
-        story.fill_in(page, {"one": "new", "three": "nowhere"})
-        assert page.read_text() == (
-            "a\n<!-- begin: one -->\n\nnew\n\n<!-- end: one -->\nb\n<!-- begin: two -->\n<!-- end: two -->\n"
-        )
-
-
-@pytest.mark.parametrize("name", STORIES)
-def test_every_page_holds_the_figures_of_its_story(story, name):
-    stored = json.loads((EXAMPLES / name / "figures.json").read_text())
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_show_every_part_of_the_record(name):
+    """`test_facts` compares the values; here no part may be missing on the page."""
+    stored = json.loads((EXAMPLES / name / "record.json").read_text())
     page = (EXAMPLES / name / "README.md").read_text()
-    assert story.comparison(stored) in page
-    assert story.verdict(stored) in page
-    for command in (EXAMPLES / name / "output.txt").read_text().split("\n\n"):
-        assert command.rstrip() in page
+    shown = re.findall(rf"<!-- fact: examples\.{name}-(\w+) -->", page)
+    assert set(shown) == {*stored["blocks"], "comparison", "verdict"}
 
 
-def test_the_lists_of_stories_hold_their_figures(run_all):
-    stored = {name: json.loads((EXAMPLES / name / "figures.json").read_text()) for name in run_all.STORIES}
-    assert run_all.summary(stored) in (EXAMPLES / "README.md").read_text()
-    assert run_all.summary(stored, "../examples/") in (EXAMPLES.parent / "docs" / "examples.md").read_text()
+@pytest.mark.parametrize("page", [*(f"{name}/README.md" for name in NAMES), "README.md", "../docs/examples.md"])
+def test_pages_show_no_rate_above_100_percent_and_no_long_code(page):
+    text = (EXAMPLES / page).read_text()
+    assert [rate for rate in re.findall(r"(\d+(?:\.\d+)?)%", text) if float(rate) > 100] == []
+    for block in re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        assert [line for line in block.splitlines() if len(line) > 88] == []
 
 
-def test_links_of_the_stories_lead_somewhere():
+def test_links_of_the_examples_lead_somewhere():
     for page in EXAMPLES.rglob("README.md"):
         targets = re.findall(r"\]\(([^)#]+)", page.read_text())
         if "work" not in page.parts:

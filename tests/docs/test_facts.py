@@ -28,7 +28,7 @@ def test_no_value_in_a_sentence_begins_a_line(filler):
     assert [f"{page}: {each[0]}" for page, text in texts.items() for each in marker.finditer(text)] == []
 
 
-def test_a_changed_value_is_found(filler, tmp_path, monkeypatch):
+def test_finds_a_changed_value(filler, tmp_path, monkeypatch):
     monkeypatch.setattr(filler, "ROOT", tmp_path)
     monkeypatch.setattr(filler, "read_facts", {"speed": {"ratio": "2.4"}}.__getitem__)
     page = tmp_path / "page.md"
@@ -43,7 +43,31 @@ def test_tables_keep_the_blank_lines_around_them(filler, monkeypatch):
     assert filler.fill(text) == "<!-- fact: study.table -->\n\n| a |\n|---|\n| 1 |\n\n<!-- end -->"
 
 
-def test_an_unknown_fact_is_reported_with_the_known_ones(filler, monkeypatch):
+def test_unknown_fact_is_reported_with_known_facts(filler, monkeypatch):
     monkeypatch.setattr(filler, "read_facts", {"speed": {"ratio": "2.4"}}.__getitem__)
     with pytest.raises(SystemExit, match="has no fact 'ration'; it has ratio"):
         filler.fill("<!-- fact: speed.ration -->1<!-- end -->")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrapped"),
+    [
+        ("It has\n<!-- fact: a.b -->3<!-- end --> rows.\n", "It has <!-- fact: a.b -->3<!-- end --> rows.\n"),
+        (
+            "- one\n- It has\n  <!-- fact: a.b -->3<!-- end -->\n  rows.\n- two\n",
+            "- one\n- It has <!-- fact: a.b -->3<!-- end --> rows.\n- two\n",
+        ),
+        ("text\n\n<!-- fact: a.b -->\n\n| a |\n\n<!-- end -->\n", None),
+        ("| <!-- fact: a.b -->3<!-- end --> |\n", None),
+        ("```\nIt has\n<!-- fact: a.b -->3<!-- end --> rows.\n```\n", None),
+    ],
+)
+def test_no_line_of_a_paragraph_begins_with_a_marker(filler, text, wrapped):
+    assert filler.rewrap(text) == (wrapped or text)
+
+
+def test_long_paragraphs_are_wrapped_before_the_word_that_precedes_a_marker(filler):
+    text = f"{'word ' * 22}and now it has\n<!-- fact: a.b -->3<!-- end --> rows.\n"
+    first, second, rest = filler.rewrap(text).split("\n")
+    assert (first[-7:], second, rest) == ("and now", "it has <!-- fact: a.b -->3<!-- end --> rows.", "")
+    assert len(first) <= 119

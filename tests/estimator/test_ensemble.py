@@ -38,7 +38,7 @@ def test_copies_share_a_fold_and_fold_sizes_are_balanced(seed, n_folds, n0, n1, 
     for value, fold in zip(values, folds, strict=True):
         size = np.bincount(fold, minlength=n_folds)
         loose = np.bincount(fold[[v in single for v in value]], minlength=n_folds)
-        # A fold that was given a single row could not be emptier than any other by more than one.
+        # Single rows go to the smallest fold, so fold sizes differ by at most one.
         assert all(size[k] <= size.min() + 1 for k in range(n_folds) if loose[k])
 
 
@@ -116,7 +116,7 @@ def test_ensemble_score_is_mean_of_scaled_scores():
     expected = (models[0](x) + models[1](x).flatten() / 2 + models[2](x) / 4) / 3
     ensemble = Ensemble(models, [1.0, 2.0, 4.0])
     torch.testing.assert_close(ensemble(x), expected)
-    assert not ensemble.accepts_bfloat16_rows  # one model does not declare that it accepts them
+    assert not ensemble.accepts_bfloat16_rows  # one model does not declare support for them
     torch.testing.assert_close(ensemble.for_inference()(x), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(score_rows(ensemble, DenseRows(x)), expected, rtol=1e-4, atol=1e-5)
     half = score_rows(ensemble, DenseRows(x), dtype=torch.bfloat16)
@@ -197,7 +197,7 @@ def test_every_row_is_scored_by_the_model_of_its_fold(early_stopping):
 @pytest.mark.parametrize("kind", ["one table", "two tables"])
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_batched_training_equals_training_one_by_one(kind, early_stopping):
-    """Sizes that the folds divide, so that no row is left out; otherwise the runs would not be the same."""
+    """The sizes are multiples of the number of folds, so no row is dropped and the runs are equal."""
     tables = sets_of(n=(60, 45))
     if kind == "two tables":
         data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))

@@ -1,4 +1,4 @@
-"""`UUClassifier` as its users meet it."""
+"""`UUClassifier`: learning, predictions, parameters, errors and the scikit-learn API."""
 
 import dataclasses
 import pickle
@@ -120,7 +120,7 @@ def test_fit_does_not_change_the_passed_module(gaussians, quick):
 
 
 class Convolution(nn.Module):
-    """Rows that are images."""
+    """A small network for images."""
 
     def __init__(self):
         super().__init__()
@@ -171,7 +171,7 @@ def test_random_state_is_reproducible(gaussians, quick):
     assert not np.array_equal(scores(None), scores(None))
 
 
-def test_pickle(gaussians, quick):
+def test_classifier_can_be_pickled(gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(gaussians["X"]), classifier.predict_proba(gaussians["X"]))
@@ -181,7 +181,7 @@ def test_pickle_moves_model_to_cpu(gaussians, quick):
     classifier = UUClassifier(**quick).fit(gaussians["X"], gaussians["sets"])
 
     class Elsewhere(nn.Module):
-        """Stands for a module on an accelerator: copies to the CPU are what gets pickled."""
+        """Simulates a module on an accelerator; only its copy on the CPU is pickled."""
 
         def __init__(self):
             super().__init__()
@@ -261,11 +261,11 @@ def test_summary_states_assumptions(gaussians, quick):
     assert "400 rows, 80.0% positive" in text
     assert "no label was used" in text
     assert "all 15 epochs done" in text
-    labelled = UUClassifier(**quick | {"set_priors": (0.2, 0.8)}).fit_sets(
+    labeled = UUClassifier(**quick | {"set_priors": (0.2, 0.8)}).fit_sets(
         gaussians["X1"], gaussians["X0"], test_data=(gaussians["X_test"], gaussians["y_test"])
     )
-    assert "assumed: set 1 has the higher class prior" in labelled.summary()
-    assert "labels were passed for evaluation; training did not use them" in labelled.summary()
+    assert "assumed: set 1 has the higher class prior" in labeled.summary()
+    assert "labels were passed for evaluation; training did not use them" in labeled.summary()
 
 
 def test_labels_do_not_change_the_model(gaussians, quick):

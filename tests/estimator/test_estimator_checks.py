@@ -1,6 +1,6 @@
 """scikit-learn's own estimator checks.
 
-With set_priors = (0, 1) set 1 holds the positives and set 0 the negatives, so that the checks' labels serve as sets.
+With set_priors = (0, 1) set 1 holds the positives and set 0 the negatives, so the labels of the checks are valid sets.
 """
 
 import pytest
@@ -26,9 +26,9 @@ EXPECTED_FAILURES = {
 @parametrize_with_checks(
     [
         plain_classifier((0.0, 1.0), 0.5, model_params={"hidden": (16,)}, epochs=20, lr=0.05, random_state=0),
-        UUClassifier((0.0, 1.0), 0.5, model="linear", epochs=15, lr=0.2, random_state=0),  # with what "auto" brings
+        UUClassifier((0.0, 1.0), 0.5, model="linear", epochs=15, lr=0.2, random_state=0),  # with the values of "auto"
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
-def test_sklearn(estimator, check):
+def test_passes_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -29,7 +29,7 @@ def test_warns_about_indistinguishable_sets():
 
 
 def test_indistinguishable_sets_are_detected_reliably():
-    """At least 9 of 10 pairs of equal distribution are detected, and none of 10 pairs that differ."""
+    """At least 9 of 10 pairs with equal distributions are detected, and none of 10 pairs that differ."""
     noticed = {True: 0, False: 0}
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def test_indistinguishable_sets_are_detected_reliably():
 
 
 def test_forest_distinguishes_sets_without_linear_difference():
-    """Set 0 mostly inside a ring, set 1 mostly outside: every linear score is at chance."""
+    """Set 0 is mostly inside a ring and set 1 mostly outside, so every linear score is at chance."""
     rng = np.random.default_rng(0)
 
     def ring(n, share_inside):
@@ -66,14 +66,14 @@ def test_close_priors_warning_states_cost_for_given_sizes(gaussians):
 
 
 def test_warns_if_labels_contradict_order_of_priors(gaussians):
-    labelled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
+    labeled = (gaussians["X_test"][:60], gaussians["y_test"][:60])
     with pytest.warns(
         SwappedPriorsWarning, match=r"set 1, declared to have the higher class prior.*try set_priors=\(0\.8, 0\.2\)"
     ):
-        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labelled)
+        fit(gaussians["X0"], gaussians["X1"], set_priors=(0.2, 0.8), test_data=labeled)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UUWarning)
-        fit(gaussians["X0"], gaussians["X1"], test_data=labelled)
+        fit(gaussians["X0"], gaussians["X1"], test_data=labeled)
         one_class = gaussians["y_test"] == 1
         fit(
             gaussians["X0"],
@@ -106,7 +106,7 @@ def test_warnings_share_a_base_that_can_be_filtered():
 
 
 def test_warns_if_model_predicts_one_class_only(gaussians):
-    """A common mistake: a module that ends in an activation."""
+    """A module that ends in an activation is a common mistake."""
     model = nn.Sequential(nn.Linear(3, 1), nn.Sigmoid())
     with pytest.warns(OneSidedPredictionsWarning, match=r"predicts positive for all of 800.*without an activation"):
         plain_classifier((0.8, 0.2), 0.5, model=model, epochs=5, random_state=0).fit_sets(
@@ -164,7 +164,7 @@ def test_no_warning_if_accuracy_exceeds_one_within_noise(use):
 
 
 def test_one_sided_check_uses_calibrated_decisions(monkeypatch):
-    """All scores are positive here, and half of the calibrated decisions are not."""
+    """All scores are positive, but half of the calibrated decisions are negative."""
     seen = []
     monkeypatch.setattr("uulearn.estimator.guards.warn_if_one_sided", lambda scores, *_, **__: seen.append(scores))
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Every kind of input, without needless copies; every bad input with one clear sentence."""
+"""All input types without unnecessary copies, and one clear sentence for every bad input."""
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ FORMATS = {
 
 @pytest.fixture(scope="module")
 def counts():
-    """Small whole numbers, exact in every type."""
+    """Small whole numbers that every type represents exactly."""
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.random(150) < 0.8, rng.random(150) < 0.2])
     return rng.poisson(np.where(y, 9, 3)[:, None], (300, 3)).astype(float), np.repeat([0, 1], 150)
@@ -198,7 +198,7 @@ def test_failed_refit_does_not_change_fitted_estimator(counts, quick):
 
 
 class Streamed(RowStream):
-    """Some rows, a hundred at a time."""
+    """A stream of rows in pieces of one hundred."""
 
     def __init__(self, X):
         self.X, self.row_shape = torch.as_tensor(X, dtype=torch.float32), X.shape[1:]
@@ -244,4 +244,4 @@ def test_rejects_streams_if_not_supported(counts, quick):
         for call in refused:
             with pytest.raises(TypeError, match=f"^{name} {said} memory here"):
                 call()
-    assert fitted.predict(first.read(0)).shape == (100,)  # the remedy
+    assert fitted.predict(first.read(0)).shape == (100,)  # the suggested fix

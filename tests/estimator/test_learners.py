@@ -49,7 +49,7 @@ class SetMembership(Learner):
 
 @dataclass(frozen=True)
 class StoredMembership(SetMembership):
-    """The same, with ensembles that can be saved: a mean of linear models is a linear model."""
+    """Like `SetMembership`, with saved ensembles: a mean of linear models is a linear model."""
 
     def combine(self, models, scales):
         weights = torch.stack([model.weights / scale for model, scale in zip(models, scales, strict=True)]).mean(0)

@@ -1,4 +1,4 @@
-"""Model directories: exact, atomic, and never code."""
+"""Model directories: exact round trips, atomic writes, and no execution of code."""
 
 import hashlib
 import json
@@ -75,7 +75,7 @@ def test_saving_again_replaces_all_files(fitted, saved, frame, gaussians):
 
 
 def fill_the_disk(monkeypatch, failing_file):
-    """Let the writing of one kind of file fail."""
+    """Make writing one kind of file fail."""
     write = model_directory.write_bytes
 
     def fails(path, content):
@@ -283,8 +283,8 @@ def test_new_directory_is_written_atomically(fitted, tmp_path, frame, monkeypatc
         with pytest.raises(OSError, match="no space"):
             fitted.save(tmp_path / "deep" / "model")
     assert list((tmp_path / "deep").iterdir()) == []
-    (tmp_path / "deep" / ".model.0123abcd.saving").mkdir()  # left by one that was killed
-    (tmp_path / "deep" / ".model.more.0123abcd.saving").mkdir()  # of another model
+    (tmp_path / "deep" / ".model.0123abcd.saving").mkdir()  # left by a killed process
+    (tmp_path / "deep" / ".model.more.0123abcd.saving").mkdir()  # belongs to another model
     fitted.save(tmp_path / "deep" / "model")
     left = {path.name for path in (tmp_path / "deep").iterdir()}
     assert left == {"model", ".model.more.0123abcd.saving"}
@@ -312,7 +312,7 @@ def test_failed_save_changes_nothing(fitted, tmp_path, gaussians, monkeypatch, f
 
 
 def test_interrupt_after_manifest_is_written_leaves_new_model(fitted, tmp_path, frame, monkeypatch):
-    """It may come when the rename is done, but before the line after it."""
+    """The interrupt may arrive after the rename but before the next line."""
     replace = type(tmp_path).replace
 
     def interrupted(self, target):
@@ -321,7 +321,7 @@ def test_interrupt_after_manifest_is_written_leaves_new_model(fitted, tmp_path, 
             raise KeyboardInterrupt
         return done
 
-    tmp_path.joinpath("mine.txt").write_text("mine")  # so that it is written in place
+    tmp_path.joinpath("mine.txt").write_text("mine")  # makes save write in place
     with monkeypatch.context() as patch:
         patch.setattr(type(tmp_path), "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -338,7 +338,7 @@ def test_saves_to_directory_of_killed_save(fitted, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
     assert model_directory.could_be_model(tmp_path)
     (tmp_path / "model.json").unlink()
-    assert not model_directory.could_be_model(tmp_path)  # a card could be anybody's
+    assert not model_directory.could_be_model(tmp_path)  # a card alone may belong to the user
 
 
 def test_save_rejects_state_that_is_not_a_tensor(tmp_path, gaussians):

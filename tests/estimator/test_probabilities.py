@@ -1,4 +1,4 @@
-"""Calibrated without labels, moved to another prior, evaluated with and without labels."""
+"""Calibration without labels, prior shift, and evaluation with and without labels."""
 
 import copy
 
@@ -32,7 +32,7 @@ TRAINED = {}
 
 
 def fitted(problem, **changes):
-    """A classifier of one's own; the same settings are trained once."""
+    """Return a fitted classifier; equal settings are trained once."""
     key = tuple(sorted(changes.items()))
     if key not in TRAINED:
         TRAINED[key] = train(problem, **changes)
@@ -56,7 +56,7 @@ def test_scores_of_any_loss_become_log_odds(problem, loss, method):
     log_odds = calibrated.decision_function(problem["X"])
     np.testing.assert_allclose(expit(log_odds), after, atol=1e-6)
     np.testing.assert_array_equal(calibrated.predict(problem["X"]), (after > 0.5).astype(int))
-    # The ranking stays, and the log-odds are near the true ones.
+    # The ranking is unchanged, and the log-odds are close to the true ones.
     np.testing.assert_array_equal(np.argsort(plain.decision_function(problem["X"])[:200]), np.argsort(log_odds[:200]))
     assert np.abs(expit(log_odds) - expit(problem["true"] + logit(0.4))).mean() < 0.03
 
@@ -87,7 +87,7 @@ def test_with_target_prior_needs_no_training(problem, pi):
     X, y = draw(np.random.default_rng(5), 20_000, pi)
     assert calibration_error(moved.predict_proba(X)[:, 1], y) < 0.025
     assert accuracy_score(y, moved.predict(X)) >= accuracy_score(y, classifier.predict(X))
-    # Its accuracy there, estimated from the two sets, is what labelled rows show.
+    # The accuracy estimated from the two sets agrees with labeled rows.
     estimate = moved.evaluate(problem["held_out"][0], sets=problem["held_out"][1]).accuracy
     assert estimate.value == pytest.approx(accuracy_score(y, moved.predict(X)), abs=4 * estimate.standard_error)
     assert moved.score(*problem["held_out"]) == pytest.approx(estimate.value, abs=1e-6)

@@ -1,4 +1,4 @@
-"""MNIST itself, where it is at hand: even against odd from two unlabeled sets."""
+"""Even against odd MNIST digits from two unlabeled sets; skipped if the files are missing."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ FOLDER = data_folder() / "mnist"
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="no MNIST in the data folder (UULEARN_DATA)")
-def test_mnist_even_against_odd():
+def test_classifies_even_and_odd_mnist_digits():
     task = load_task("mnist", data_dir=data_folder(), download=False).flat()
     X_test, y_test = task.X_test, task.y_test
     drawn = make_sets(task.X_train, task.y_train, (0.8, 0.2), (5_000, 5_000), random_state=0)

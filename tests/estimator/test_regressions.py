@@ -1,4 +1,4 @@
-"""Things that broke unnoticed once, each in the way it broke."""
+"""Regression tests, each for a past bug."""
 
 import textwrap
 import warnings
@@ -12,6 +12,7 @@ from helpers.plain import make_classifier, plain_classifier
 from helpers.processes import python
 from uulearn import UUClassifier
 from uulearn.data import DenseRows, TwoSets
+from uulearn.estimator.fitting import average_histories
 from uulearn.exceptions import CheckpointError, OneSidedPredictionsWarning
 from uulearn.risk import pn_risk
 from uulearn.training import History
@@ -57,7 +58,7 @@ RUN = """
 
 
 def run(*arguments):
-    """What a process of its own prints, and what it complains of."""
+    """Run code in a separate process; return standard output and standard error."""
     return python("-c", textwrap.dedent(RUN), *arguments)[1:]
 
 
@@ -107,7 +108,7 @@ def test_summary_omits_estimate_for_other_priors(data):
     for other in (clf.with_target_prior(0.05), clf.with_priors((0.7, 0.3), 0.5, *data)):
         assert other.out_of_fold_evaluation_ is None
         assert shown not in other.summary()
-    assert clf.out_of_fold_evaluation_ is not None  # which stays as it is
+    assert clf.out_of_fold_evaluation_ is not None  # it does not change
     assert clf.calibrate(*data).out_of_fold_evaluation_ is None
 
 
@@ -121,7 +122,7 @@ def test_submodel_can_be_saved(data, tmp_path):
 
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_no_one_sided_warning_for_rare_targets(calibrated):
-    """Where one in fifty is positive and the classes overlap, calling all negative is right."""
+    """If 2% are positive and the classes overlap, predicting only negatives is correct."""
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 1000)
     X = rng.normal(size=(2000, 2)) + (rng.random(2000) < np.where(sets == 0, 0.8, 0.2))[:, None]
@@ -164,7 +165,7 @@ def test_fit_does_not_change_global_random_state(data, monkeypatch):
 def test_mean_of_histories_with_different_records():
     early = History([{"epoch": 1, "objective": 0.5}])
     late = History([{"epoch": 1, "objective": 0.3, "test_accuracy": 0.9}, {"epoch": 2, "objective": 0.1}])
-    assert History.mean([early, late]).epochs == [
+    assert average_histories([early, late]).epochs == [
         {"epoch": 1, "objective": 0.4, "test_accuracy": 0.9},
         {"epoch": 2, "objective": 0.1},
     ]

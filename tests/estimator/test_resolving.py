@@ -16,9 +16,8 @@ from torch import nn
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
 from uulearn import UUClassifier
-from uulearn.app.fitting import unfitted_classifier
+from uulearn.app import fitting
 from uulearn.app.settings import FitSettings
-from uulearn.app.training import resolve_parameters
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import has_few_unique_rows
@@ -26,7 +25,6 @@ from uulearn.estimator.parameters import RULES, check_parameters
 from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve_defaults
 from uulearn.exceptions import ModelFormatError
 from uulearn.selection import prior_sensitivity
-from uulearn.tabular.images import ImageSchema
 
 
 class Own(nn.Linear):
@@ -68,7 +66,7 @@ def test_parameters_with_rules_default_to_auto():
     assert (defaults["method"], defaults["model"]) == ("abs", "mlp")
     assert {name for name, value in defaults.items() if value == "auto"} - {"device"} == set(AUTO_PARAMETERS)
     check_parameters(UUClassifier((0.8, 0.2)).get_params())
-    for name in set(AUTO_PARAMETERS) - {"loss"}:  # which the risk checks
+    for name in set(AUTO_PARAMETERS) - {"loss"}:  # checked by the risk
         assert "'auto'" in RULES[name].description
 
 
@@ -100,27 +98,27 @@ def test_l2_depends_on_model_and_loss(model, loss, penalty):
 @pytest.mark.parametrize(
     ("parameters", "sizes", "data", "expected"),
     [
-        # Models that are quick to train are several, unless there are hardly any rows.
+        # Fast models are trained as an ensemble, unless there are very few rows.
         ({"model": "linear"}, (300, 200), {}, FIVE),
         ({"model": "mlp"}, (10, 200), {}, FIVE),
         ({"model": "mlp"}, (200, 9), {}, ALL_ROWS),
         ({"model": "mlp"}, (6000, 9), {}, ALL_ROWS),
-        # Others are one, and evaluated where there are rows to spare.
+        # Other models are trained once, and hold out rows if there are enough.
         ({"model": "resnet32"}, (4999, 9000), {}, ALL_ROWS),
         ({"model": "resnet32"}, (9000, 5000), {}, KEPT | {"patience": 80}),
         ({"model": "allconvnet"}, (60_000, 60_000), {}, KEPT | {"patience": 20}),
         ({"model": Own()}, (5000, 5000), {}, KEPT | {"patience": 100}),
         ({"model": Own}, (300, 200), {}, ALL_ROWS),
         ({"model": made}, (5000, 5000), {}, KEPT | {"patience": 100}),
-        # Rows to evaluate by are given.
+        # Validation rows are given.
         ({"model": "mlp"}, (300, 200), {"has_validation_data": True}, GIVEN),
         ({"model": Own}, (9000, 9000), {"has_validation_data": True}, GIVEN | {"patience": 67}),
-        # Rows are copies of a few, so that none can be left out.
+        # There are too few unique rows to leave any out.
         ({"model": "mlp"}, (300, 200), {"single_model": True}, ALL_ROWS),
         ({"model": Own}, (9000, 9000), {"single_model": True}, ALL_ROWS),
         ({"model": "mlp"}, (300, 200), {"single_model": True, "has_validation_data": True}, GIVEN),
-        ({"self_training_rounds": 1}, (300, 200), {"single_model": True}, FIVE),  # refused by assign_folds
-        # A share of rows is asked for, or none: one model.
+        ({"self_training_rounds": 1}, (300, 200), {"single_model": True}, FIVE),  # assign_folds rejects it
+        # A validation fraction (also 0) implies one model.
         ({"validation_fraction": 0.3}, (300, 200), {}, KEPT | {"validation_fraction": 0.3}),
         ({"validation_fraction": 0.0}, (300, 200), {}, ALL_ROWS),
         ({"validation_fraction": 0}, (9000, 9000), {}, ALL_ROWS),
@@ -129,7 +127,7 @@ def test_l2_depends_on_model_and_loss(model, loss, penalty):
         ({"n_estimators": 3, "model": Own}, (300, 200), {}, FIVE | {"n_estimators": 3}),
         ({"n_estimators": 1}, (300, 200), {}, ALL_ROWS),
         ({"n_estimators": 1}, (5000, 5000), {}, KEPT | {"patience": 100}),
-        # What needs rows to evaluate by gets them, however few there are.
+        # Parameters that need held-out rows get them, for any number of rows.
         ({"model": Own, "early_stopping": True}, (300, 200), {}, KEPT),
         ({"model": Own, "calibrated": True}, (300, 200), {}, KEPT),
         ({"model": Own, "patience": 7}, (300, 200), {}, KEPT | {"patience": 7}),
@@ -139,7 +137,7 @@ def test_l2_depends_on_model_and_loss(model, loss, penalty):
         ({"model": Own, "patience": None}, (300, 200), {}, ALL_ROWS),
         ({"model": Own, "early_stopping": False}, (300, 200), {}, ALL_ROWS),
         ({"n_estimators": 1, "early_stopping": True}, (300, 200), {}, KEPT),
-        # What is set stays so, beside what is not.
+        # Given values are kept, next to resolved ones.
         ({"early_stopping": False}, (300, 200), {}, FIVE | {"early_stopping": False, "patience": None}),
         ({"patience": None}, (300, 200), {}, FIVE | {"patience": None}),
         ({"patience": 7}, (300, 200), {}, FIVE | {"patience": 7}),
@@ -149,7 +147,7 @@ def test_l2_depends_on_model_and_loss(model, loss, penalty):
         ({"self_training_rounds": 2}, (300, 200), {}, FIVE),
         ({"self_training_rounds": 1, "model": Own}, (300, 200), {}, FIVE),
         ({"self_training_rounds": 1, "validation_fraction": 0.1}, (300, 200), {}, FIVE | {"validation_fraction": 0.1}),
-        # Without priors rows are ranked, and there is no probability.
+        # Without priors, rows are only ranked; probabilities do not exist.
         ({"set_priors": None, "method": "biased"}, (300, 200), {}, FIVE | {"calibrated": False}),
         (
             {"set_priors": None, "method": "biased"},
@@ -168,7 +166,7 @@ def test_validation_parameters_depend_on_data_and_each_other(parameters, sizes, 
 @pytest.mark.parametrize(
     ("sizes", "batch_size", "patience"),
     [
-        ((300, 200), 3000, 400),  # one step an epoch
+        ((300, 200), 3000, 400),  # one step per epoch
         ((3000, 2999), 3000, 200),
         ((28_000, 28_000), 3000, 22),  # 19 steps
         ((30_000, 30_000), 3000, 20),
@@ -220,12 +218,12 @@ def test_resolved_parameters_are_consistent(parameters, sizes, has_validation_da
     )
     check_parameters(asked | found)
     json.dumps(found)
-    # Which set is called 0 does not matter.
+    # The order of the sets does not matter.
     assert (
         resolve_defaults(asked, sizes[::-1], has_validation_data=has_validation_data, single_model=single_model)
         == found
     )
-    # What follows from rows to evaluate by is there only with such rows.
+    # Parameters that need held-out rows are set only with such rows.
     done = types.SimpleNamespace(**asked | found)
     evaluated = has_validation_data or done.n_estimators > 1 or done.validation_fraction > 0
     for name, follows in (("early_stopping", done.early_stopping), ("calibrated", done.calibrated)):
@@ -246,7 +244,7 @@ def two_sets(n=(30, 24), columns=3, seed=0):
 
 
 def bare(set_priors=(0.8, 0.2), **changes):
-    """A classifier with its defaults, but quick."""
+    """A fast classifier with default parameters."""
     return make_classifier(
         set_priors, **{"model": "linear", "epochs": 3, "random_state": 0, "progress": False} | changes
     )
@@ -275,7 +273,7 @@ TOGETHER = [
 @settings(max_examples=30)
 def test_fit_accepts_every_consistent_subset_of_parameters(together, left, model, without_priors, sizes):
     chosen = {"loss": "logistic", "lr": 0.1, "l2": 0.0} | together
-    if chosen["n_estimators"] > 1:  # a share to hold out, or none, is said of one model
+    if chosen["n_estimators"] > 1:  # a validation fraction applies to one model
         left = left | {"validation_fraction"}
     if without_priors:
         chosen |= {"method": "biased", "calibrated": False}
@@ -366,7 +364,7 @@ def test_many_rows_with_copies_fill_the_folds():
 @pytest.mark.parametrize("changes", [{}, {"model": Own}])
 @pytest.mark.parametrize("rows", [40, 5000])
 def test_few_unique_rows_train_a_single_model(changes, rows):
-    """Tables of categories: a handful of different rows, which no fold nor held-out part can have some of."""
+    """A table of categories has a few unique rows, too few for folds or held-out rows."""
     rng = np.random.default_rng(0)
     X0, X1 = ((rng.random((rows, 2)) < share).astype(np.float32) for share in (0.8, 0.2))
     classifier = bare(epochs=60, lr=0.1, **changes).fit_sets(X0, X1)
@@ -391,7 +389,7 @@ def test_fit_does_not_change_parameters():
     classifier.set_params(lr=0.5, n_estimators=1)
     assert (
         classifier.resolved_params_["n_estimators"] == classifier.fitted_params()["n_estimators"] == 5
-    )  # of the fit that was
+    )  # from the earlier fit
     classifier.fit_sets(*two_sets())
     rest = {name: value for name, value in ALL_ROWS.items() if name != "n_estimators"}
     assert classifier.resolved_params_ == {"loss": "logistic", "l2": 0.0} | rest
@@ -491,7 +489,7 @@ def test_resolved_parameters_are_stored(changes, tmp_path):
     assert loaded.summary() == classifier.summary()
     np.testing.assert_array_equal(loaded.decision_function(X0), classifier.decision_function(X0))
     np.testing.assert_array_equal(loaded.predict_proba(X0), classifier.predict_proba(X0))
-    again = loaded.fit_sets(X0, X1)  # it is a full estimator, with all that was left open open
+    again = loaded.fit_sets(X0, X1)  # it is a full estimator, and "auto" parameters are still "auto"
     np.testing.assert_array_equal(again.decision_function(X0), classifier.decision_function(X0))
 
 
@@ -537,7 +535,7 @@ def test_rejects_tampered_manifest(saved, change, text):
 def test_sensitivity_trains_one_model_to_the_last_epoch():
     rng = np.random.default_rng(0)
     given = rng.normal(size=(220, 3)), np.repeat([0, 1], [120, 100])
-    quick = {"epochs": 40, "lr": 0.5, "ema": None}  # of noise, so that the best epoch is not the last
+    quick = {"epochs": 40, "lr": 0.5, "ema": None}  # noise, so the best epoch is not the last
     classifier = bare(**quick)
     before = classifier.get_params()
     found = prior_sensitivity(classifier, *given, errors=(0.1,))
@@ -559,12 +557,12 @@ def test_sensitivity_trains_one_model_to_the_last_epoch():
     [
         ((4999, 9000), None, {}, FIVE | {"patience": 80}),
         ((5000, 9000), None, {}, FIVE | {"patience": 80}),
-        ((300, 300), "convolved", {}, KEPT),
+        ((300, 300), "convolved", {"calibrated": True}, KEPT),  # as `uulearn fit` asks for
         ((300, 300), "flat", {"model": "linear"}, FIVE),
         (
             (300, 300),
             None,
-            {"n_estimators": 1, "early_stopping": False},
+            {"n_estimators": 1, "early_stopping": False, "calibrated": True},
             KEPT | {"early_stopping": False, "patience": None},
         ),
         ((300, 300), None, {"n_estimators": "auto", "calibrated": False}, FIVE | {"calibrated": False}),
@@ -577,14 +575,9 @@ def test_sensitivity_trains_one_model_to_the_last_epoch():
     ],
 )
 def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, given, expected):
-    schema = types.SimpleNamespace()
-    if images:
-        schema = object.__new__(ImageSchema)
-        object.__setattr__(schema, "flat", images == "flat")
-    prepared = types.SimpleNamespace(schema=schema, sizes=sizes)
-    classifier = unfitted_classifier(FitSettings("a", "b", (0.8, 0.2), classifier=given), prepared, (0.8, 0.2), None)
+    settings = FitSettings("a", "b", (0.8, 0.2), images="path" if images else None, classifier=given)
+    classifier = fitting.make_classifier(settings, None)
     parameters = classifier.get_params(deep=False)
-    resolve_parameters(classifier, sizes)
+    classifier.set_params(**resolve_defaults(parameters, sizes))
     found = classifier.get_params(deep=False)
-    assert found == parameters | resolve_defaults(parameters, sizes)
     assert {name: found[name] for name in expected} == expected

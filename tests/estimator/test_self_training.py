@@ -1,4 +1,4 @@
-"""Self-training: pseudo-labels by models that have not seen the rows, rounds evaluated on halves, rounds not used."""
+"""Self-training: pseudo-labels from out-of-fold models, evaluation on halves, and rejected rounds."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ SETS = np.repeat([0, 1], [1500, 2500])
 
 @pytest.fixture(scope="module")
 def pool():
-    """Two sets as row numbers of one table, the class of every row (never shown to a model), and folds."""
+    """Two sets as row numbers of one table, the class of every row (hidden from the models), and folds."""
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.random(1500) < 0.7, rng.random(2500) < 0.3])
     data = TwoSets((DenseRows(torch.arange(4000.0)[:, None]),) * 2, (torch.arange(1500), torch.arange(1500, 4000)))
@@ -42,7 +42,7 @@ def ensemble_of(fitted):
 
 
 class Script:
-    """Models that are right on a given share of the rows, stage by stage; the only column holds the row's number."""
+    """Models with a given accuracy per stage; the only column holds the row number."""
 
     def __init__(self, y, *accuracies, other=None):
         self.y, self.accuracies, self.other = y, accuracies, other or {}
@@ -166,7 +166,7 @@ def test_priors_of_new_sets_are_exact_for_equal_rates(positives, negatives, call
 
 
 def test_rates_outside_bounds_are_clipped():
-    """Four fifths of set 0 and one of set 1 are called positive, more and less than there are: t = 1.25, f = −0.25."""
+    """80% of set 0 and 20% of set 1 are predicted positive, beyond what the priors allow: t = 1.25, f = −0.25."""
     scores = torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, 1.0, -1.0, -1.0, -1.0, -1.0]).repeat_interleave(6)
     data = TwoSets((DenseRows(torch.zeros(60, 1)),) * 2, (torch.arange(30), torch.arange(30, 60)))
     assert sorting(data, (np.arange(30) % 2, np.arange(30) % 2), scores, PRIORS, 0.5).priors == (1.0, 0.0)
@@ -175,7 +175,7 @@ def test_rates_outside_bounds_are_clipped():
 def test_copies_share_a_fold_and_a_half():
     rng = np.random.default_rng(1)
     y = rng.random(300) < 0.5
-    index = rng.choice(np.flatnonzero(y), 300), rng.choice(np.flatnonzero(~y), 200)  # many rows more than once
+    index = rng.choice(np.flatnonzero(y), 300), rng.choice(np.flatnonzero(~y), 200)  # many rows repeat
     shared = rng.choice(300, 200)
     drawn = [torch.from_numpy(np.concatenate([part, shared])) for part in index]
     data = TwoSets((DenseRows(torch.arange(300.0)[:, None]),) * 2, (drawn[0], drawn[1]))
@@ -203,7 +203,7 @@ def test_copies_share_a_fold_and_a_half():
     [
         ((0.85, 0.9, 0.95), (True, True, True), 2),
         ((0.8, 0.9, 0.85), (True, True, False), 1),
-        ((0.9, 0.8, 0.99), (True, False, True), 2),  # a bad round does not end it
+        ((0.9, 0.8, 0.99), (True, False, True), 2),  # a bad round does not end self-training
         ((0.9, 0.8, 0.85), (True, False, False), 0),  # better than round 1 is not enough
     ],
 )
@@ -214,7 +214,7 @@ def test_better_round_replaces_best_round(pool, accuracies, better, used):
     assert tuple(done.better for done in found.rounds) == better
     assert found.best_round == used
     on_all = [stage for stage in script.stages if stage[1] is None]
-    assert on_all == [(number, None) for number in range(used + 1)]  # no more are trained than are wanted
+    assert on_all == [(number, None) for number in range(used + 1)]  # no additional rounds are trained
     assert script.stage_of(found.best) == (used, None)
     scores = {number: script.says(Stage(number, None), torch.arange(4000)).numpy() for number in range(3)}
     best = 0
@@ -268,7 +268,7 @@ def test_stops_if_models_separate_classes_poorly(pool):
     data, _, folds = pool
     few = torch.full((4000,), -1.0)
     few[:2] = 1.0
-    # Priors under which two positives of 4,000 rows are a good classifier, so that only their number is at fault.
+    # With these priors, two predicted positives among 4,000 rows are accurate but too few.
     assert "too few rows are predicted" in sorting(data, folds, few, (0.0014, 0.0), 0.5)
 
 
@@ -326,7 +326,7 @@ def remember(sets, folds):
 
 
 def remembered(seed, n=250, priors=(0.8, 0.2)):
-    """One round of models that remember: the fair gain, the gain by out-of-fold scores, and the true gain on halves."""
+    """Run one round with memorizing models; return the gain on halves, the out-of-fold gain and the true gain."""
     rng = np.random.default_rng(seed)
 
     def draw(size, prior):
@@ -368,20 +368,20 @@ def remembered(seed, n=250, priors=(0.8, 0.2)):
 
 def test_estimated_gain_is_unbiased_for_memorizing_models():
     """Nearest neighbors gain nothing by a round. Out-of-fold scores see 27 points and take it every time,
-    since rows that are each other's nearest hand their sets on to one another; scores of the other half do not."""
+    because nearest neighbors pass on their sets to each other; scores of the other half do not."""
     fair, error, leaked, its_error, true = np.array([remembered(seed) for seed in range(60)]).T
     assert abs(true.mean()) < 0.01
     assert leaked.mean() > 0.2
     assert (leaked > its_error).all()
     bias = fair - true
     assert abs(bias.mean()) < 3 * bias.std() / np.sqrt(60)
-    assert bias.std() / np.sqrt(60) < 0.01  # precise enough to have seen a leak of three points
-    assert 0.75 < (bias / error).std() < 1.3  # the standard errors hold what they promise
-    assert (fair > error).mean() < 0.3  # 16% by chance, give or take three standard errors of 60 draws
+    assert bias.std() / np.sqrt(60) < 0.01  # precise enough to detect a leak of three points
+    assert 0.75 < (bias / error).std() < 1.3  # the standard errors are correct
+    assert (fair > error).mean() < 0.3  # 16% by chance, within three standard errors of 60 draws
 
 
 class Centers(nn.Module):
-    """Scores along the line through the middles of two sets of rows."""
+    """Scores along the line through the centers of two sets of rows."""
 
     def __init__(self, first, second):
         super().__init__()
@@ -392,7 +392,7 @@ class Centers(nn.Module):
 
 
 def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
-    """Of a used round's log-odds over those that labels give the final ensemble: by the halves, and by the folds."""
+    """Slopes of a round's log-odds relative to log-odds fitted with labels, for halves and for folds."""
     rng = np.random.default_rng(seed)
 
     def draw(size, prior):
@@ -438,18 +438,18 @@ def slopes(seed, n=300, columns=50, priors=(0.7, 0.3)):
 
 
 def test_scores_of_halves_give_calibrated_probabilities():
-    """Scores of the folds, which know something of their rows' sets, make log-odds a third too steep."""
+    """Out-of-fold scores depend on the sets of their rows, which makes log-odds a third too steep."""
     fair, leaked, error = np.array([slopes(seed) for seed in range(30)]).T
     assert 0.8 < np.median(fair) < 1.1
     assert np.median(leaked) > 1.2
-    assert error.mean() < 0.07  # 600 rows at (0.7, 0.3) can do no better: without self-training it is 0.06
+    assert error.mean() < 0.07  # the limit for 600 rows at (0.7, 0.3); without self-training it is 0.06
 
 
 # ------------------------------------------------------------------------------------------------------- the estimator
 
 
 def draw_sets(seed, n, set_priors):
-    """Classes far apart in four columns of twenty: two sets, and rows with labels."""
+    """Two sets and labeled rows of classes that are far apart in four of twenty columns."""
     rng = np.random.default_rng(seed)
 
     def draw(size, prior):
@@ -464,13 +464,13 @@ def draw_sets(seed, n, set_priors):
 
 @pytest.fixture(scope="module")
 def hard():
-    """Sets that are nearly alike: noise in the memberships is what limits the first training."""
+    """Similar sets: noise in the set membership limits the first training."""
     return draw_sets(3, 600, (0.6, 0.4))
 
 
 @pytest.fixture(scope="module")
 def easy():
-    """Sets that a short training can tell apart."""
+    """Sets that a short training can distinguish."""
     return draw_sets(4, 300, (0.9, 0.1))
 
 
@@ -500,7 +500,7 @@ SHORT |= {"model": "linear", "model_params": None}
 
 @pytest.fixture
 def doubted(monkeypatch):
-    """Sets how much a round is doubted, and stores the result of `self_train`."""
+    """Set the minimum gain of a round, and record the result of `self_train`."""
     box = {}
 
     def set_doubt(doubt):
@@ -525,7 +525,7 @@ def test_self_training_gains_if_set_membership_is_noisy(hard):
     assert (second.better, third.better) == (True, False)
     before, after = ((classifier.predict(X) == y).mean() for classifier in (plain, self_trained))
     assert after > before + 0.02
-    assert self_trained.out_of_fold_evaluation_ == second.evaluation  # fair scores, of models of half of the rows
+    assert self_trained.out_of_fold_evaluation_ == second.evaluation  # unbiased scores from models of half of the rows
     assert first.set_priors == (0.6, 0.4)
     assert sum(third.set_sizes) == 1200
     lines = [line for line in self_trained.summary().splitlines() if line.startswith("self-training round ")]
@@ -619,7 +619,7 @@ def test_self_training_with_one_table_two_tables_and_saving(easy, tmp_path, doub
     np.testing.assert_array_equal(loaded.predict_proba(X), apart.predict_proba(X))
 
 
-@pytest.mark.parametrize("after", [14, 21, 38])  # in either half, in either round, and on all rows
+@pytest.mark.parametrize("after", [14, 21, 38])  # in both halves and rounds, and on all rows
 def test_resumed_self_training_equals_uninterrupted(easy, tmp_path, doubted, after):
     X0, X1, X, _ = easy
     doubted(-1e9)
@@ -639,7 +639,7 @@ def test_resumed_self_training_equals_uninterrupted(easy, tmp_path, doubted, aft
     resumed = self_training_classifier(**changes, checkpoint_dir=tmp_path).fit_sets(
         X0, X1, callback=lambda *_: rest.append(1)
     )
-    # Six stages of two models and four epochs; the epoch in which it was interrupted is done again.
+    # Six stages of two models and four epochs; the interrupted epoch is repeated.
     assert len(seen) + len(rest) == 48 + 1
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
     assert resumed.self_training_ == whole.self_training_

@@ -1,4 +1,4 @@
-"""ONNX files give the same scores, probabilities and classes as Python; what cannot be exported is refused."""
+"""ONNX files give the same scores, probabilities and classes as Python; unsupported steps raise an error."""
 
 import dataclasses
 import json
@@ -309,7 +309,7 @@ def test_file_has_our_metadata_only(exported):
         "labels": "no label was used",
     }
     assert proto.opset_import[0].version == 18
-    assert proto.ir_version <= 10  # what onnxruntime 1.20 reads
+    assert proto.ir_version <= 10  # supported by onnxruntime 1.20
     session = onnxruntime.InferenceSession(exported.path)
     assert [(port.name, port.shape) for port in session.get_inputs()] == [("X", ["n", 3])]
     assert [port.shape for port in session.get_outputs()] == [["n"]] * 3
@@ -374,11 +374,11 @@ def spoiled(output, change):
     [
         ("score", lambda value: value + np.float32(2e-3), "differs from the classifier by"),
         ("probability", lambda value: value + np.float32(2e-4), "differs from the classifier by"),
-        ("score", lambda value: np.nan_to_num(value), "disagree which of the unusual rows have a score"),
+        ("score", lambda value: np.nan_to_num(value), "disagree on which unusual rows have a score"),
         (
             "probability",
             lambda value: np.nan_to_num(value),
-            "disagree which of the unusual rows have a probability",
+            "disagree on which unusual rows have a probability",
         ),
         ("class", lambda value: 1 - value, "predict different classes for random rows"),
         ("class", lambda value: np.maximum(value, 0), "predict different classes for unusual rows"),
@@ -396,7 +396,7 @@ def test_given_rows_are_checked(fitted, exported, gaussians):
     python = checking.PythonScores(fitted, None)
     frame = pd.DataFrame(gaussians["X"].astype(np.float32), columns=COLUMNS)
     before = checking.check(exported.path, python, (3,), "float32", None)
-    after = checking.check(exported.path, python, (3,), "float32", frame.assign(other="x"))  # a column too many
+    after = checking.check(exported.path, python, (3,), "float32", frame.assign(other="x"))  # one column too many
     assert after.rows == before.rows + 800
     with pytest.raises(ValueError, match=r"rows must have the shape \(n, 3\), got \(4, 2\)"):
         checking.check(exported.path, python, (3,), "float32", np.zeros((4, 2)))
@@ -410,7 +410,7 @@ def test_asks_for_rows_if_no_made_up_row_is_accepted(fitted, exported):
             return super().__call__(X)
 
     python = PickyScores(fitted, None)
-    with pytest.raises(ValueError, match=r"none of the made-up rows .* rows=X\[:100\]"):
+    with pytest.raises(ValueError, match=r"rejected all generated rows .* rows=X\[:100\]"):
         checking.check(exported.path, python, (3,), "float32", None)
     assert checking.check(exported.path, python, (3,), "float32", np.ones((7, 3))).rows == 7
 
@@ -480,7 +480,7 @@ def test_exports_a_custom_model_with_another_loss(tmp_path):
     clf.model_.train()
     done = export_onnx(clf, tmp_path / "model.onnx", rows=X)
     assert clf.model_.training  # unchanged
-    assert 80 < done.checked_rows < 1000  # the embedding cannot take most of the made-up rows
+    assert 80 < done.checked_rows < 1000  # the embedding cannot take most of the generated rows
     assert_same(done.path, clf, X, X.astype(np.float32))
     assert len(run(done.path, X[:1].astype(np.float32))["score"]) == 1
 

@@ -1,4 +1,4 @@
-"""Small batched trainings and the same runs alone, for the tests of batched training."""
+"""Small batched trainings and the same single runs, for the tests of batched training."""
 
 import dataclasses
 
@@ -59,7 +59,7 @@ def histories(batched):
 
 
 def alone(run, kind="mlp", table=X, *, loss=defaults.LOSS, test=None, options=options(), model_params=None):  # noqa: B008
-    """The same run by `Trainer`."""
+    """Train the same run with `Trainer`."""
     name, params = MODELS[kind]
     torch.manual_seed(run.seed)
     model = build_model(name, (table.shape[1],), model_params or params)
@@ -84,7 +84,7 @@ def alone(run, kind="mlp", table=X, *, loss=defaults.LOSS, test=None, options=op
 
 
 def assert_same_records(found, expected, rel=1e-4, atol=1e-5):
-    """Compares all common metrics. A metric that counts may differ in one epoch, by a score that rounds to zero."""
+    """Compare all common metrics. Counts may differ in one epoch, because a score may round to zero."""
     assert len(found) == len(expected)
     assert found.stop_reason == expected.stop_reason
     assert found.labels_used == expected.labels_used

@@ -1,4 +1,4 @@
-"""`uulearn` as a user types it, run in this process on two small files; shared by the tests of hardening."""
+"""Run `uulearn` commands in this process on two small files, for the tests of hardening."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRESS = re.compile(r" *\d+\.\d s  .*")
 
 
 class Ended(NamedTuple):
-    """How a command ended; ``said`` are its lines on standard error, less those that tell how far it is."""
+    """The result of a command; ``said`` are its lines on standard error without progress."""
 
     code: int
     out: str
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 def run(*arguments, into=None):
-    """Run a command; any exception but the end of the program is a failure of the test."""
+    """Run a command; any exception other than SystemExit fails the test."""
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["uulearn", *map(str, arguments)]
     try:
@@ -36,7 +36,7 @@ def run(*arguments, into=None):
 
 
 def ended():
-    """The exit code of the command line."""
+    """Return the exit code of the command line."""
     from uulearn.cli import main
 
     try:
@@ -47,7 +47,7 @@ def ended():
 
 
 def assert_one_sentence(result, *parts):
-    """Refused: nothing on standard output, one sentence on standard error, with these parts."""
+    """Check that the command failed with one sentence on standard error that has these parts."""
     assert (result.code, result.out) == (2, ""), result
     (sentence,) = result.said
     assert sentence.startswith("error: ")
@@ -57,14 +57,14 @@ def assert_one_sentence(result, *parts):
 
 
 def draw(n, share, seed):
-    """Rows of two numbers whose class shows in both."""
+    """Draw rows of two numbers that both depend on the class."""
     rng = np.random.default_rng(seed)
     y = rng.random(n) < share
     return np.round(rng.normal(size=(n, 2)) + 2 * y[:, None], 3)
 
 
 def write_files(folder, n=60):
-    """a.csv, b.csv and new.csv of numbers."""
+    """Write a.csv, b.csv and new.csv with numbers."""
     for name, share, seed in (("a", 0.8, 0), ("b", 0.2, 1), ("new", 0.5, 2)):
         text = "\n".join(",".join(map(str, row)) for row in draw(n, share, seed).tolist())
         (folder / f"{name}.csv").write_text(f"age,dose\n{text}\n")
@@ -72,11 +72,11 @@ def write_files(folder, n=60):
 
 
 def contents(folder):
-    """All files below a folder, hidden ones too, by name."""
+    """Return all files below a folder by name, including hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def weights_of(model):
-    """The name of the file of weights, which tells their content."""
+    """Return the name of the weights file, which contains a hash of its content."""
     (path,) = model.glob("weights-*")
     return path.name

@@ -1,4 +1,4 @@
-"""The folder of the real datasets."""
+"""Folder of the real datasets."""
 
 import os
 from pathlib import Path

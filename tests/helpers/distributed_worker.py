@@ -23,7 +23,7 @@ def shares(sets, kind, rank, workers):
         return rows[rank::workers]
     if kind == "uneven":  # the last worker holds most
         return rows[rank : rank + 1] if rank < workers - 1 else rows[workers - 1 :]
-    if kind == "by set":  # worker 0 holds set 0 alone, the others set 1
+    if kind == "by set":  # worker 0 holds only set 0, the others set 1
         own = rows[sets == 0] if rank == 0 else rows[sets == 1][rank - 1 :: workers - 1]
         return own
     assert kind == "empty"  # the last worker holds no row
@@ -66,7 +66,7 @@ def main():
             value = criterion(parallel(x[own]), sets[own])
             value.backward()
         mean = gradients(model).clone()
-        if kind == "empty":  # by hand what data parallelism does
+        if kind == "empty":  # the average that data parallelism computes
             dist.all_reduce(mean)
             mean /= workers
         found["|".join([kind, str(priors), loss, method, str(seed)])] = (value.detach(), mean)

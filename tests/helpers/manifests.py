@@ -6,7 +6,7 @@ from uulearn.estimator import model_directory
 
 
 def rewrite(folder, change):
-    """Change the manifest and give it a valid checksum again, as someone with ill intent would."""
+    """Change the manifest and fix its checksum, as an attacker would."""
     manifest = json.loads((folder / "model.json").read_text())
     manifest.pop("checksum")
     change(manifest)

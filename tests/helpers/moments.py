@@ -1,8 +1,8 @@
-"""`uulearn fit`, killed or interrupted at chosen moments, each time in a forked copy of one process that is warm.
+"""Kill or interrupt `uulearn fit` at chosen moments, each time in a forked copy of one prepared process.
 
-A moment is a number: of the times that the process has turned to the file system below the model's folder, or, below
-zero, of the times that it still would. Run as a script, with a folder that holds a.csv and b.csv; trials come as JSON
-on standard input, what became of them goes out.
+A moment is the number of file-system calls below the model's folder so far or, if negative, the number of calls that
+remain. Run as a script with a folder that contains a.csv and b.csv; trials are read as JSON from standard input, and
+their outcomes are written to standard output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CARDS = {"README.md", "config.toml"}
 
 
 def signal_at(number, sent, folder):
-    """Send the signal to this process at its n-th step in the folder; returns the counter of steps."""
+    """Send the signal to this process at its n-th step in the folder; return the counter of steps."""
     steps = []
 
     def hook(event, arguments):
@@ -39,7 +39,7 @@ def signal_at(number, sent, folder):
 
 
 def attempt(arguments, number, sent, place):
-    """Exit code, standard error and number of steps of the command in a copy of this process."""
+    """Run the command in a copy of this process; return exit code, standard error and number of steps."""
     errors, count = place.with_name("errors.txt"), place.with_name("count.txt")
     child = os.fork()
     if child == 0:
@@ -60,7 +60,7 @@ def attempt(arguments, number, sent, place):
 
 
 def state(model, old):
-    """What lies in the place of the model: nothing, the old one, a new one, files of one to come, or a broken one."""
+    """Return the state of the model folder: empty, old model, new model, unfinished or broken."""
     if not model.exists():
         return "nothing"
     if not any(model.iterdir()):
@@ -78,7 +78,7 @@ def state(model, old):
 
 
 def prepare(folder, there):
-    """A folder to work in, with what is to be there before, and the command."""
+    """Prepare a folder with its initial content, and the command."""
     place = folder / "work"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -91,13 +91,13 @@ def prepare(folder, there):
 
 @functools.cache
 def steps_of(folder, there):
-    """How many steps a fit takes that nothing disturbs."""
+    """Return the number of steps of an undisturbed fit."""
     place, arguments = prepare(folder, there)
     return attempt(arguments, 0, 0, place)[2]
 
 
 def trial(folder, there, sent, number):
-    """Interrupt a fit, look, and fit again."""
+    """Interrupt a fit, check the folder, and fit again."""
     number += steps_of(folder, there) if number < 0 else 0
     place, arguments = prepare(folder, there)
     code, said, _ = attempt(arguments, number, getattr(signal, sent), place)

@@ -1,4 +1,4 @@
-"""A classifier of a single plain run, for tests that are about something other than the defaults."""
+"""A classifier with a single plain run, for tests that do not concern the defaults."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ TRAINING_NAMES = {field.name for field in dataclasses.fields(TrainingOptions)}
 
 
 def nested(**parameters):
-    """Parameters with the training options, given by their names, in one `TrainingOptions`."""
+    """Collect the training options among the parameters into one `TrainingOptions`."""
     options = {name: value for name, value in parameters.items() if name in TRAINING_NAMES}
     own = {name: value for name, value in parameters.items() if name not in TRAINING_NAMES}
     return own | ({"training": TrainingOptions(**options)} if options else {})
@@ -22,5 +22,5 @@ def plain_classifier(set_priors, target_prior=0.5, **changes):
 
 
 def make_classifier(set_priors, target_prior=0.5, **parameters):
-    """A `UUClassifier` whose training options may be given by their own names."""
+    """Create a `UUClassifier`; training options can be passed by their own names."""
     return UUClassifier(set_priors, target_prior, **nested(**parameters))

@@ -1,7 +1,7 @@
-"""Python programs in processes of their own, which begin at once: torch and uulearn are loaded already.
+"""Python programs in separate processes that start immediately, because torch and uulearn are already loaded.
 
-Each is forked from a server that has imported them and done nothing else, so that a test which kills or counts
-processes need not wait seconds for each. What is tested about starting itself starts Python instead.
+Each process is forked from a server that has only imported them, so a test that kills or counts processes does not wait
+seconds for each. Tests of the start itself start Python instead.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 
 LOADED = [
-    "torch._dynamo",  # which the first optimizer imports
+    "torch._dynamo",  # imported by the first optimizer
     "pandas",
     "pyarrow.parquet",
     "torch.distributed.run",
@@ -33,7 +33,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 
 class Program:
-    """``python ARGUMENTS``, where these are ``-m MODULE …``, ``-c CODE …`` or ``SCRIPT …``; it runs from the start.
+    """``python ARGUMENTS``, with ``-m MODULE …``, ``-c CODE …`` or ``SCRIPT …``; it starts immediately.
 
     Standard output and standard error go to files, the latter or to one that is given. `read` waits for the end, and
     comes last.
@@ -59,12 +59,12 @@ class Program:
             os.kill(self.pid, signal.SIGKILL)
 
     def wait_for(self, condition):
-        """Wait until there is what is looked for, as long as the program runs."""
+        """Wait until the condition holds, as long as the program runs."""
         while self.running() and not condition():
             time.sleep(0.002)
 
     def read(self, timeout=240):
-        """Exit code, standard output and standard error at the end."""
+        """Wait for the end; return exit code, standard output and standard error."""
         self.process.join(timeout)
         if self.running():
             self.kill()
@@ -76,12 +76,12 @@ class Program:
 
 
 def python(*arguments, **options):
-    """Exit code, standard output and standard error of a program."""
+    """Run a program; return exit code, standard output and standard error."""
     return Program(*arguments, **options).read()
 
 
 def several(n, *arguments, **options):
-    """The same program in n processes, which find each other as under torchrun; what became of each."""
+    """Run the same program in n processes that connect as under torchrun; return the result of each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -98,13 +98,13 @@ def _run(arguments, cwd, env, out, err):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
         os.dup2(handle, number)
         os.close(handle)
-    # sys.stdout and sys.stderr write to these numbers already
+    # sys.stdout and sys.stderr already write to these descriptors
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
     warnings.resetwarnings()
     for category in (ResourceWarning, ImportWarning, PendingDeprecationWarning, DeprecationWarning):
-        warnings.simplefilter("ignore", category)  # as in a Python that has just been started
+        warnings.simplefilter("ignore", category)  # as in a new Python process
     warnings.filterwarnings("default", category=DeprecationWarning, module="__main__")
     import torch
 

@@ -1,4 +1,4 @@
-"""An independent implementation of the paper's estimators, in NumPy, one row at a time where that is clearest."""
+"""An independent NumPy implementation of the paper's estimators, one row at a time where that is clearest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def coefficients(theta, theta_prime, pi):
-    """From the two linear equations behind Section 2.2, not from its closed form.
+    """Solve the two linear equations behind Section 2.2, instead of using its closed form.
 
     p_u = θ·P + (1 − θ)·N and p_u′ = θ′·P + (1 − θ′)·N give P and N as combinations of p_u and p_u′.
     """

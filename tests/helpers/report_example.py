@@ -1,4 +1,4 @@
-"""The model that the reports are about: facts of a real classifier, as `uulearn fit` stores them."""
+"""Example for the reports: facts of a real classifier, as `uulearn fit` stores them."""
 
 import functools
 import json
@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from helpers.plain import plain_classifier
-from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts
+from uulearn.app.estimates import evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RowUse, SetFacts
 from uulearn.app.training import EvaluationRows
 from uulearn.datasets import make_sets
@@ -55,7 +55,6 @@ def facts_and_history():
         prior_intervals=None,
         row_use=row_use,
         out_of_fold=False,
-        importance=importance_facts(rows, groups, PRIORS, TARGET, seed=0),
         sensitivity=sensitivity_facts(
             classifier, np.concatenate(trained), np.repeat([0, 1], [len(rows) for rows in trained])
         ),
@@ -68,6 +67,6 @@ def facts_and_history():
             "report": "uulearn report model",
             "repeat": "uulearn fit --config model/config.toml",
         },
-        **evaluation_facts(scores, sets, PRIORS, TARGET),
+        **evaluation_facts(rows, groups, PRIORS, TARGET, seed=0),
     )
     return FitFacts.from_dict(json.loads(json.dumps(facts.to_dict()))), classifier.history_

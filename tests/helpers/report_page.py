@@ -1,4 +1,4 @@
-"""Reads a report page back: its elements, its words, its tables, and the values that its charts show."""
+"""Parse a report page: its elements, text, tables, and the values that its charts show."""
 
 import itertools
 import re
@@ -37,7 +37,7 @@ class Node:
         return found
 
     def rows(self):
-        """The cells of a table, its head first."""
+        """Return the cells of a table, header first."""
         return [[cell.text for cell in row.all("th") + row.all("td")] for row in self.all("tr")]
 
 
@@ -73,7 +73,7 @@ def parse(page):
 
 
 def checked(page):
-    """The tree of a page, after the checks that hold for every page."""
+    """Return the tree of a page, after the checks that apply to every page."""
     root = parse(page)
     ids = [node.attributes["id"] for node in root.walk() if "id" in node.attributes]
     assert len(ids) == len(set(ids))
@@ -129,7 +129,7 @@ def numbers(page, figure):
 
 
 def scale(drawn, which):
-    """The function from percent of the drawing to values, fitted to the labeled ticks of an axis."""
+    """Return a function from percent of the drawing to values, fitted to the labeled ticks of an axis."""
     at, values = [], []
     for node in drawn.all("text"):
         number = re.fullmatch(r"(−?[\d,.]+)(%?)", node.text)
@@ -143,7 +143,7 @@ def scale(drawn, which):
 
 
 def drawn_curves(figure):
-    """The points of each curve, read back through the axes."""
+    """Return the points of each curve, converted by the axes."""
     x, y = scale(figure.one("svg", role="img"), "x"), scale(figure.one("svg", role="img"), "y")
     found = {}
     for path in figure.one("svg", role="img").all("path", class_="curve"):

@@ -11,7 +11,7 @@ from uulearn.cli import main
 
 
 def run(*arguments):
-    """Run a command; its exit code, standard output and standard error."""
+    """Run a command; return its exit code, standard output and standard error."""
     before, out, err = sys.argv, io.StringIO(), io.StringIO()
     sys.argv = ["uulearn", *map(str, arguments)]
     try:

@@ -18,7 +18,7 @@ NAMES = ("mnist", "fashion_mnist", "kmnist")
 
 
 def draw(n, shape, seed):
-    """Images of ten classes that differ in brightness from place to place, and their classes in turn."""
+    """Draw images of ten classes with different brightness patterns, and their classes in turn."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n, dtype=np.uint8) % 10
     patterns = np.random.default_rng(9).integers(60, 190, (10, *shape))
@@ -49,7 +49,7 @@ def expect_small_files(set_item=dict.__setitem__):
     parts = {"training": np.concatenate(list(records.values())[:5]), "test": records[CIFAR_FILES[-1]]}
     digests = {part: digest_of_records(rows) for part, rows in parts.items()}
     set_item(SOURCES, "cifar10", dataclasses.replace(SOURCES["cifar10"], sizes=(500, 100), digests=digests))
-    set_item(PAPER_TARGET_PRIORS, "mnist", 0.5)  # as many even digits as odd ones; the other shares are as published
+    set_item(PAPER_TARGET_PRIORS, "mnist", 0.5)  # equal numbers of even and odd digits; others are as published
 
 
 def write_small_files(folder):

@@ -8,7 +8,7 @@ from helpers.processes import Program
 
 
 def run_on_terminal(*arguments, columns=100):
-    """What Python, called with these, writes to standard error when that is a terminal, and to standard output."""
+    """Run Python with these arguments; return its output to the terminal (standard error) and to standard output."""
     terminal, other_end = pty.openpty()
     program = Program(*arguments, env={"TERM": "xterm", "COLUMNS": str(columns)}, err=os.ttyname(other_end))
     shown = b""

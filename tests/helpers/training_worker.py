@@ -1,4 +1,4 @@
-"""One of several processes that train together; run by `test_workers`. usage: training_worker.py OUT FIT …"""
+"""One of several processes that train together, started by `test_workers`. Usage: training_worker.py OUT FIT …"""
 
 import copy
 import io

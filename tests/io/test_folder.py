@@ -42,7 +42,7 @@ def test_files_are_read_one_after_the_other(frame, tmp_path):
 
 
 def test_hidden_files_and_markers_are_ignored_at_any_depth(frame, tmp_path):
-    folder = write(tmp_path / ".cache" / "_rows", frame)  # what lies above does not matter
+    folder = write(tmp_path / ".cache" / "_rows", frame)  # parent folders do not matter
     for place in ("_temporary/0", ".ipynb_checkpoints", "deeper/_tmp/0/more", "deeper/.git"):
         (folder / place).mkdir(parents=True)
         frame.to_parquet(folder / place / "z.parquet")
@@ -50,7 +50,7 @@ def test_hidden_files_and_markers_are_ignored_at_any_depth(frame, tmp_path):
     assert len(parquet_files(folder)) == 3
     np.testing.assert_array_equal(read_table(folder)["id"], frame["id"])
     assert ParquetSet(folder, columns=["x"]).n_rows == len(frame)
-    (folder / "_site=1").mkdir()  # not a marker, but the rows of a site
+    (folder / "_site=1").mkdir()  # a partition, not a marker
     frame.to_parquet(folder / "_site=1" / "z.parquet")
     assert len(read_table(folder)) == 2 * len(frame)
 

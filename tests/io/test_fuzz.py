@@ -111,10 +111,10 @@ SUFFIX = {"": "", "gzip": ".gz", "zstd": ".zst"}
 def test_reads_what_the_csv_module_writes(table, dialect, quoting, end, encoding, n_blank, chunk_rows, block_bytes):
     columns, rows = table
     suffix, separator = dialect
-    # Another separator than the suffix says can be found only where there is one.
+    # A separator other than that of the suffix can be detected only if one occurs.
     assume(len(columns) > 1 or (suffix, separator) in {(".csv", ","), (".tsv", "\t")})
     if quoting == csv.QUOTE_MINIMAL:
-        end = "\r\n"  # the module quotes only what stands in its own line end
+        end = "\r\n"  # the module quotes only the characters of its own line end
     stream = io.StringIO()
     csv.writer(stream, delimiter=separator, quoting=quoting, lineterminator=end).writerows([columns, *rows])
     with folder() as where:
@@ -149,7 +149,7 @@ def test_json_lines_are_read_with_their_types(table, ascii_only, encoding, chunk
     columns, rows = table
     assume(rows)
     kept = [[data.draw(st.booleans()) for _ in columns] for _ in rows]
-    kept[0] = [True] * len(columns)  # so that the columns come in this order
+    kept[0] = [True] * len(columns)  # fixes the order of the columns
     lines = [
         json.dumps({c: v for c, v, keep in zip(columns, row, which, strict=True) if keep}, ensure_ascii=ascii_only)
         for row, which in zip(rows, kept, strict=True)
@@ -263,7 +263,7 @@ def test_array_round_trip(dtype, rows, width, order, suffix, chunk_rows):
     assert all(chunk.dtype == array.dtype for chunk in chunks)
 
 
-# Any text at all
+# Any text
 
 SCRAPS = st.lists(
     st.sampled_from(["a", "1", ",", ",", '"', '"', '""', "\n", "\n", "\r", "\r\n", ";", " ", "\t"]), max_size=30
@@ -299,7 +299,7 @@ def test_chunks_and_blocks_never_change_the_result(text, suffix):
         assert outcome(path, 2, 200) == whole
 
 
-# Any bytes at all
+# Any bytes
 
 
 def valid_files():
@@ -367,7 +367,7 @@ def test_truncated_files_are_rejected_or_give_the_first_rows(name, data):
     length = data.draw(st.integers(0, len(FILES[name]) - 1))
     found = read_or_refuse(name, FILES[name][:length])
     if name not in {"t.csv", "t.tsv", "t.jsonl", "t.utf16.csv"}:
-        # Only a stream of batches may end anywhere between two of them.
+        # Only a stream of batches may end between any two batches.
         assert found is None or (name == "t.arrow" and len(found) in {0, 12})
         return
     if found is None or len(found) == 0:

@@ -106,7 +106,7 @@ def test_rejects_paths_that_are_not_files(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert refusal(tmp_path / "rows.csv") == "FILE may not be read; ask for permission to read it."
+    assert refusal(tmp_path / "rows.csv") == "FILE cannot be read; request read permission."
 
 
 @pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.jsonl", "e.csv.gz", "e.jsonl.zst"])
@@ -148,20 +148,20 @@ def test_every_cell_of_a_csv_is_text_or_missing(tmp_path):
 
 
 @pytest.mark.parametrize("mark", ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"])
-def test_marks_of_missing_values(tmp_path, mark):
+def test_reads_markers_as_missing_values(tmp_path, mark):
     content = f'a,b,c\n{mark},"{mark}", {mark}\nx{mark},{mark}{mark or "y"}x,z\n'
     assert cells(read_table(save(tmp_path, content))) == [[None] * 3, [f"x{mark}", f"{mark}{mark or 'y'}x", "z"]]
 
 
 @pytest.mark.parametrize("word", ["na", "Null", "NONE", "n/a", "-", ".", "??", "none"])
-def test_other_words_are_values(tmp_path, word):
+def test_reads_other_words_as_values(tmp_path, word):
     assert cells(read_table(save(tmp_path, f"a,b\n{word},1\n"))) == [[word, "1"]]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("tail", ["", "END", "ENDENDEND"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be-marked"])
-def test_line_ends_and_encodings(tmp_path, end, tail, encoding):
+def test_reads_all_line_ends_and_encodings(tmp_path, end, tail, encoding):
     text = f'naïve,b{end}"1{end}2",Ж{end}{end}"a,""b""",𝄞{tail.replace("END", end)}'
     data = b"\xfe\xff" + text.encode("utf-16-be") if encoding == "utf-16-be-marked" else text.encode(encoding)
     frame = read_table(save(tmp_path, data))
@@ -169,12 +169,12 @@ def test_line_ends_and_encodings(tmp_path, end, tail, encoding):
     assert cells(frame) == [[f"1{end}2", "Ж"], ['a,"b"', "𝄞"]]
 
 
-def test_quotes_are_those_of_the_csv_module(tmp_path):
+def test_quotes_follow_the_csv_module(tmp_path):
     path = save(tmp_path, 'a,b\n5" pipe,x"y"\n"in"side,""""\n" padded ",  \n')
     assert cells(read_table(path)) == [['5" pipe', 'x"y"'], ["inside", '"'], [" padded ", "  "]]
 
 
-def test_line_ends_in_fields_of_long_files(tmp_path):
+def test_reads_line_ends_in_fields_of_long_files(tmp_path):
     path = save(tmp_path, "a,b\n" + '"line\nend",1\n' * 120_000)
     with open_table(path) as reader:
         frames = list(reader)
@@ -188,7 +188,7 @@ def test_leading_blank_lines_are_skipped(tmp_path):
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
-def test_compressed_text(tmp_path, compression):
+def test_reads_compressed_text(tmp_path, compression):
     text = b"a,b\n" + b"1,2\n" * 50_000
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, compression) as stream:
@@ -225,7 +225,7 @@ def test_rejects_other_encodings_with_position_and_line(tmp_path):
 @pytest.mark.parametrize("tail", [b"\x00\xd8", b"x"])
 def test_rejects_invalid_utf16(tmp_path, tail):
     data = "a,b\n1,2\n".encode("utf-16") + tail
-    assert "not the UTF-16 that its byte-order mark announces" in refusal(save(tmp_path, data))
+    assert "not valid UTF-16, which its byte-order mark indicates" in refusal(save(tmp_path, data))
 
 
 def test_rejects_nul_bytes_with_position_and_line(tmp_path):
@@ -254,8 +254,8 @@ def test_rejects_ragged_lines_with_line_number(tmp_path, content, line, found, m
 
 
 def test_rejects_open_quotes_with_line_number(tmp_path, monkeypatch):
-    assert "line 3 of FILE: a quote is opened and never closed" in refusal(save(tmp_path, 'a,b\n1,2\n3,"4\n5,6\n'))
-    assert "line 1 of FILE: a quote is opened" in refusal(save(tmp_path, '"a,b\n1,2\n'))
+    assert "line 3 of FILE: a quote is never closed" in refusal(save(tmp_path, 'a,b\n1,2\n3,"4\n5,6\n'))
+    assert "line 1 of FILE: a quote is never closed" in refusal(save(tmp_path, '"a,b\n1,2\n'))
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     path = save(tmp_path, 'a,b\n1,2\n3,"4\n' + "5,6\n" * 5000)
     assert "line 3 of FILE: a record is longer than 2,000 bytes; close the quote" in refusal(path)
@@ -267,14 +267,14 @@ def test_rejects_open_quotes_with_line_number(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("separator", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
-def test_finds_another_separator_and_notes_it(tmp_path, separator, word):
+def test_detects_another_separator_and_notes_it(tmp_path, separator, word):
     path = save(tmp_path, f'"a, b"{separator}c\n1,5{separator}x\n2,5{separator}y\n')
     with open_table(path) as reader:
         assert reader.notes == [f"{path} is read with {word} between its fields."]
         assert cells(pd.concat(reader)) == [["1,5", "x"], ["2,5", "y"]]
 
 
-def test_a_tsv_may_have_commas(tmp_path):
+def test_tsv_may_contain_commas(tmp_path):
     path = save(tmp_path, "a,b\n1,2\n", "rows.tsv")
     with open_table(path) as reader:
         assert reader.columns == ["a", "b"]
@@ -312,7 +312,7 @@ def test_one_column_needs_no_separator(tmp_path):
         (",,\n1,2,3\n", ["Unnamed: 0", "Unnamed: 1", "Unnamed: 2"], [["1", "2", "3"]]),
     ],
 )
-def test_trailing_separator_makes_a_column_without_name(tmp_path, content, columns, rows):
+def test_trailing_separator_gives_an_unnamed_column(tmp_path, content, columns, rows):
     with open_table(save(tmp_path, content)) as reader:
         assert reader.columns == columns
         assert [row for frame in reader for row in cells(frame)] == rows
@@ -371,7 +371,7 @@ def test_one_number_is_not_a_header(tmp_path):
     assert cells(read_table(save(tmp_path, "0\n1\n"))) == [["0"], ["1"]]
 
 
-def test_a_header_alone_is_a_table_without_rows(tmp_path):
+def test_header_without_rows_is_an_empty_table(tmp_path):
     path = save(tmp_path, "a,b")
     with open_table(path) as reader:
         assert reader.columns == ["a", "b"]
@@ -381,7 +381,7 @@ def test_a_header_alone_is_a_table_without_rows(tmp_path):
     assert frame.dtypes.equals(read_table(save(tmp_path, "a,b\nx,y")).dtypes)
 
 
-def test_wide_tables(tmp_path):
+def test_reads_wide_tables(tmp_path):
     names, row = [f"c{i}" for i in range(10_000)], [str(i) for i in range(10_000)]
     frame = read_table(save(tmp_path, f"{','.join(names)}\n{','.join(row)}\n{','.join(row)}\n"))
     assert list(frame.columns) == names
@@ -411,7 +411,7 @@ def write_all_formats(folder, rows):
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 5, 7, 20, 21, CHUNK_ROWS])
-def test_chunks_of_any_size_make_the_whole_table(tmp_path, chunk_rows, monkeypatch):
+def test_chunks_of_any_size_give_the_same_table(tmp_path, chunk_rows, monkeypatch):
     frame, paths = write_all_formats(tmp_path, 20)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 200)
     for path in paths:
@@ -462,15 +462,15 @@ def test_memory_is_bounded_by_the_chunk(tmp_path, monkeypatch):
         assert peak < table.nbytes / 2, name
 
 
-def test_a_table_is_read_once_and_closed(tmp_path):
+def test_table_is_read_once_and_closed(tmp_path):
     path = save(tmp_path, "a\n1\n")
     reader = open_table(path)
     assert len(list(reader)) == 1
-    with pytest.raises(TableError, match="has been read already; open it again"):
+    with pytest.raises(TableError, match="has already been read; open it again"):
         iter(reader)
     with open_table(path) as reader:
         pass
-    with pytest.raises(TableError, match="has been read already"):
+    with pytest.raises(TableError, match="has already been read"):
         iter(reader)
 
 
@@ -560,7 +560,7 @@ def test_long_floats_become_float64(tmp_path):
     assert read_table(tmp_path / "a.npy")["0"].dtype == np.float64
 
 
-def test_an_array_without_rows(tmp_path):
+def test_reads_array_without_rows(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((0, 2), np.float32))
     frame = read_table(tmp_path / "a.npy")
     assert (frame.shape, set(frame.dtypes)) == ((0, 2), {np.dtype(np.float32)})
@@ -677,7 +677,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_types_of_parquet_and_feather(tmp_path, case):
+def test_parquet_and_feather_keep_types(tmp_path, case):
     values, dtype, expected = TYPES[case]
     for path in write_arrow(tmp_path, pa.table({"x": values})):
         frame = read_table(path)
@@ -710,7 +710,7 @@ def test_rejects_nested_columns_by_name(tmp_path, kind):
         assert "drop it" in found
 
 
-def test_names_of_columns_are_cleaned_in_typed_formats_too(tmp_path):
+def test_column_names_are_cleaned_in_typed_formats(tmp_path):
     for path in write_arrow(tmp_path, pa.table({" a ": [1], "": [2]})):
         with open_table(path) as reader:
             assert reader.columns == ["a", "Unnamed: 1"]
@@ -809,7 +809,7 @@ def test_standard_input_is_csv_by_default(pipe):
     assert not sys.stdin.buffer.closed
 
 
-def test_standard_input_may_be_a_pipe_of_any_format(pipe, tmp_path):
+def test_standard_input_accepts_a_pipe_of_any_format(pipe, tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
     pipe((tmp_path / "t.parquet").read_bytes())
     assert cells(read_table("-", format="parquet")) == [[1]]
@@ -818,7 +818,7 @@ def test_standard_input_may_be_a_pipe_of_any_format(pipe, tmp_path):
         read_table("-", format="parquet")
 
 
-def test_a_file_on_standard_input_may_be_parquet(tmp_path, monkeypatch):
+def test_standard_input_accepts_a_parquet_file(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
     with (tmp_path / "t.parquet").open("rb") as file:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))

@@ -43,10 +43,10 @@ def left_behind(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# What is written
+# Written content
 
 
-def test_csv_text(tmp_path):
+def test_writes_csv(tmp_path):
     frame = pd.DataFrame(
         {
             "plain": ["a", None, ""],
@@ -70,7 +70,7 @@ def test_csv_text(tmp_path):
     assert (tmp_path / "t.tsv").read_text() == 'semicolon\tint\na;b\t1\n padded \t-2\n"tab\t"\t3\n'
 
 
-def test_json_text(tmp_path):
+def test_writes_json_lines(tmp_path):
     frame = pd.DataFrame(
         {
             "s": ["Zürich\n", None],
@@ -125,7 +125,7 @@ def test_rejects_bad_float_formats(tmp_path, float_format):
         TableWriter(tmp_path / "t.csv", float_format=float_format)
 
 
-def test_moments_in_csv(tmp_path):
+def test_dates_in_csv(tmp_path):
     frame = pd.DataFrame(
         {
             "plain": pd.to_datetime(["2024-02-29", "2024-02-29 12:00:00.25"], format="ISO8601"),
@@ -154,7 +154,7 @@ def test_categories_are_written_as_their_values(tmp_path):
         assert back["n"].dropna().tolist() == [3, 5, 3, 5]
 
 
-def test_mixed_columns_in_text_formats(tmp_path):
+def test_text_formats_accept_mixed_columns(tmp_path):
     values = [
         "x",
         1,
@@ -186,13 +186,13 @@ def test_one_column_of_missing_values_keeps_its_rows(tmp_path):
         assert len(read_table(write(tmp_path / name, frame))) == 5
 
 
-def test_names_become_text(tmp_path):
+def test_column_names_become_text(tmp_path):
     frame = pd.DataFrame([[1, 2]], columns=[0, ("a", 1)])
     for name in TEXT_FORMATS + ARROW_FORMATS:
         assert list(read_table(write(tmp_path / name, frame)).columns) == ["0", "('a', 1)"]
 
 
-def test_the_index_is_not_written(tmp_path):
+def test_index_is_not_written(tmp_path):
     for name in TEXT_FORMATS + ARROW_FORMATS:
         back = read_table(write(tmp_path / name, FRAME.set_axis([7, 9])))
         assert list(back.columns) == ["id", "score"]
@@ -211,12 +211,12 @@ def test_frames_are_appended(tmp_path, name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", *ARROW_FORMATS])
-def test_a_frame_without_rows_makes_a_table_without_rows(tmp_path, name):
+def test_frame_without_rows_gives_an_empty_table(tmp_path, name):
     back = read_table(write(tmp_path / name, FRAME[:0]))
     assert (list(back.columns), len(back)) == (["id", "score"], 0)
 
 
-def test_other_tools_read_what_is_written(tmp_path):
+def test_other_libraries_read_written_files(tmp_path):
     """Nothing here passes through this library's own reader."""
     assert pd.read_csv(write(tmp_path / "t.csv.gz", FRAME)).equals(FRAME)
     assert gzip.decompress((tmp_path / "t.csv.gz").read_bytes()).startswith(b"id,score\na,0.1\n")
@@ -227,7 +227,7 @@ def test_other_tools_read_what_is_written(tmp_path):
     assert pd.read_json(write(tmp_path / "t.jsonl", FRAME), lines=True).equals(FRAME)
 
 
-def test_types_of_parquet_are_those_of_the_first_frame(tmp_path):
+def test_first_frame_fixes_parquet_types(tmp_path):
     first = pd.DataFrame({"f": [0.5], "none": pd.Series([None], dtype=object), "i": [1]})
     second = pd.DataFrame({"f": [1], "none": ["text"], "i": pd.array([None], dtype="Int64")})
     for name in ("t.parquet", "t.feather"):
@@ -238,7 +238,7 @@ def test_types_of_parquet_are_those_of_the_first_frame(tmp_path):
     assert pq.read_schema(tmp_path / "t.parquet").types == [pa.float64(), pa.large_string(), pa.int64()]
 
 
-# What is refused
+# Rejected input
 
 
 def refused(path, *frames, match, **arguments):
@@ -248,7 +248,7 @@ def refused(path, *frames, match, **arguments):
     assert left_behind(path.parent) == []
 
 
-def test_columns_are_fixed_by_the_first_frame(tmp_path):
+def test_first_frame_fixes_the_columns(tmp_path):
     for name in TEXT_FORMATS + ARROW_FORMATS:
         for second in (FRAME[["score", "id"]], FRAME[["id"]], FRAME.assign(more=1)):
             refused(tmp_path / name, FRAME, second, match=r"but the first had 'id', 'score'; write the same columns")
@@ -318,12 +318,12 @@ def test_writing_needs_the_with_statement(tmp_path):
     assert left_behind(tmp_path) == ["t.csv"]
 
 
-# Whole or not at all
+# Atomic writes
 
 
 @pytest.mark.parametrize("name", TEXT_FORMATS + ARROW_FORMATS)
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, BrokenPipeError])
-def test_nothing_is_left_after_an_error(tmp_path, name, error):
+def test_error_leaves_no_file(tmp_path, name, error):
     path = tmp_path / name
     path.write_bytes(b"old")
 
@@ -341,7 +341,7 @@ def test_nothing_is_left_after_an_error(tmp_path, name, error):
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_nothing_is_left_when_the_last_step_fails(tmp_path, step, monkeypatch):
+def test_error_in_the_last_step_leaves_no_file(tmp_path, step, monkeypatch):
     write(tmp_path / "t.csv", FRAME)
 
     def fail(*_):
@@ -364,14 +364,14 @@ def test_file_is_flushed_to_disk_with_the_default_mode(tmp_path, monkeypatch):
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
 
 
-def test_leftovers_of_a_killed_run_are_removed(tmp_path):
+def test_removes_leftovers_of_a_killed_run(tmp_path):
     for name in (".t[1].csv.abc.tmp", ".t1.csv.abc.tmp", ".t[1].csv.tmp"):
         (tmp_path / name).touch()
     write(tmp_path / "t[1].csv", FRAME)
     assert left_behind(tmp_path) == [".t1.csv.abc.tmp", ".t[1].csv.tmp", "t[1].csv"]
 
 
-def test_links_stay_links(tmp_path):
+def test_keeps_links(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.csv").symlink_to(tmp_path / "real" / "t.csv")
     write(tmp_path / "link.csv", FRAME)
@@ -412,7 +412,7 @@ def test_full_device_gives_one_sentence(format):
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.feather", "t.csv.gz", "t.jsonl.zst"])
-def test_a_disk_that_fills_up_leaves_nothing(tmp_path, name):
+def test_full_disk_leaves_no_file(tmp_path, name):
     frame = pd.DataFrame({"x": np.random.default_rng(0).random(20_000)})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -427,7 +427,7 @@ def test_a_disk_that_fills_up_leaves_nothing(tmp_path, name):
 # Standard output
 
 
-def test_standard_output_is_csv_unless_said_otherwise(capsysbinary):
+def test_standard_output_is_csv_by_default(capsysbinary):
     write("-", FRAME, FRAME[:1])
     assert capsysbinary.readouterr().out == b"id,score\na,0.1\nb,-2.0\na,0.1\n"
     write("-", FRAME[:1], format="jsonl")
@@ -437,7 +437,7 @@ def test_standard_output_is_csv_unless_said_otherwise(capsysbinary):
     assert not sys.stdout.buffer.closed
 
 
-def test_standard_output_that_accepts_only_text(monkeypatch):
+def test_writes_to_text_only_standard_output(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     print("before")
     write("-", pd.DataFrame({"city": ["Zürich"]}))
@@ -446,7 +446,7 @@ def test_standard_output_that_accepts_only_text(monkeypatch):
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "parquet", "feather"])
 @pytest.mark.parametrize("rows", [1, 50_000])
-def test_a_broken_pipe_ends_the_block_quietly(monkeypatch, format, rows):
+def test_broken_pipe_ends_without_an_error(monkeypatch, format, rows):
     reading, writing_end = os.pipe()
     os.close(reading)
     frame = pd.DataFrame({"x": np.random.default_rng(0).random(rows)})
@@ -463,7 +463,7 @@ def test_a_broken_pipe_ends_the_block_quietly(monkeypatch, format, rows):
         monkeypatch.undo()
 
 
-def test_other_errors_are_not_taken_for_a_broken_pipe(capsysbinary):
+def test_other_errors_are_raised(capsysbinary):
     def fail():
         with TableWriter("-") as writer:
             writer.write(FRAME)
@@ -473,7 +473,7 @@ def test_other_errors_are_not_taken_for_a_broken_pipe(capsysbinary):
         fail()
 
 
-def test_an_interrupted_table_on_standard_output_does_not_look_complete(capsysbinary):
+def test_interrupted_table_on_standard_output_is_incomplete(capsysbinary):
     def fail():
         with TableWriter("-", format="parquet") as writer:
             writer.write(FRAME)

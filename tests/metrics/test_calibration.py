@@ -147,7 +147,7 @@ def test_calibration_error_by_hand():
     [
         (
             lambda: fit_platt_scaling([1.0, 1.0], [0, 1], (0.8, 0.2), 0.5),
-            "all scores are 1, without information",
+            "all scores are 1 and carry no information",
         ),
         (lambda: fit_platt_scaling([1.0, np.inf], [0, 1], (0.8, 0.2), 0.5), "scores must be finite"),
         (lambda: fit_platt_scaling([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no row of set 1"),

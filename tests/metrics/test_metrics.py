@@ -14,7 +14,7 @@ from uulearn import uu_risk
 from uulearn.metrics import (
     Estimate,
     evaluate,
-    evaluate_labelled,
+    evaluate_labeled,
     uu_accuracy,
     uu_accuracy_difference,
     uu_auc,
@@ -33,7 +33,7 @@ seeds = st.integers(0, 2**32 - 1)
 def draw(seed, n=(60, 80)):
     rng = np.random.default_rng(seed)
     sets = rng.permutation(np.repeat([0, 1], n))
-    return np.round(rng.normal(size=sum(n)) + 0.5 * (sets == 0), 1), sets  # rounded, so that ties occur
+    return np.round(rng.normal(size=sum(n)) + 0.5 * (sets == 0), 1), sets  # rounded to create ties
 
 
 # --------------------------------------------------------------------------------------------------------- estimates
@@ -52,16 +52,16 @@ def test_accuracy_is_one_minus_the_zero_one_risk(seed, set_priors, pi):
 
 @given(seeds, prior)
 def test_pure_sets_equal_labels(seed, pi):
-    """With priors (1, 0), set 0 contains the positives: the metrics equal those of labelled rows."""
+    """With priors (1, 0), set 0 contains the positives: the metrics equal those of labeled rows."""
     scores, sets = draw(seed)
-    free, labelled = evaluate(scores, sets, (1, 0), pi), evaluate_labelled(scores, 1 - sets, pi)
+    free, labeled = evaluate(scores, sets, (1, 0), pi), evaluate_labeled(scores, 1 - sets, pi)
     for name in ("accuracy", "balanced_accuracy", "auc", "true_positive_rate", "false_positive_rate"):
-        one, other = getattr(free, name), getattr(labelled, name)
+        one, other = getattr(free, name), getattr(labeled, name)
         assert one.value == pytest.approx(other.value)
         assert one.standard_error == pytest.approx(other.standard_error)
         assert one.interval == pytest.approx(other.interval)
-    assert free.sizes == labelled.sizes
-    assert (free.labels_used, labelled.labels_used) == (False, True)
+    assert free.sizes == labeled.sizes
+    assert (free.labels_used, labeled.labels_used) == (False, True)
 
 
 @given(seeds, priors, prior)
@@ -127,16 +127,16 @@ def test_ranking_by_balanced_accuracy_does_not_depend_on_priors(seed, theta):
         assert np.sign(round(known[0] - known[1], 9)) == np.sign(round(assumed[0] - assumed[1], 9))
 
 
-def test_labelled_metrics_equal_scikit_learn():
+def test_labeled_metrics_equal_scikit_learn():
     scores, labels = draw(3)
-    evaluated = evaluate_labelled(scores, labels)
+    evaluated = evaluate_labeled(scores, labels)
     assert evaluated.accuracy.value == pytest.approx(((scores > 0) == labels).mean())
     assert evaluated.balanced_accuracy.value == pytest.approx(balanced_accuracy_score(labels, scores > 0))
     assert evaluated.auc.value == pytest.approx(roc_auc_score(labels, scores))
     right = int(((scores > 0) == labels).sum())
     reference = binomtest(right, len(labels)).proportion_ci(method="wilson")
     assert evaluated.accuracy.interval == pytest.approx((reference.low, reference.high))
-    signed = evaluate_labelled(scores, np.where(labels == 1, 1, -1))
+    signed = evaluate_labeled(scores, np.where(labels == 1, 1, -1))
     assert signed == evaluated
 
 
@@ -240,7 +240,7 @@ def test_accepts_lists_columns_and_tensors():
 def test_printed_evaluation_says_whether_labels_were_used():
     scores, sets = draw(1)
     assert "no label was used: estimated from 60 + 80 rows" in str(evaluate(scores, sets, (0.8, 0.2), 0.5))
-    assert "labels were used: 80 positive and 60 negative rows" in str(evaluate_labelled(scores, sets))
+    assert "labels were used: 80 positive and 60 negative rows" in str(evaluate_labeled(scores, sets))
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ def test_printed_evaluation_says_whether_labels_were_used():
             lambda: uu_cost([1.0, 2.0], [0, 1], (0.8, 0.2), 0.5, false_positive_cost=-1, false_negative_cost=1),
             "false_positive_cost must be a finite number of at least 0, got -1",
         ),
-        (lambda: evaluate_labelled([1.0, 2.0], [1, 1]), "no negative row"),
-        (lambda: evaluate_labelled([1.0, 2.0], [0, 0]), "no positive row"),
-        (lambda: evaluate_labelled([1.0, 2.0], [1, 3]), "labels must be 1 and 0"),
-        (lambda: evaluate_labelled([1.0], [1, 0]), "one value per row, got 1 and 2"),
+        (lambda: evaluate_labeled([1.0, 2.0], [1, 1]), "no negative row"),
+        (lambda: evaluate_labeled([1.0, 2.0], [0, 0]), "no positive row"),
+        (lambda: evaluate_labeled([1.0, 2.0], [1, 3]), "labels must be 1 and 0"),
+        (lambda: evaluate_labeled([1.0], [1, 0]), "one value per row, got 1 and 2"),
     ],
 )
 def test_rejects_bad_input(call, message):

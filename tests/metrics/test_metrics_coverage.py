@@ -32,7 +32,7 @@ def true_metrics(shift, threshold, pi):
         ((0.55, 0.45), (2000, 500), 0.0, 0.0, 0.5),
     ],
 )
-def test_coverage(set_priors, sizes, shift, threshold, pi):
+def test_intervals_cover_the_true_metrics(set_priors, sizes, shift, threshold, pi):
     rng = np.random.default_rng(0)
     truth = true_metrics(shift, threshold, pi)
     sets = np.repeat([0, 1], sizes)
@@ -61,7 +61,7 @@ def test_coverage(set_priors, sizes, shift, threshold, pi):
 
 @pytest.mark.parametrize(("set_priors", "sizes", "pi"), [((0.8, 0.2), (400, 400), 0.5), ((0.3, 0.6), (2000, 800), 0.3)])
 def test_coverage_of_an_accuracy_difference(set_priors, sizes, pi):
-    """The second classifier adds noise to the scores, so that the true difference is known."""
+    """The second classifier adds noise to the scores, so the true difference is known."""
     rng = np.random.default_rng(1)
     shift, noise = 1.0, 0.6
     better = true_metrics(shift, 0.0, pi)["accuracy"]

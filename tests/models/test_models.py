@@ -15,6 +15,7 @@ from uulearn import UUClassifier
 from uulearn.models import IMAGE_MODELS, MLP, AllConvNet, Linear, ResNet32, build_model
 from uulearn.models.convolutional import PackedConv2d
 from uulearn.models.dense import he_normal_, lecun_normal_
+from uulearn.training.options import kernel_parameters
 
 CONVOLUTIONAL = [AllConvNet, ResNet32]
 
@@ -56,7 +57,7 @@ def test_parameter_counts_and_shapes():
     assert n_parameters(MLP(784)) == 784 * 300 + 3 * 300 * 300 + 4 * 600 + 301
     assert MLP(5)(torch.zeros(7, 5)).shape == (7,)
     assert MLP(5, hidden=())(torch.zeros(7, 5)).shape == (7,)
-    assert [k.shape for k in MLP(5, hidden=(4, 3)).kernels()] == [(4, 5), (3, 4)]
+    assert [k.shape for k in kernel_parameters(MLP(5, hidden=(4, 3)))] == [(4, 5), (3, 4)]
     assert [layer.bias for layer in MLP(5, hidden=(4,)).hidden if isinstance(layer, nn.Linear)] == [None]
 
 
@@ -84,10 +85,10 @@ def test_initializers_have_the_requested_variance_and_truncation(fill, scale, sh
 
 
 def test_models_use_their_initializers(networks):
-    for kernel in MLP(400, hidden=(300, 200)).kernels():
+    for kernel in kernel_parameters(MLP(400, hidden=(300, 200))):
         assert kernel.var().item() * kernel.shape[1] == pytest.approx(1, rel=0.03)
     for model in networks.values():
-        for kernel in model.kernels():
+        for kernel in kernel_parameters(model):
             rough = 6 / math.sqrt(kernel.numel())
             assert kernel.var().item() * kernel[0].numel() == pytest.approx(2, rel=rough)
         assert model.output.bias.item() == 0
@@ -157,7 +158,7 @@ def test_layers_of_the_residual_network(networks):
     assert layers[-1][0] is model.output
 
 
-def test_the_residual_network_normalizes_before_its_convolutions():
+def test_residual_network_normalizes_before_convolutions():
     """A direct computation, block by block; the input of the first block is the plain output of the stem."""
     model, x = ResNet32((2, 8, 8)).eval(), torch.randn(4, 2, 8, 8)
     for layer in model.modules():
@@ -214,7 +215,7 @@ def test_accepts_images_of_any_size(network, networks):
 def test_kernels_are_the_weights_of_the_hidden_layers(network, networks):
     model = networks[network]
     names = {id(p): name for name, p in model.named_parameters()}
-    named = [names[id(kernel)] for kernel in model.kernels()]
+    named = [names[id(kernel)] for kernel in kernel_parameters(model)]
     expected = {name for name, p in model.named_parameters() if p.ndim > 1 and name != "output.weight"}
     assert set(named) == expected
     assert len(named) == len(expected) == {AllConvNet: 11, ResNet32: 33}[network]
@@ -308,7 +309,7 @@ def test_named_network_is_trained_saved_and_loaded(name, images, tmp_path):
         (0.9, 0.1),
         0.5,
         model=name,
-        model_params={"momentum": 0.5},  # so that the running statistics converge within two epochs
+        model_params={"momentum": 0.5},  # the running statistics converge within two epochs
         epochs=2,
         batch_size=30,
         input_scale=1 / 255,

@@ -66,11 +66,11 @@ def test_predictive_values_round_trip(set_priors):
 
 @given(fraction, fraction)
 def test_censoring_round_trip_preserves_the_number_of_positives(class_prior, frequency):
-    labelled = class_prior * frequency
-    set_priors = from_censoring(labelled, class_prior=class_prior)
-    assert from_censoring(labelled, label_frequency=frequency) == pytest.approx(set_priors)
-    assert to_censoring(set_priors, labelled) == pytest.approx((class_prior, frequency))
-    assert labelled * 1 + (1 - labelled) * set_priors[1] == pytest.approx(class_prior)
+    labeled = class_prior * frequency
+    set_priors = from_censoring(labeled, class_prior=class_prior)
+    assert from_censoring(labeled, label_frequency=frequency) == pytest.approx(set_priors)
+    assert to_censoring(set_priors, labeled) == pytest.approx((class_prior, frequency))
+    assert labeled * 1 + (1 - labeled) * set_priors[1] == pytest.approx(class_prior)
 
 
 @given(fraction, fraction)
@@ -123,10 +123,10 @@ def test_mixture_proportions_equal_minima_of_density_ratios():
         (lambda: from_case_control(1.0), "class_prior must lie strictly between"),
         (
             lambda: from_censoring(0.3, class_prior=0.2),
-            r"at least labelled_fraction=0\.3 and below 1.*got 0\.2",
+            r"at least labeled_fraction=0\.3 and below 1.*got 0\.2",
         ),
         (lambda: from_censoring(0.3, label_frequency=0.25), "below 1.*got 1.2"),
-        (lambda: from_censoring(0.3, label_frequency=0), "no row is labelled"),
+        (lambda: from_censoring(0.3, label_frequency=0), "no row is labeled"),
         (lambda: from_censoring(0.3), "pass exactly one of class_prior"),
         (lambda: from_censoring(0.3, class_prior=0.5, label_frequency=0.6), "pass exactly one of class_prior"),
         (lambda: to_censoring((0.9, 0.2), 0.1), r"all positive, but set 0 has θ = 0\.9"),

@@ -341,7 +341,7 @@ class WrongShape(LogisticRegression):
         ((np.ones(9), np.ones((9, 3))), {}, ValueError, r"X0 must have shape \(n, columns\), got \(9,\)"),
         ((np.ones((9, 1)), [["a"]] * 9), {}, ValueError, "X1 must be numbers"),
         (([[1.0], [math.inf]], [[1.0]]), {}, ValueError, "X0 has inf in row 1, column 0"),
-        ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be between 2 and .* got 1"),
+        ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be at least 2 and at most .* got 1"),
         ((np.eye(9), np.eye(9)), {"scorer": "forest"}, TypeError, "scorer must be a classifier .* got 'forest'"),
         ((np.eye(9), 2 + np.eye(9)), {"scorer": WrongShape()}, ValueError, r"got shape \(4, 2\) for 4 rows"),
         ((np.eye(9), np.ones((7, 9))), {}, ValueError, "all rows of one set are copies"),
@@ -362,26 +362,26 @@ def test_rejects_too_few_rows_before_training():
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.8, 0.95]))
 def test_interval_equals_clopper_pearson_from_beta_quantiles(counts, confidence):
-    positives, labelled = counts
+    positives, labeled = counts
     tail = (1 - confidence) / 2
-    low = stats.beta.ppf(tail, positives, labelled - positives + 1) if positives else 0.0
-    high = stats.beta.ppf(1 - tail, positives + 1, labelled - positives) if positives < labelled else 1.0
-    np.testing.assert_allclose(clopper_pearson(positives, labelled, confidence), (low, high), atol=1e-9)
+    low = stats.beta.ppf(tail, positives, labeled - positives + 1) if positives else 0.0
+    high = stats.beta.ppf(1 - tail, positives + 1, labeled - positives) if positives < labeled else 1.0
+    np.testing.assert_allclose(clopper_pearson(positives, labeled, confidence), (low, high), atol=1e-9)
 
 
 @given(st.integers(2, 60).flatmap(lambda size: st.tuples(st.just(size), st.integers(1, size))), st.data())
 def test_finite_interval_contains_the_fractions_that_no_tail_excludes(size_and_rows, data):
     """The reference checks every possible number of positives."""
-    size, labelled = size_and_rows
-    positives = data.draw(st.integers(0, labelled))
+    size, labeled = size_and_rows
+    positives = data.draw(st.integers(0, labeled))
     possible = [
         total
-        for total in range(positives, size - labelled + positives + 1)
-        if stats.hypergeom.sf(positives - 1, size, total, labelled) > 0.025
-        and stats.hypergeom.cdf(positives, size, total, labelled) > 0.025
+        for total in range(positives, size - labeled + positives + 1)
+        if stats.hypergeom.sf(positives - 1, size, total, labeled) > 0.025
+        and stats.hypergeom.cdf(positives, size, total, labeled) > 0.025
     ]
     expected = min(possible) / size, max(possible) / size
-    assert hypergeometric_interval(positives, labelled, size) == pytest.approx(expected)
+    assert hypergeometric_interval(positives, labeled, size) == pytest.approx(expected)
 
 
 def test_interval_of_a_large_set_equals_that_of_the_population():
@@ -396,7 +396,7 @@ def test_interval_of_a_large_set_equals_that_of_the_population():
 
 
 def test_labels_with_unclear_order_warn():
-    with pytest.warns(UnidentifiedPriorsWarning, match=r"6 of 10 labelled rows of set 0.*4 of 10 of set 1.*p = 0\.66"):
+    with pytest.warns(UnidentifiedPriorsWarning, match=r"6 of 10 labeled rows of set 0.*4 of 10 of set 1.*p = 0\.66"):
         priors_from_labels([1] * 6 + [0] * 4, [True] * 4 + [False] * 6)
 
 

@@ -45,7 +45,7 @@ def test_estimates_are_nearly_unbiased_for_pure_tails():
 
 
 def test_overlapping_classes_warn_and_bounds_hold():
-    """Pure only in the limit: the estimates are biased toward each other, and a warning says so."""
+    """Pure only in the limit: the estimates are biased toward each other, and a warning reports this."""
     found = simulate(gaussians(1), (0.8, 0.2), 5000, draws=100)
     assert found.bias[0] < -0.03 < 0.03 < found.bias[1]
     assert found.warned >= 0.85
@@ -53,7 +53,7 @@ def test_overlapping_classes_warn_and_bounds_hold():
 
 
 def test_reducible_classes_bias_the_estimate_but_bounds_hold():
-    """The limit described in docs/priors.md: a wrong estimate, a narrow interval, no warning; the bounds still hold."""
+    """The limit in docs/studies/priors.md: a wrong estimate, a narrow interval, no warning; the bounds still hold."""
     found = simulate(reducible, (0.8, 0.2), 5000, draws=60)
     assert found.bias == pytest.approx((-0.09, 0.09), abs=0.02)
     assert (found.covered < 0.2).all()

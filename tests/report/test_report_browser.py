@@ -48,7 +48,7 @@ class Browser:
     def __init__(self, path, folder):
         (to_read, self.to_write), (self.to_listen, to_answer) = os.pipe(), os.pipe()
         ends = [os.dup(end) for end in (to_read, to_answer)]
-        while min(ends) < 10:  # so that dup2 to 3 and 4 overwrites neither
+        while min(ends) < 10:  # dup2 to 3 and 4 must overwrite neither
             ends = [os.dup(end) for end in ends]
         self.process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, *map(str, ends), path, *FLAGS, f"--user-data-dir={folder}"],
@@ -301,7 +301,7 @@ def test_keyboard_reaches_all_controls(show):
     page = show()
     page.press("Tab")
     assert page.ask("document.activeElement.className") == "skip"
-    assert page.ask("document.activeElement.getBoundingClientRect().top") >= 0  # shown once it has the focus
+    assert page.ask("document.activeElement.getBoundingClientRect().top") >= 0  # visible when focused
     seen = 0
     for _ in range(80):
         page.press("Tab")
@@ -321,7 +321,7 @@ def test_keyboard_opens_details_and_follows_the_skip_link(show):
     page.press("Enter")
     assert page.ask("document.querySelector('#figure-targets details').open") is True
     page.press("Tab")
-    assert page.ask("document.activeElement.getAttribute('role')") == "region"  # a table, which arrows can scroll
+    assert page.ask("document.activeElement.getAttribute('role')") == "region"  # a table that arrow keys can scroll
 
 
 def test_screen_readers_get_headings_charts_and_tables(show):

@@ -37,7 +37,7 @@ def drawing(page, figure):
     return page.one("figure", id=figure).one("svg", role="img")
 
 
-def test_every_figure_is_there(page):
+def test_all_charts_are_present(page):
     assert {figure.attributes["id"] for figure in page.all("figure")} == FIGURES
 
 
@@ -137,7 +137,7 @@ def test_missing_epochs_interrupt_the_curve(facts):
 
 @pytest.mark.parametrize("epochs", [1, 2, 500])
 @pytest.mark.parametrize("columns", [1, 300])
-def test_small_and_large_models(facts, epochs, columns):
+def test_charts_of_small_and_large_models(facts, epochs, columns):
     facts = replace(facts, columns=facts.columns[1:2] * columns, importance=facts.importance[:1] * columns)
     names = ("validation_positive", "validation_negative", "validation_unbiased", "validation_zero_one")
     records = [record(e, 0.2, 0.1, objective=0.3, **dict.fromkeys(names, 0.1)) for e in range(1, epochs + 1)]

@@ -8,6 +8,7 @@ import pytest
 from helpers.report_page import checked, parse, section, words
 from uulearn import exceptions
 from uulearn.app.facts import ColumnFacts, RaisedWarning, SensitivityFacts
+from uulearn.estimator.fitting import average_histories
 from uulearn.metrics import Estimate
 from uulearn.report import render_report, write_report
 from uulearn.training import History
@@ -92,7 +93,7 @@ def test_estimated_priors_are_shown_with_intervals(facts, history):
 
 @pytest.mark.parametrize("kind", WARNINGS, ids=lambda kind: kind.__name__)
 def test_every_warning_class_has_a_headline_and_advice(facts, history, kind):
-    own = vars(kind)  # inherited texts would describe another problem
+    own = vars(kind)  # inherited text would describe another problem
     assert own["headline"].strip()
     assert own["advice"].strip().endswith(".")
     raised = RaisedWarning(kind.__name__, "message")
@@ -227,7 +228,7 @@ def test_risk_that_is_never_negative(facts):
 
 def test_ensembles_are_described(facts):
     models = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
-    text = words(section(checked(render_report(facts, History.mean(models))), "training"))
+    text = words(section(checked(render_report(facts, average_histories(models))), "training"))
     assert "The ensemble has 2 models, whose scores are averaged; the curves show their mean." in text
     assert "Their best epochs are 1 and 2." in text
 

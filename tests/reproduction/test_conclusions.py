@@ -97,7 +97,7 @@ def test_page_has_all_four_conclusions():
     figure3 = [record("unbiased", [0.9, 0.5], dropout=0.2, l2=0.5)]
     others = [record("leaky_relu", [0.9, 0.9], seed, slope=-0.3) for seed in (0, 1)]
     page = conclusions.to_markdown(cells(records + others), records + others, figure3, figure3)
-    assert "| all methods, all models | 16 |" in page  # the other λ do not count here either
+    assert "| all methods, all models | 16 |" in page  # other values of λ are ignored here, too
     for words in (
         "beat the unbiased",
         "closer the priors",

@@ -62,7 +62,7 @@ def test_runs_of_a_target_have_different_keys(target, quick):
 
 
 def test_runs_shared_by_targets_are_trained_once():
-    assert RESNET_LR == 3e-5  # the shared panel below hangs on it
+    assert RESNET_LR == 3e-5  # the shared panel below depends on it
     shared = Counter(key(run) for run in runs_of(EVERYTHING, Request()))
     twice = {name for name, count in shared.items() if count > 1}
     panels = figure1_panels(Request())
@@ -166,7 +166,7 @@ def test_convolutional_runs_cost_more():
 
 
 def make_task(name="mnist", shape=(6, 6), n=400):
-    """A small task in the shape of a dataset's; test part as large as makes the dataset's π."""
+    """Create a small task with the shape of a dataset and a test part with its π."""
     rng = np.random.default_rng(0)
     n_test = {"mnist": 5000, "cifar10": 60}[name]
 
@@ -271,12 +271,12 @@ def test_held_out_rows_come_from_the_sets_and_are_not_trained_on(tmp_path, mnist
     seed=st.integers(0, 1_000),
 )
 def test_hold_out_keeps_copies_of_a_row_together(sizes, pool, seed):
-    """Rows repeated in a set and shared by both sets go to one side with all their copies; sizes depend on no seed."""
+    """All copies of a row, in one set or in both, go to one side; sizes do not depend on the seed."""
     rng = np.random.default_rng(seed)
     indices = tuple(rng.integers(0, pool, size) for size in sizes)
     try:
         training, held_out = hold_out(indices, 0.09, seed)
-    except ValueError:  # few distinct rows, each many times: an unlucky choice may hold out too few
+    except ValueError:  # few distinct rows with many copies: a random choice may hold out too few
         assume(False)
     assert not np.isin(np.concatenate(training), np.concatenate(held_out)).any()
     for size, index, mine, its in zip(sizes, indices, training, held_out, strict=True):
@@ -335,7 +335,7 @@ def test_non_finite_risk_is_recorded(tmp_path, mnist, cifar, model, dataset):
     assert "not finite" in store.get(bad)["stop_reason"]
     assert len(store.get(bad)["curves"]["test_accuracy"]) < 4
     assert "done" in store.get(good)["stop_reason"]
-    assert reproduce([bad, good], store, pytest.fail) == (0, 2, 0)  # it is not tried again, and no data are read
+    assert reproduce([bad, good], store, pytest.fail) == (0, 2, 0)  # it is not repeated, and no data are read
 
 
 def test_datasets_are_loaded_once_and_checked(tmp_path, mnist):

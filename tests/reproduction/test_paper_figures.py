@@ -1,4 +1,4 @@
-"""The figures show what they should; how they look was evaluated by eye."""
+"""Content of the figures; their appearance is not tested."""
 
 import xml.etree.ElementTree as ElementTree
 

@@ -55,7 +55,7 @@ def test_paired_t_test_matches_scipy():
     [
         ([0.9, 0.8], [0.9, 0.8], 1.0),
         ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], 1.0),
-        ([0.9, 0.8, 0.7], [0.8, 0.7, 0.6], 0.0),  # 0.1 each time, but for rounding
+        ([0.9, 0.8, 0.7], [0.8, 0.7, 0.6], 0.0),  # 0.1 each time, up to rounding
         ([0.9], [0.8], None),
         ([], [], None),
     ],
@@ -98,7 +98,7 @@ def test_best_methods():
     ("ours", "paper", "verdict"),
     [
         ((90.0, 0.1), (91.5, 0.1), True),  # 1.5 points exactly
-        ((79.9, 0.1), (81.4, 0.1), True),  # the same, but for rounding
+        ((79.9, 0.1), (81.4, 0.1), True),  # the same, up to rounding
         ((90.0, 0.1), (91.51, 0.1), False),
         ((90.0, 3.0), (94.0, 4.0), True),  # pooled √(25/2) = 3.54, twice that is 7.07
         ((90.0, 3.0), (97.0, 4.0), True),
@@ -172,7 +172,7 @@ def test_reference_numbers_are_in_the_package():
     assert "AISTATS 2020" in data["source"]
 
 
-# A small store: two rows, five methods and two slopes, some of it missing, some of it ended early
+# A small store: two rows, five methods and two slopes; some runs are missing or ended early
 
 MNIST, OTHER = ResultRow("mnist", (0.8, 0.2)), ResultRow("a_b & <c>", (0.6, 0.4))
 SLOPES = (slope_column(-0.01), slope_column(-1))
@@ -232,7 +232,7 @@ def test_cell_numbers(table):
 
 
 def test_bold_is_decided_among_the_columns_of_the_paper(table):
-    assert {c.column.name for c in table if c.bold} == {"abs", "relu"}  # λ = −0.01 is better, and not among them
+    assert {c.column.name for c in table if c.bold} == {"abs", "relu"}  # λ = −0.01 is better, but not among them
     assert cell(table, MNIST, SLOPES[0].name).accuracy.mean == pytest.approx(96.2)
 
 
@@ -269,7 +269,7 @@ def test_rejects_two_runs_with_one_seed():
 # Rendering
 
 
-def test_markdown(table):
+def test_renders_markdown(table):
     text = to_markdown(table).replace(SPACE, " ")
     assert "### Table 3: deep\\_models" in text
     rows = [line for line in text.splitlines() if line.startswith("| MNIST")]
@@ -303,7 +303,7 @@ def braces_balance(text):
     return depth == 0
 
 
-def test_latex(table):
+def test_renders_latex(table):
     text = to_latex(table)
     assert braces_balance(text)
     assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 2
@@ -347,7 +347,7 @@ class Reader(HTMLParser):
             self.cells[-1] += data
 
 
-def test_html(table):
+def test_renders_html(table):
     page = to_html(table)
     reader = Reader()
     reader.feed(page)

@@ -161,7 +161,7 @@ def test_two_processes_share_the_work(data, tmp_path):
     assert "not run" not in (tmp_path / "shared" / "table2.md").read_text()
 
 
-def test_ctrl_c(monkeypatch, reproduce, tmp_path):
+def test_interrupt_keeps_finished_runs(monkeypatch, reproduce, tmp_path):
     finish = ReproductionProgress.finish
 
     def interrupt(self, *arguments):
@@ -189,7 +189,7 @@ def test_progress_on_a_terminal(capsys):
         text = display.output.bar.text
         assert text.startswith("10/64 runs, ")
         assert text.endswith("left; 50.0 to 75.0%, epoch 5/10, MNIST linear (0.8, 0.2) seed 0")
-        assert text.index("75.0%") < 50  # what matters comes before a narrow terminal cuts the line
+        assert text.index("75.0%") < 50  # important text comes first, because a narrow terminal cuts the line
         assert display.fraction == pytest.approx(3 / 54)
         for job in jobs:
             display.finish(job, [], 1.0)
@@ -223,7 +223,7 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
     assert "table3  " in out
     assert "complete cells agree with the paper" in out
     study = (tmp_path / "results" / "selection.md").read_text()
-    assert "| times chosen without labels | 0 | 0 | 0 | 12 | 0 |" in study  # four trials in three rows are whole
+    assert "| times chosen without labels | 0 | 0 | 0 | 12 | 0 |" in study  # four trials in three rows are complete
     assert "in the paper" in study
     first = pages_in(tmp_path / "results")
     assert reproduce("table3", "--render-only", "--dataset", "mnist")[0] == 0
@@ -235,7 +235,7 @@ def test_render_only_needs_no_data(monkeypatch, reproduce, tmp_path):
 def test_render_only_without_runs(reproduce, tmp_path):
     code, out, _ = reproduce("all", "--render-only", "--out", "empty")
     assert code == 0
-    assert set(pages_in(tmp_path / "empty")) == {"figure2.png", "figure2.svg"}  # the one that needs no runs
+    assert set(pages_in(tmp_path / "empty")) == {"figure2.png", "figure2.svg"}  # the only target without runs
     assert out.count("has no runs yet; nothing was written") == 4
 
 
@@ -304,7 +304,7 @@ def test_help_does_not_import_torch():
 # --- The real files --------------------------------------------------------------------------------------------------
 
 
-def test_real_mnist(monkeypatch, capsys, tmp_path):
+def test_reproduces_real_mnist(monkeypatch, capsys, tmp_path):
     if not (data_folder() / "mnist").is_dir():
         pytest.skip("no MNIST in the data folder (UULEARN_DATA)")
     arguments = ["reproduce", "table2", "--quick", "--dataset", "mnist", "--data-dir", str(data_folder())]
@@ -337,7 +337,7 @@ def test_fewer_requested_trials_do_not_hide_existing_ones(reproduce, tmp_path):
     assert reproduce(*arguments, "--trials", 4)[0] == 0
     more = pages_in(tmp_path / "kept")
     assert more != before
-    assert reproduce(*arguments)[0] == 0  # the usual number of trials, which are fewer
+    assert reproduce(*arguments)[0] == 0  # the default number of trials is smaller
     assert pages_in(tmp_path / "kept") == more
     assert (
         reproduce("table2", "--quick", "--dataset", "kmnist", "--epochs", 2, "--out", "kept", "--render-only")[0] == 0

@@ -369,7 +369,7 @@ def test_killed_writers_leave_a_readable_store(tmp_path):
     store = run_script(KILLED, tmp_path)
     seeds = sorted(r["configuration"]["seed"] for r in store.records())
     assert seeds
-    for attempt in range(12):  # each writer counted up: what it finished has no holes
+    for attempt in range(12):  # each writer counted up, so its finished runs have no gaps
         mine = [seed for seed in seeds if seed // 1000 == attempt]
         assert mine == list(range(1000 * attempt, 1000 * attempt + len(mine)))
     assert store.add(record(99_999))

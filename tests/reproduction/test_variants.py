@@ -1,4 +1,4 @@
-"""Variants of the experiments where the paper leaves something open."""
+"""Variants of the experiments where the paper leaves details open."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_variant_runs_are_unique_and_share_those_of_the_tables():
     printed = [run for run in keys if run in tables]
     dense = [run for run in runs if run["model"] != "resnet32" and key(run) in tables]
     assert len(dense) == 12 * VARIANT_TRIALS * len(VARIANT_METHODS)  # nine rows with the MLP, three of CIFAR-10
-    assert len(printed) - len(dense) == 2 * 5  # two trials of the cells of ResNet-32 that others are compared with
+    assert len(printed) - len(dense) == 2 * 5  # two trials of the ResNet-32 cells that are used for comparison
     assert {row.dataset for row in variant_rows("shortened", Request())} == {"kmnist", "cifar10"}
     assert all(row.model == "mlp" for row in variant_rows("Glorot", Request()))
 
@@ -67,11 +67,11 @@ def test_shortened_sets_are_short_if_a_class_runs_out(seed):
     numbers = np.arange(1000)[:, None]
     drawn = shortened_sets(numbers, y, (0.8, 0.2), (500, 500), random_state=seed)
     first, second = drawn.indices
-    assert len(first) == 300 + 100  # all positives there are, and the negatives asked for
+    assert len(first) == 300 + 100  # all available positives, and the requested negatives
     assert len(second) == 100 + 400
     assert len(np.unique(first)) == len(first)
     assert drawn.realized_priors == (0.75, 0.2)
-    assert drawn.overlap == 100  # the positives of the second set are those of the first
+    assert drawn.overlap == 100  # both sets have the same positives
     np.testing.assert_array_equal(drawn.X0[:, 0], first)
     enough = shortened_sets(numbers, y, (0.5, 0.2), (200, 200), random_state=seed)
     assert enough.sizes == (200, 200)
@@ -102,7 +102,7 @@ def test_page_compares_with_the_paper():
     assert cell("as printed", RELU, (0.8, 0.2)).paper.accuracy.mean == 95.15
     page = variants.to_markdown(cells)
     assert "+0.04" in page
-    assert "lr × 3" not in page  # nothing was run of it
+    assert "lr × 3" not in page  # it has no runs
     assert "UU-LReLU, λ = −0.01" in page
     assert isinstance(cells[0].row, TableRow)
 
@@ -132,7 +132,7 @@ def test_further_trials_count_and_missing_ones_do_not_hide_a_variant():
     (cell,) = variants.variant_results(request, find)
     assert cell.mean == pytest.approx(81)
     runs.pop(key(variant_run(row, "lr / 3", ABS, 0)))
-    assert not variants.variant_results(request, find)  # the trial that the reading asks for is not there
+    assert not variants.variant_results(request, find)  # the requested trial is missing
 
 
 def test_batch_normalization_momentum_reaches_the_model():

@@ -65,7 +65,7 @@ def test_rejects_target_prior_outside_open_interval(pi):
 
 
 def test_estimation_cost_bounds_simulated_standard_error():
-    """A random classifier has the largest standard error, so that the bound is nearly reached."""
+    """A random classifier has the largest standard error, so the bound is nearly reached."""
     rng = np.random.default_rng(0)
     set_priors, pi, n = (0.6, 0.4), 0.5, 500
     a, b, c, d = uu_coefficients(set_priors, pi)
@@ -77,5 +77,5 @@ def test_estimation_cost_bounds_simulated_standard_error():
 
 
 def test_close_priors_warn_with_coefficients_and_precision():
-    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04, .* reach 6\.5.*like 32 labelled rows"):
+    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04, .* reach 6\.5.*like 32 labeled rows"):
         UURisk((0.52, 0.48), 0.5)

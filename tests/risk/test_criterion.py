@@ -97,7 +97,7 @@ def test_set_with_zero_coefficient_is_not_needed():
     assert parts.positive > 0
     assert parts.negative == 0
     pu = UURisk((1.0, 0.5), 0.5, method="relu").parts(scores, torch.tensor([0, 0]))
-    assert pu.positive > 0  # labelled positives alone still train the positive term
+    assert pu.positive > 0  # labeled positives alone still train the positive term
     assert pu.negative == 0
 
 

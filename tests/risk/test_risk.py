@@ -1,4 +1,4 @@
-"""The risk estimators against an independent implementation, the labelled risk, and their mathematical properties."""
+"""The risk estimators against an independent implementation, the labeled risk, and their mathematical properties."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_pu_limit_is_the_non_negative_pu_risk(batch, pi):
     ("set_priors", "pi"), [((0.8, 0.2), 0.5), ((0.6, 0.4), 0.3), ((0.1, 0.7), 0.6), ((1.0, 0.3), 0.3)]
 )
 def test_unbiased_in_simulation(loss, set_priors, pi):
-    """Mean of the UU risk over many draws of two sets against the PN risk on many labelled rows: a z-test."""
+    """Mean of the UU risk over many draws of two sets against the PN risk on many labeled rows: a z-test."""
     rng = np.random.default_rng(20)
 
     def draw(prior, size):
@@ -109,11 +109,11 @@ def test_unbiased_in_simulation(loss, set_priors, pi):
     estimates = torch.func.vmap(lambda g: uu_risk(g, sets, set_priors, pi, loss=loss, method="unbiased").unbiased)(
         scores
     )
-    n_labelled = 200_000
-    labelled, y = draw(pi, n_labelled)
-    truth = pn_risk(labelled, y, pi, loss=loss).total.item()
-    margin_losses = LOSSES[loss](torch.where(y, labelled, -labelled))
-    standard_error = (estimates.var() / repeats + margin_losses.var() / n_labelled).sqrt().item()
+    n_labeled = 200_000
+    labeled, y = draw(pi, n_labeled)
+    truth = pn_risk(labeled, y, pi, loss=loss).total.item()
+    margin_losses = LOSSES[loss](torch.where(y, labeled, -labeled))
+    standard_error = (estimates.var() / repeats + margin_losses.var() / n_labeled).sqrt().item()
     z = (estimates.mean().item() - truth) / standard_error
     assert abs(z) < 3.5
 

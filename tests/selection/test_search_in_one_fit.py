@@ -1,4 +1,4 @@
-"""UUClassifierCV: settings compared without labels, as stacks where it can be."""
+"""UUClassifierCV: settings compared without labels, in batched training if possible."""
 
 import dataclasses
 import math
@@ -24,7 +24,6 @@ from uulearn.selection import UUClassifierCV, trials
 from uulearn.selection import search as module
 from uulearn.selection.search import SLOPES, default_grid
 from uulearn.training import History
-from uulearn.training.checkpoint import SEED_NAME
 
 
 @pytest.fixture(scope="module")
@@ -128,14 +127,14 @@ def test_custom_models_are_trained_one_by_one(data, tmp_path):
     search = UUClassifierCV(own, {"lr": [1e-6, 0.05]}).fit_sets(X0, X1)
     assert search.best_params_ == {"lr": 0.05}
     assert (search.predict(X) == y).mean() > 0.75
-    assert sorted(path.name for path in tmp_path.iterdir()) == [SEED_NAME, "setting-0", "setting-1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["setting-0", "setting-1"]
 
 
 # ----------------------------------------------------------------------------------------- settings that cannot be used
 
 
 def wild(model, **changes):
-    """A base that a large learning rate throws out of the floats; "linear" is stacked, `Own` is not."""
+    """A base estimator that overflows with a large learning rate; "linear" is batched, `Own` is not."""
     settings = {"model": model, "model_params": None, "loss": "squared", "optimizer": "sgd", "calibrated": True}
     return base(**settings | {"ema": None, "batch_size": 3000} | changes)
 
@@ -156,7 +155,7 @@ def test_diverging_setting_is_reported_and_not_chosen(data, model, rate):
     failed, slow, good = search.candidates_
     assert [one.rank for one in search.candidates_] == [3, 2, 1]
     assert "finite in epoch 2" in failed.failure
-    assert ":" not in failed.failure  # the figures of one epoch of one fold tell nothing
+    assert ":" not in failed.failure  # the values of one epoch of one fold are not informative
     assert slow.failure is None is good.failure
     figures = dataclasses.asdict(failed.evaluation)
     assert figures.pop("sizes") == (300, 240)
@@ -191,7 +190,7 @@ def test_raises_if_every_setting_diverges(data, model):
 
 @both_ways
 def test_divergence_in_last_step_is_detected_by_scores(data, model):
-    """The risk was finite before it, and there is none after it."""
+    """The risk is finite before the last step, and not computed after it."""
     X0, X1, *_ = data
     with pytest.warns(FailedSettingWarning, match=r"lr=3e\+38 \(scores of held-out rows are not finite\)\."):
         search = UUClassifierCV(wild(model, epochs=1, early_stopping=False), {"lr": [0.5, 3e38]}).fit_sets(X0, X1)
@@ -215,7 +214,7 @@ def test_detects_diverged_fits(scores, reason, finite):
 
 
 class Silent(Own):
-    """The same score for every row."""
+    """A model with the same score for every row."""
 
     def forward(self, x):
         return self.layer(torch.zeros_like(x))
@@ -225,7 +224,7 @@ def test_constant_scores_cannot_be_calibrated(data):
     X0, X1, *_ = data
     search = UUClassifierCV(wild(Own, lr=0.1), {"model": [Silent, Own], "model_params": [{"bias": 1.0}]})
     with pytest.warns(
-        FailedSettingWarning, match=r"Silent.* \(all scores are 1, without information about the class\)\.$"
+        FailedSettingWarning, match=r"Silent.* \(all scores are 1 and carry no information about the class\)\.$"
     ):
         search.fit_sets(X0, X1)
     assert search.best_params_["model"] is Own
@@ -254,7 +253,7 @@ def test_only_first_worker_warns(data, monkeypatch, first):
 
 @pytest.fixture(scope="module")
 def uneven():
-    """Sets of unlike sizes: what tells them apart, cut at 0, is far from what the log-odds of the classes decide."""
+    """Sets of unequal sizes: separating the sets at 0 differs from the decision by class log-odds."""
     rng = np.random.default_rng(1)
     y = [rng.random(n) < prior for n, prior in ((600, 0.8), (3000, 0.3))]
     return [rng.normal(size=(len(own), 4)) + 0.6 * (2 * own[:, None] - 1) for own in y]
@@ -274,9 +273,9 @@ def test_settings_are_compared_by_calibrated_decisions(uneven, model):
         alone = clone(own).set_params(**one.params).fit_sets(*uneven)
         assert one.evaluation.accuracy.value == pytest.approx(alone.out_of_fold_evaluation_.accuracy.value, abs=2e-3)
         assert one.gap.value == pytest.approx(best.evaluation.accuracy.value - one.evaluation.accuracy.value)
-    scaled, _, raw, _ = (one.evaluation for one in search.candidates_)  # of method "biased"
+    scaled, _, raw, _ = (one.evaluation for one in search.candidates_)  # with method "biased"
     assert scaled.accuracy.value > raw.accuracy.value + 0.15
-    assert scaled.auc.value == pytest.approx(raw.auc.value, abs=1e-6)  # the line rises
+    assert scaled.auc.value == pytest.approx(raw.auc.value, abs=1e-6)  # the slope is positive
 
 
 def test_uncalibrated_settings_are_compared_by_scores(data):
@@ -294,7 +293,7 @@ def test_tags_equal_tags_of_estimator():
     assert get_tags(search) == get_tags(base())
     assert get_tags(search).input_tags.sparse
     assert not get_tags(search).classifier_tags.multi_class
-    assert get_tags(UUClassifierCV(Own(2))).estimator_type == "classifier"  # refused by fit, with a sentence
+    assert get_tags(UUClassifierCV(Own(2))).estimator_type == "classifier"  # fit rejects it with one sentence
 
 
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")  # some checks fit on noise
@@ -309,7 +308,7 @@ def test_tags_equal_tags_of_estimator():
     ],
 )
 def test_scikit_learn_estimator_checks(check):
-    """With set_priors = (0, 1) the checks' labels serve as sets."""
+    """With set_priors = (0, 1), the labels of the checks are valid sets."""
     own = UUClassifier((0.0, 1.0), model="linear", epochs=15, lr=0.2, n_estimators=2, random_state=0, progress=False)
     check("UUClassifierCV", UUClassifierCV(own, {"lr": [0.2, 1e-6]}))
 
@@ -376,7 +375,7 @@ def test_self_training_starts_from_best_setting(data, monkeypatch):
     assert len(set(methods)) == 1
 
 
-def test_defaults():
+def test_default_search_parameters():
     search = UUClassifierCV(base(n_estimators=1, epochs=1))
     assert len(search._settings(search._base())) == 18
     assert search._base().n_estimators == UUClassifierCV(base(n_estimators="auto"))._base().n_estimators == 5
@@ -389,7 +388,7 @@ def test_defaults():
 @pytest.mark.parametrize("method", ["leaky_relu", "abs", "relu", "unbiased", "biased", (torch.relu, torch.relu)])
 @pytest.mark.parametrize(("rate", "rates"), [(1e-3, [1e-4, 3e-4, 1e-3]), (0.07, [0.007, 0.021, 0.07])])
 def test_default_grid_depends_on_base_estimator(method, rate, rates):
-    """λ where the method has one, or is the end of the path; rates up to the base's."""
+    """The grid has λ if the method supports it, and learning rates up to that of the base estimator."""
     paths = {"leaky_relu": {"slope": SLOPES}, "abs": {"method": ["leaky_relu"], "slope": SLOPES}}
     expected = paths.get(method, {}) if isinstance(method, str) else {}
     assert default_grid(base(method=method, lr=rate)) == expected | {"lr": rates}

@@ -1,4 +1,4 @@
-"""A search whose models are kept: it goes on where it was, and trains no model twice."""
+"""A search with a store: it resumes and trains no model twice."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def base(**changes):
 
 
 class Own(nn.Module):
-    """A model of one's own, which no stack holds."""
+    """A custom model, which cannot be batched."""
 
     def __init__(self, n_features):
         super().__init__()
@@ -46,7 +46,7 @@ class Own(nn.Module):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The models that are trained from now on, as (settings, fold) of each job."""
+    """Record the models that are trained from now on, as (settings, fold) of each job."""
     jobs, original = [], trials.train_job
 
     def spy(shared, job):
@@ -81,7 +81,7 @@ def interrupted_after(monkeypatch, search, data, n_jobs):
 
 
 def seconds_apart(search):
-    """Without what differs from time to time."""
+    """Remove values that differ between runs."""
     for history in [search.best_estimator_.history_, *search.best_estimator_.history_.models]:
         for record in history.epochs:
             record["seconds"] = 0.0
@@ -108,7 +108,7 @@ def test_extended_search_trains_only_new_settings(data, tmp_path, trained):
     trained.clear()
     search = UUClassifierCV(base(), {"lr": [0.02, 1e-3]}, store=str(tmp_path)).fit_sets(*data)
     assert trained == [((0,), 0), ((0,), 1), ((0,), 2)]
-    whole = UUClassifierCV(base(), {"lr": [0.02, 1e-3]}).fit_sets(*data)  # of other stacks, which round otherwise
+    whole = UUClassifierCV(base(), {"lr": [0.02, 1e-3]}).fit_sets(*data)  # from other batches, with different rounding
     assert search.best_params_ == whole.best_params_
     np.testing.assert_allclose(search.decision_function(data[0]), whole.decision_function(data[0]), atol=1e-4)
 
@@ -155,7 +155,7 @@ def test_stored_name_depends_on_initial_weights_and_folds(data, tmp_path, traine
 
 
 class Begins(nn.Linear):
-    """Of weights that no setting tells of."""
+    """A model whose initial weights are not part of the settings."""
 
     def __init__(self, n_features):
         super().__init__(n_features, 1)
@@ -202,7 +202,7 @@ def test_searches_can_share_a_store(tmp_path):
     theirs, left = (tmp_path / f".{name}.safetensors.x.tmp" for name in ("theirs", "left"))
     for path in (theirs, left):
         path.write_bytes(b"")
-    os.utime(left, (0, 0))  # by a process that was killed long ago
+    os.utime(left, (0, 0))  # from a process that was killed long ago
     FoldStore(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [theirs.name]
 

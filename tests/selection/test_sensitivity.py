@@ -1,4 +1,4 @@
-"""What wrong priors do to the classifier and to the estimate: one stack, equal to training one by one."""
+"""The effect of wrong priors on classifier and estimate; batched runs equal runs trained one by one."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ GUESS = Assumption("baseline", 0.0, (0.8, 0.2), 0.5)
 
 
 def draw(n, priors, seed=0, shift=1.0, columns=2):
-    """Rows of both sets in random order, the sets, and the labels that nobody knows."""
+    """Draw rows of both sets in random order, the sets, and the hidden labels."""
     rng = np.random.default_rng(seed)
     sets = rng.permutation(np.repeat([0, 1], n))
     y = (rng.random(len(sets)) < np.where(sets == 0, *priors)).astype(int)
@@ -69,7 +69,7 @@ def data():
 
 @pytest.fixture
 def scored(monkeypatch):
-    """The scores of every run of the latest call, by assumption."""
+    """Record the scores of every run of the latest call, by assumption."""
     seen = {}
     evaluated = sensitivity._evaluate
 
@@ -83,7 +83,7 @@ def scored(monkeypatch):
 
 
 def held_out_of(X, sets, fraction, seed=0):
-    """Row numbers that a classifier holds out, found by its own means."""
+    """Return the row numbers that a classifier holds out."""
     rows = TwoSets.from_membership(DenseRows(torch.from_numpy(X)), torch.from_numpy(sets))
     return torch.cat(hold_out(rows, fraction, seed)[1].index).numpy()
 
@@ -106,7 +106,7 @@ def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatc
     arguments = {"errors": (-0.1, 0.1), "test_data": (X[::3], y[::3])}
     together = prior_sensitivity(classifier, X, sets, **arguments)
     stacked = dict(scored)
-    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
     apart = prior_sensitivity(classifier, X, sets, **arguments)
     assert (together.batched, apart.batched) == (True, False)
     assert list(stacked) == list(scored)
@@ -118,7 +118,7 @@ def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatc
     assert together.held_out_sizes == apart.held_out_sizes
     for one, other in zip(together.rows, apart.rows, strict=True):
         assert one.assumption == other.assumption
-        assert one.shown.value == pytest.approx(other.shown.value, abs=0.03)  # a row or two on the threshold
+        assert one.shown.value == pytest.approx(other.shown.value, abs=0.03)  # one or two rows are at the threshold
         assert one.true.value == pytest.approx(other.true.value, abs=0.02)
     assert len({round(float(s.rows.sum()), 3) for s in stacked.values()}) == len(stacked)  # no two runs are the same
 
@@ -188,14 +188,14 @@ def test_ensembles_are_evaluated_on_held_out_rows(data, scored):
 @pytest.mark.parametrize("stacked", [True, False])
 def test_no_run_trains_on_held_out_rows(stacked, data, scored, monkeypatch):
     X, sets, _ = data
-    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: stacked)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: stacked)
     prior_sensitivity(linear(), X, sets, errors=[0.1])
     before = {assumption: one.rows for assumption, one in scored.items()}
     held_out = held_out_of(X, sets, 0.2)
     kept = np.setdiff1d(np.arange(len(X)), held_out)
     changed = X.copy()
     changed[held_out] *= -3
-    place = np.concatenate([[0], np.cumsum(sets)[:-1]])  # of a row in set 1; the rest of those before it are in set 0
+    place = np.concatenate([[0], np.cumsum(sets)[:-1]])  # number of earlier rows of set 1
     place = np.where(sets == 1, place, np.arange(len(sets)) - place)
     choice = [[place[part][sets[part] == which] for which in (0, 1)] for part in (kept, held_out)]
     monkeypatch.setattr(sensitivity, "hold_out", lambda rows, *_: [rows.pick(*parts) for parts in choice])
@@ -257,7 +257,7 @@ def test_one_prior_is_changed_at_a_time_and_stays_valid(theta, theta_prime, pi, 
     if abs(theta - theta_prime) < 1e-3:
         return
     guess = Assumption("baseline", 0.0, (theta, theta_prime), pi)
-    assumed, skipped = alter_priors(guess, [*errors, 1e-4 if pi < 0.5 else -1e-4])  # π always has one that is possible
+    assumed, skipped = alter_priors(guess, [*errors, 1e-4 if pi < 0.5 else -1e-4])  # one change of π is possible
     assert assumed[0] == guess
     assert len(assumed) - 1 + len(skipped) == 3 * len(errors) + 3
     for altered in assumed[1:]:
@@ -351,7 +351,7 @@ def test_labels_are_used_for_true_accuracy_only(data):
     assert "no label was used" in str(without)
     assert "true" not in str(without)
     share = f"{y.mean():.1%}"
-    assert f"labels were used for the true accuracy alone: 400 test rows, {share} of them positive" in str(right)
+    assert f"labels were used only for the true accuracy: 400 test rows, {share} of them positive" in str(right)
     assert "the true accuracy" in right.conclusion
     assert not {name for name in without.to_frame() if "true" in name}
 
@@ -370,7 +370,7 @@ def test_estimate_follows_documented_formula(positive, positive_prime, theta, th
 
 
 def test_wrong_target_prior_moves_threshold(scored):
-    """One column, classes at ±1 with variance 1: log-odds 2x + ln π/(1 − π), so predictions turn at −½·ln π/(1 − π)."""
+    """One column, classes at ±1 with variance 1: log-odds 2x + ln π/(1 − π), which are 0 at −½·ln π/(1 − π)."""
     X, sets, _ = draw((6000, 6000), (0.8, 0.2), seed=1, columns=1)
     grid = np.linspace(-3, 3, 6001)[:, None]
     classifier = linear(lr=0.1, epochs=80, ema=None, target_prior=0.4)
@@ -409,7 +409,7 @@ def test_wrong_set_prior_moves_estimate_by_formula(priors):
 
 @pytest.mark.parametrize("method", ["abs", "relu", "leaky_relu"])
 def test_corrections_lose_accuracy_if_priors_are_assumed_too_close(method):
-    """With such priors a risk term of a good classifier is negative, which a correction mistakes for overfitting."""
+    """With such priors a good classifier has a negative risk term, which a correction treats as overfitting."""
     X, sets, y = draw((2000, 2000), (0.8, 0.2), seed=2)
     found = prior_sensitivity(linear(lr=0.1, epochs=60, method=method), X, sets, errors=(-0.1, 0.1), test_data=(X, y))
     for name, towards in (("theta", 1), ("theta_prime", -1)):
@@ -421,7 +421,7 @@ def test_corrections_lose_accuracy_if_priors_are_assumed_too_close(method):
 
 
 def test_wrong_set_prior_moves_threshold_for_unbalanced_target(scored):
-    """Predictions turn where u/u′ = (c + d)/(a + b) of the *assumed* priors; Gaussian classes make that a point."""
+    """Predictions change where u/u′ = (c + d)/(a + b) of the *assumed* priors; Gaussian classes make that a point."""
     X, sets, _ = draw((6000, 6000), (0.8, 0.2), seed=3, columns=1)
     grid = np.linspace(-3, 3, 6001)[:, None]
     classifier = linear(lr=0.1, epochs=80, ema=None, target_prior=0.3, loss="sigmoid", method="unbiased")
@@ -449,10 +449,10 @@ def test_raises_if_risk_overflows_for_the_guess(data, monkeypatch):
         prior_sensitivity(classifier, X, sets)
     fits = []
     monkeypatch.setattr(sensitivity, "run_plan", lambda plan: fits.append(plan) or run_plan(plan))
-    monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
     with pytest.raises(NonFiniteRiskError, match=r"stopped being finite in epoch \d"):
         prior_sensitivity(classifier, X, sets)
-    assert len(fits) == 1  # nothing else is trained then
+    assert len(fits) == 1  # nothing else is trained
 
 
 @pytest.mark.parametrize("stacked", [True, False])
@@ -460,14 +460,13 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
     X, sets, _ = data
     bad = Assumption("pi", 0.1, (0.8, 0.2), 0.6)
     if stacked:
-        train = sensitivity._Study.together
+        train = sensitivity._train_all
 
-        def together(study, assumed):
-            results = train(study, assumed)
-            results[assumed.index(bad)] = "the risk was not finite in epoch 3"
-            return results
+        def train_all(parameters, assumed, *data):
+            study = train(parameters, assumed, *data)
+            return dataclasses.replace(study, results=study.results | {bad: "the risk was not finite in epoch 3"})
 
-        monkeypatch.setattr(sensitivity._Study, "together", together)
+        monkeypatch.setattr(sensitivity, "_train_all", train_all)
     else:
 
         def diverging(plan):
@@ -478,7 +477,7 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
             return dataclasses.replace(result, history=history, error=NonFiniteRiskError())
 
         monkeypatch.setattr(sensitivity, "run_plan", diverging)
-        monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
     found = prior_sensitivity(linear(), X, sets, errors=[-0.1, 0.1])
     assert found.skipped == (Skipped(bad, "the risk was not finite in epoch 3"),)
     assert [row.assumption.error for row in found.along("pi")] == [-0.1, 0.0]
@@ -489,7 +488,7 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
 def test_warnings_are_raised_once_for_the_guess(stacked, data, monkeypatch):
     X, sets, _ = data
     if not stacked:
-        monkeypatch.setattr(sensitivity._Study, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
 
     def warnings_of(*args, **arguments):
         with warnings.catch_warnings(record=True) as given:
@@ -515,7 +514,7 @@ def estimate(value, error=0.01):
 
 
 def made(true=False, gain_error=0.01):
-    """A result made by hand: θ moves what is shown, π what is trained."""
+    """A hand-made result: θ changes the estimate, π changes the trained model."""
 
     def row(parameter, error, shown, gain):
         priors = {"theta": 0.8, "theta_prime": 0.2, "pi": 0.5}

@@ -84,7 +84,7 @@ EXPECTED_FAILURES = {
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
-def test_sklearn(estimator, check):
+def test_passes_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
@@ -405,7 +405,7 @@ def test_score_far_below_chance_warns(gaussians):
 
 def test_close_priors_warn_with_precision(gaussians):
     with pytest.warns(
-        ClosePriorsWarning, match=r"\(0\.52, 0\.48\) span only 0\.04: these 800 rows.*like \d+ labelled rows"
+        ClosePriorsWarning, match=r"\(0\.52, 0\.48\) span only 0\.04: these 800 rows.*like \d+ labeled rows"
     ):
         logistic((0.52, 0.48)).fit(gaussians["X"], gaussians["sets"])
 

@@ -181,7 +181,7 @@ def test_outlier_does_not_move_other_scores():
     wild[0] = 1e300
     plain, changed = (scores_of(x) for x in (values, wild))
     moved = np.abs(plain - changed)[1:, 0]
-    assert moved.max() < 0.2  # what was the largest is second now
+    assert moved.max() < 0.2  # the largest value is now second
     assert moved[np.abs(values[1:]) < 2].max() < 0.05
     assert changed[0] == CUT
 
@@ -217,7 +217,7 @@ def test_columns_without_missing_values_may_have_some_later(fitted, table):
     np.testing.assert_allclose(X[:, groups["income"]], 0, atol=0.02)
 
 
-def test_categories():
+def test_categories_are_one_hot_encoded():
     columns = (
         TableColumn("x", "category", values=("a", "b"), other=True),
         TableColumn("y", "category", values=("c",), missing=True),
@@ -239,7 +239,7 @@ def test_dates_are_encoded_as_circles():
     np.testing.assert_allclose(X[3, 3:5], X[0, 3:5], atol=1e-6)  # both a Sunday
     np.testing.assert_allclose(X[2, 5:7], [0, -1], atol=1e-6)  # noon
     assert X[0, 0] < X[3, 0] < X[2, 0] < X[1, 0]
-    np.testing.assert_allclose(X[1, 3:5], X[0, 3:5], atol=1e-6)  # a Sunday, too, to its last minute
+    np.testing.assert_allclose(X[1, 3:5], X[0, 3:5], atol=1e-6)  # also a Sunday, up to its last minute
 
 
 @pytest.mark.parametrize("long", [True, False])

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from uulearn.metrics import check_mixture
 from uulearn.priors import out_of_fold_scores
 from uulearn.tabular import leakage
-from uulearn.tabular.leakage import compare_sets_beyond_priors, find_leaking_columns
+from uulearn.tabular.leakage import find_leaking_columns
 from uulearn.tabular.schema import OTHER, Schema, TableColumn
 
 LETTERS = tuple("abcdef")
@@ -141,16 +142,16 @@ def test_clearest_column_comes_first():
 @pytest.mark.parametrize(
     ("priors", "shares", "found"),
     [
-        ((0.8, 0.2), (0.30, 0.02), True),  # fifteen times as frequent, four at most
+        ((0.8, 0.2), (0.30, 0.02), True),  # fifteen times as frequent; at most four are possible
         ((0.8, 0.2), (0.30, 0.08), False),
         ((0.8, 0.2), (0.02, 0.30), True),
         ((0.2, 0.8), (0.02, 0.30), True),
         ((0.2, 0.8), (0.08, 0.30), False),
-        ((0.5, 0.4), (0.50, 0.30), True),  # though far less than the sets may differ at (0.8, 0.2)
+        ((0.5, 0.4), (0.50, 0.30), True),  # although sets may differ more at (0.8, 0.2)
         ((1.0, 0.3), (0.30, 0.02), True),
-        ((1.0, 0.3), (0.02, 0.60), False),  # a set without negatives may lack what only they have
+        ((1.0, 0.3), (0.02, 0.60), False),  # a set without negatives may lack values that only negatives have
         ((1.0, 0.0), (0.01, 0.99), False),
-        ((0.8, 0.2), (0.05, 0.00), False),  # beyond the bound, but too little to matter
+        ((0.8, 0.2), (0.05, 0.00), False),  # beyond the bound, but within the margin
     ],
 )
 def test_ratio_of_frequencies_is_bounded_by_the_priors(priors, shares, found):
@@ -237,7 +238,7 @@ def test_no_false_alarms_under_true_mixtures(priors, sizes):
 
 @pytest.mark.parametrize("priors", [(0.8, 0.2), (0.99, 0.5), (0.05, 0.6)])
 def test_confidence_level_holds_on_the_bound(priors, monkeypatch):
-    """A column that is the class itself is on the bound; without a margin and at 80% there are alarms to count."""
+    """A column that is the class itself is on the bound; without a margin and at 80% some alarms occur."""
     monkeypatch.setattr(leakage, "LEAKAGE_CONFIDENCE", 0.8)
     monkeypatch.setattr(leakage, "MARGIN", 0.0)
     rng = np.random.default_rng(9)
@@ -310,45 +311,6 @@ def test_time_is_bounded_for_many_columns_and_rows():
     assert len(find_leaking_columns(*long, Schema((TableColumn("x0", "number"),)), (0.6, 0.4))) == 1
 
 
-# ------------------------------------------------------------------------------------------------------- joint check
-
-
-def scores_of(rng, distance, priors, sizes, shift=0.0, digits=None):
-    parts = [
-        rng.normal(np.where(rng.random(n) < p, distance / 2, -distance / 2)) for n, p in zip(sizes, priors, strict=True)
-    ]
-    parts[0] = parts[0] + shift
-    scores = np.concatenate(parts)
-    return (scores if digits is None else np.round(scores, digits)), np.repeat([0, 1], sizes)
-
-
-@pytest.mark.parametrize("distance", [1, 8])
-@pytest.mark.parametrize("digits", [None, 0])
-@pytest.mark.parametrize(
-    ("priors", "sizes"),
-    [((0.8, 0.2), (500, 500)), ((0.2, 0.9), (100, 300)), ((0.99, 0.5), (300, 300)), ((1.0, 0.3), (200, 600))],
-)
-def test_joint_check_rarely_alarms(distance, digits, priors, sizes):
-    rng = np.random.default_rng(12)
-    alarms = [
-        compare_sets_beyond_priors(*scores_of(rng, distance, priors, sizes, digits=digits), priors).differ
-        for _ in range(100)
-    ]
-    assert sum(alarms) <= 1  # 1% at most, 0.1% measured: two in 100 would be rare
-
-
-@pytest.mark.parametrize(
-    ("priors", "distance", "power"), [((0.6, 0.4), 1, 0.95), ((0.6, 0.4), 3, 0.95), ((0.8, 0.2), 3, 0.8)]
-)
-def test_joint_check_finds_half_a_standard_deviation(priors, distance, power):
-    rng = np.random.default_rng(13)
-    found = [
-        compare_sets_beyond_priors(*scores_of(rng, distance, priors, (1000, 1000), 0.5), priors) for _ in range(40)
-    ]
-    assert np.mean([one.differ for one in found]) >= power
-    assert all((one.reason is not None) == one.differ for one in found)
-
-
 def test_joint_check_finds_what_no_column_shows():
     """Two columns are equal in one set and opposite in the other."""
     rng = np.random.default_rng(14)
@@ -360,40 +322,7 @@ def test_joint_check_finds_what_no_column_shows():
     schema = Schema((TableColumn("a", "number"), TableColumn("b", "number")))
     assert find_leaking_columns(*frames, schema, (0.7, 0.3)) == []
     scores = np.concatenate(out_of_fold_scores(rows[0], rows[1], scorer=LogisticRegression(), random_state=0))
-    found = compare_sets_beyond_priors(scores, np.repeat([0, 1], 1500), (0.7, 0.3))
+    found = check_mixture(scores, np.repeat([0, 1], 1500), (0.7, 0.3))
     assert found.differ
     assert found.reason.startswith("The sets differ by more than the class priors allow: ")
     assert found.reason.endswith("% of the positives.") or found.reason.endswith("% of the negatives.")
-
-
-def test_joint_check_gives_the_rates_of_the_classes():
-    rng = np.random.default_rng(15)
-    scores, sets = scores_of(rng, 2, (0.8, 0.3), (20_000, 20_000))
-    found = compare_sets_beyond_priors(scores, sets, (0.8, 0.3))
-    positives, negatives = rng.normal(1, 1, 100_000), rng.normal(-1, 1, 100_000)
-    for threshold, tpr, fpr in zip(found.thresholds, found.true_positive, found.false_positive, strict=True):
-        assert tpr[0] - 0.01 <= (positives > threshold).mean() <= tpr[1] + 0.01
-        assert fpr[0] - 0.01 <= (negatives > threshold).mean() <= fpr[1] + 0.01
-    assert len(found.thresholds) == 5
-    assert not found.differ
-    assert found.reason is None
-
-
-@pytest.mark.parametrize(
-    ("scores", "sets", "priors", "message"),
-    [
-        ([1.0], [0, 1], (0.8, 0.2), "one value per row"),
-        ([1.0, 2.0], [0, 2], (0.8, 0.2), "sets must be 0 or 1"),
-        ([1.0, np.nan], [0, 1], (0.8, 0.2), "nan in row 1"),
-        ([1.0, 2.0], [0, 0], (0.8, 0.2), "no row of set 1"),
-        ([1.0, 2.0], [0, 1], (0.8, 0.8), "must differ"),
-    ],
-)
-def test_rejects_bad_arguments(scores, sets, priors, message):
-    with pytest.raises(ValueError, match=message):
-        compare_sets_beyond_priors(scores, sets, priors)
-
-
-def test_rejects_bad_priors():
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
-        two(TableColumn("x", "number"), [1.0], [2.0], (80, 20))

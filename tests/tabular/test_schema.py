@@ -74,7 +74,7 @@ def refusal(first, second, **options):
         ("-INF", -np.inf),
     ],
 )
-def test_numbers_as_text(text, number):
+def test_parses_numbers_as_text(text, number):
     cells = parse_cells(pd.Series([text]))
     assert cells.kinds.tolist() == [NUMBER]
     assert cells.numbers[0] == number
@@ -83,12 +83,12 @@ def test_numbers_as_text(text, number):
 @pytest.mark.parametrize(
     "text", ["1,234", "3,5", "1_000", "0x1f", "12%", "$5", "1.2.3", "e5", "--1", "1e", "١٢", "nan", "2020-13-01", "a"]
 )
-def test_words(text):
+def test_parses_words(text):
     assert parse_cells(pd.Series([text])).kinds.tolist() == [WORD]
 
 
 @pytest.mark.parametrize(("text", "truth"), [("true", 1), ("FALSE", 0), ("Yes", 1), ("n", 0), ("T", 1), ("f", 0)])
-def test_booleans_as_text(text, truth):
+def test_parses_booleans_as_text(text, truth):
     cells = parse_cells(pd.Series([text]))
     assert cells.kinds.tolist() == [BOOLEAN]
     assert cells.numbers.tolist() == [truth]
@@ -118,7 +118,7 @@ def test_booleans_as_text(text, truth):
         ("31 Foo 2024", "NaT", KNOWN),
     ],
 )
-def test_dates_as_text(text, moment, order):
+def test_parses_dates_as_text(text, moment, order):
     moments, orders = parse_dates(pa.array([text]), day_first=True)
     assert str(moments[0]) == str(np.datetime64(moment, "us"))
     assert orders.tolist() == [order]
@@ -160,7 +160,7 @@ ONE_AND_TWO = {
 
 
 @pytest.mark.parametrize("name", ONE_AND_TWO)
-def test_a_number_is_a_number_in_every_type(name):
+def test_parses_numbers_of_every_type(name):
     frame = apply_schema(pd.DataFrame({"x": ONE_AND_TWO[name]}), Schema((TableColumn("x", "number"),)), name="it")
     np.testing.assert_array_equal(frame["x"], [1.0, 2.0, np.nan])
     assert frame["x"].dtype == np.float64
@@ -176,7 +176,7 @@ YES_AND_NO = {
 
 
 @pytest.mark.parametrize("name", YES_AND_NO)
-def test_a_boolean_is_a_boolean_in_every_type(name):
+def test_parses_booleans_of_every_type(name):
     frame = apply_schema(pd.DataFrame({"x": YES_AND_NO[name]}), Schema((TableColumn("x", "boolean"),)), name="it")
     np.testing.assert_array_equal(frame["x"], [1.0, 0.0, np.nan])
 
@@ -199,19 +199,19 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("name", MOMENTS)
-def test_a_date_is_a_date_in_every_type(name):
+def test_parses_dates_of_every_type(name):
     frame = apply_schema(pd.DataFrame({"x": MOMENTS[name]}), Schema((TableColumn("x", "date"),)), name="it")
     assert frame["x"].tolist() == [pd.Timestamp(NOON), pd.NaT]
     assert frame["x"].dtype == "datetime64[us]"
 
 
-def test_a_day_without_time_in_arrow():
+def test_parses_arrow_dates_without_time():
     days = pd.Series([datetime.date(2024, 5, 6), None], dtype=pd.ArrowDtype(pa.date32()))
     frame = apply_schema(pd.DataFrame({"x": days}), Schema((TableColumn("x", "date"),)), name="it")
     assert frame["x"].tolist() == [pd.Timestamp("2024-05-06"), pd.NaT]
 
 
-def test_huge_numbers_are_cut_and_tiny_ones_are_zero():
+def test_huge_numbers_are_clipped_and_tiny_ones_are_zero():
     frame = pd.DataFrame({"x": ["inf", "-1e400", "1e-320", "-0"]})
     cut = apply_schema(frame, Schema((TableColumn("x", "number"),)), name="it")["x"]
     assert cut.tolist() == [LARGEST_CELL, -LARGEST_CELL, 0.0, 0.0]
@@ -244,14 +244,14 @@ def test_huge_numbers_are_cut_and_tiny_ones_are_zero():
         (["f", "f", "x"] * 4, "category"),
     ],
 )
-def test_kinds(values, kind):
+def test_columns_have_the_expected_kind(values, kind):
     column, notes, _ = column_of(pd.Series(values, dtype=object))
     assert column.kind == kind
     assert column.missing == (None in values)
     assert notes == ([] if kind != "text" else notes)
 
 
-def test_a_kind_is_decided_over_all_rows_of_both_files():
+def test_kind_depends_on_all_rows_of_both_files():
     values = [str(number) for number in range(5000)]
     column, _, _ = column_of(values, [*values[:-1], "4999.5"])
     assert column.kind == "number"
@@ -282,7 +282,7 @@ def test_rejects_columns_that_differ_between_the_files(first, second, parts):
         assert part in message
 
 
-def test_other_columns_that_differ_are_named_too():
+def test_error_names_all_columns_that_differ():
     assert "; the same goes for 'y' and 'z'." in refusal(
         {"x": ["1"], "y": ["1"], "z": ["2024-01-01"]}, {"x": ["a"], "y": ["b"], "z": ["c"]}
     )
@@ -299,7 +299,7 @@ def test_column_that_is_empty_in_one_file_has_the_kind_of_the_other():
 
 
 @pytest.mark.parametrize("order", [True, False])
-def test_the_whole_column_decides_the_order_of_day_and_month(order):
+def test_whole_column_decides_the_order_of_day_and_month(order):
     sure = "25/04/2024" if order else "04/25/2024"
     column, notes, _ = column_of(["03/04/2024", "05/06/2024"], ["03/04/2024", sure])
     assert (column.kind, column.day_first, notes) == ("date", order, [])
@@ -307,7 +307,7 @@ def test_the_whole_column_decides_the_order_of_day_and_month(order):
     assert frame["it"][0] == pd.Timestamp(2024, 4, 3) if order else pd.Timestamp(2024, 3, 4)
 
 
-def test_notes_open_order_of_day_and_month():
+def test_notes_unknown_order_of_day_and_month():
     column, notes, _ = column_of(["03/04/2024", "05/06/2024"])
     assert column.day_first
     assert len(notes) == 1
@@ -315,7 +315,7 @@ def test_notes_open_order_of_day_and_month():
     assert "the day is assumed to come first" in notes[0]
 
 
-def test_times_of_the_day_are_noticed():
+def test_detects_times_of_day():
     assert not column_of(["2024-01-01", "2024-01-02 00:00"])[0].clock
     assert column_of(["2024-01-01", "2024-01-02 00:01"])[0].clock
 
@@ -356,16 +356,16 @@ def test_rare_categories_are_other():
         (30, 1, "text"),
     ],
 )
-def test_how_many_categories(distinct, each, kind):
+def test_number_of_categories_is_limited(distinct, each, kind):
     column, _, _ = column_of([f"a {number}" for number in range(distinct)] * each, ["a 0"])
     assert column.kind == kind
 
 
-def test_values_that_mostly_do_not_repeat_are_text():
+def test_mostly_unique_values_are_text():
     assert column_of(["x y"] * 10 + [f"z {number}" for number in range(30)], ["x y"])[0].kind == "text"
 
 
-def test_a_number_among_categories_is_one_value_however_it_is_written():
+def test_numbers_among_categories_are_compared_by_value():
     values = pd.Series([1, 1.0, "1", "1.0", "x", "y"] * 5, dtype=object)
     column, _, _ = column_of(values)
     assert set(column.values) == {"1", "x", "y"}
@@ -376,7 +376,7 @@ def test_a_number_among_categories_is_one_value_however_it_is_written():
 @pytest.mark.parametrize(
     ("text", "long"), [("ward {}", False), ("a patient who came in on day {} and was sent home", True)]
 )
-def test_long_and_short_text(text, long):
+def test_distinguishes_long_and_short_text(text, long):
     assert column_of([text.format(number) for number in range(300)])[0].long == long
 
 
@@ -414,7 +414,7 @@ def test_copies_are_dropped_and_near_copies_are_kept():
         assert notes == ["Columns 'copy' and 'words' are dropped: a copy of 'x'."]
 
 
-def test_many_notes_of_one_kind_are_one():
+def test_similar_notes_are_merged():
     frame = pd.DataFrame({f"c{number}": [number] * 5 for number in range(300)} | {"x": [1, 2, 3, 4, 5]})
     _, notes = survey(frame, frame)
     assert notes == ["Columns 'c0', 'c1', 'c2', 'c3', 'c4' and 295 more are dropped: every row has the same value."]
@@ -444,7 +444,7 @@ def test_notes_identifiers(first, second, found):
 # ----------------------------------------------------------------------------------------------------------- columns
 
 
-def test_drop_ids_and_only():
+def test_options_drop_ids_and_only_select_columns():
     frame = pd.DataFrame({"a": [1, 2], "b": [2, 5], "c": [3, 1], "d": [1, 9]})
     schema, _ = survey(frame, frame[["d", "c", "b", "a"]], drop=["a"], ids=["b"])
     assert (schema.names, schema.ids, schema.left_out) == (["c", "d"], ("b",), {"a": "dropped by --drop"})
@@ -452,7 +452,7 @@ def test_drop_ids_and_only():
     assert (schema.names, schema.ids, schema.left_out) == (["a", "d"], ("b",), {"c": "not named by --only"})
 
 
-def test_a_dropped_column_may_be_anything():
+def test_dropped_column_may_have_any_content():
     first = {"a": [1, 2], "b": [[1], {}]}
     assert survey(first, {"a": [1, 3]}, drop=["b"])[0].names == ["a"]
 
@@ -515,12 +515,12 @@ def test_rejects_lists_and_objects_as_cells(cell, name):
     assert message.startswith(f"the first file has {name} in row 2, column 'x'")
 
 
-def test_files_of_one_row():
+def test_accepts_files_of_one_row():
     schema, _ = survey({"x": ["1"], "w": ["a"], "s": ["yes"]}, {"x": ["3"], "w": ["b"], "s": ["no"]})
     assert [column.kind for column in schema.columns] == ["number", "category", "boolean"]
 
 
-def test_two_thousand_columns_with_unusual_names():
+def test_accepts_two_thousand_columns_with_unusual_names():
     rng = np.random.default_rng(0)
     names = [
         f"{letter} {number}"
@@ -672,7 +672,7 @@ def test_rejects_missing_columns_and_ignores_extra_ones():
         apply_schema(frame.rename(columns={"n": "N", "t": "other"}), SCHEMA, name="new.csv")
 
 
-def test_no_rows_are_converted_too():
+def test_converts_an_empty_table():
     frame = apply_schema(pd.DataFrame([ROW]).iloc[:0], SCHEMA, name="it")
     assert frame.shape == (0, 5)
     assert frame.dtypes.astype(str).tolist() == ["float64", "float64", "category", "datetime64[us]", "object"]

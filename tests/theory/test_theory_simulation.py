@@ -1,6 +1,6 @@
 """Bounds against simulations, and against exact probabilities.
 
-With the zero-one loss a set is a binomial number of rows predicted positive, so that both risk terms have known
+With the zero-one loss a set is a binomial number of rows predicted positive, so both risk terms have known
 distributions. `exact` sums over them and uses nothing of the package but the coefficients.
 """
 

@@ -149,7 +149,7 @@ def test_output_unit_equals_matrix_product(shape, seed):
 
 @pytest.mark.parametrize("offset", [30.0, 100.0])
 def test_normalizes_columns_far_from_zero(offset):
-    """Also before the running mean has converged: the moments must not cancel."""
+    """The moments must not cancel, even before the running mean has converged."""
     run, table = run_of(), X + offset
     trainer, batched = alone(run, table=table), train_batched([run], table=table)
     torch.testing.assert_close(

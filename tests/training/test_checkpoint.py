@@ -18,7 +18,7 @@ from helpers.plain import plain_classifier
 from helpers.processes import Program
 from uulearn.exceptions import CheckpointError
 from uulearn.storage import load_tree, save_tree, write_atomically
-from uulearn.training.checkpoint import CHECKPOINT_NAME, SEED_NAME, stored_seed
+from uulearn.training.checkpoint import CHECKPOINT_NAME, stored_seed
 
 RUN = """
     import sys, numpy as np, torch
@@ -161,21 +161,20 @@ def test_stored_ensemble_seed_belongs_to_its_checkpoints(tmp_path, gaussians):
     assert stored_seed(tmp_path) == first.seed_  # unchanged by the rejected fit
     for checkpoint in tmp_path.rglob(CHECKPOINT_NAME):
         checkpoint.unlink()
-    assert stored_seed(tmp_path) is None  # without checkpoints, the stored seed is ignored
+    assert stored_seed(tmp_path) is None
     assert fit(tmp_path, gaussians, **several | {"random_state": 8}).seed_ == stored_seed(tmp_path) == 8
-    (tmp_path / SEED_NAME).write_text('{"format": 1}')
-    with pytest.raises(CheckpointError, match="seed.json is damaged .* delete its folder"):
-        fit(tmp_path, gaussians, **several | {"random_state": None})
+    again = fit(tmp_path, gaussians, **several | {"random_state": None})
+    assert [history.resumed_at for history in again.history_.models] == [[6], [6]]
 
 
-def test_single_model_stores_no_separate_seed(tmp_path, gaussians):
+def test_single_model_stores_one_file(tmp_path, gaussians):
     fit(tmp_path, gaussians, n_estimators=1)
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
 
 
 def test_rejects_unwritable_folder_before_training_an_ensemble(tmp_path, gaussians):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match=r"seed.json cannot be written .*choose another checkpoint_dir"):
+    with pytest.raises(CheckpointError, match=r"model-0.*cannot be written .*choose another checkpoint_dir"):
         fit(tmp_path / "file", gaussians, n_estimators=2)
 
 

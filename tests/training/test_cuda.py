@@ -239,7 +239,7 @@ def test_resnet_with_packed_convolutions_equals_cpu():
 
 
 def test_non_finite_run_on_cuda_does_not_affect_others(table):
-    """One of two runs has a learning rate that overflows: it keeps finite weights and its history says so."""
+    """One of two runs has a learning rate that overflows: it keeps finite weights and reports the failure."""
     X, sets = table
     rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
     options = RunOptions(epochs=3, batch_size=130, device="cuda", precision="float32", ema=None, progress=False)

@@ -132,7 +132,7 @@ HELD_OUT = tuple(torch.from_numpy(index) for index in draw_rows(seed=9, sizes=(1
 
 
 def overfitting(method="unbiased", **others):
-    """A run on few rows that soon overfits, so that the best epoch is an early one."""
+    """A run on few rows that overfits quickly, so the best epoch is early."""
     return run_of(method=method, sizes=(30, 30), held_out=HELD_OUT, **others)
 
 

@@ -1,4 +1,4 @@
-"""The progress bar: shown on a terminal, silent elsewhere and if turned off."""
+"""The progress bar: shown on a terminal, silent elsewhere and if disabled."""
 
 import textwrap
 

@@ -172,13 +172,15 @@ def test_l2_is_keras_style_and_coupled():
     torch.testing.assert_close(decayed.model.hidden[1].weight, plain.model.hidden[1].weight)
 
 
-def test_submodule_named_kernels_is_not_called():
+def test_a_model_names_the_layers_without_l2():
     class Net(nn.Module):
+        without_l2 = ("head",)
+
         def __init__(self):
             super().__init__()
-            self.kernels = nn.Linear(2, 1)
+            self.body, self.head = nn.Linear(2, 3), nn.Linear(3, 1)
 
-    assert [tuple(k.shape) for k in kernel_parameters(Net())] == [(1, 2)]
+    assert [tuple(k.shape) for k in kernel_parameters(Net())] == [(3, 2)]
 
 
 def test_kernels_of_a_custom_model_are_its_linear_and_convolution_weights():
@@ -307,7 +309,7 @@ def test_rejects_invalid_optimizers(options, text):
         build_optimizer(RunOptions(**options), [nn.Parameter(torch.zeros(2))])
 
 
-def test_callback_can_stop():
+def test_callback_can_stop_training():
     seen = []
 
     def stop_at_two(record, model):

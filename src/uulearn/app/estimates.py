@@ -12,7 +12,8 @@ from uulearn import defaults
 from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, SensitivityFacts, TargetFacts
 from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
-from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference
+from uulearn.exceptions import BeyondPriorsWarning
+from uulearn.metrics import check_mixture, evaluate, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
@@ -22,20 +23,28 @@ SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
-"""Fraction of the scores at each end that goes into the outermost bin, so that outliers do not flatten the rest."""
+"""Fraction of the scores at each end that shares the outermost bin, so outliers do not flatten the rest."""
 MAX_SHUFFLED_COLUMNS = 200
-"""Columns beyond this number are not shuffled: each one costs a pass over the evaluation rows."""
+"""Maximum number of shuffled columns; each one costs a pass over the evaluation rows."""
+
+SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
 Priors = tuple[float, float]
 
 
 def evaluation_facts(
-    scores: NDArray[np.floating[Any]], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+    rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
 ) -> dict[str, Any]:
-    """Accuracy and rates, separation of the sets, other target priors and the score histogram, by field of `FitFacts`.
+    """Estimate facts about the classifier from the evaluation rows; return them by field of `FitFacts`.
 
-    ``scores`` are log-odds at ``target_prior`` of the evaluation rows.
+    Importance of the columns (``groups`` has the features of each), accuracy and rates, separation of the sets, other
+    target priors and the score histogram. If the sets violate the mixture assumption, a warning is raised.
     """
+    importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)
+    scores, sets = rows.scores, rows.sets
+    mixture = check_mixture(scores, sets, set_priors)
+    if mixture.reason is not None:
+        warnings.warn(f"{mixture.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=3)
     higher = 0 if set_priors[0] > set_priors[1] else 1
     targets = []
     for other in SHOWN_TARGET_PRIORS:
@@ -47,6 +56,7 @@ def evaluation_facts(
     inside = np.clip(scores, edges[0], edges[-1])
     first, second = (tuple(np.histogram(inside[sets == which], edges)[0].tolist()) for which in (0, 1))
     return {
+        "importance": importance,
         "evaluation": evaluate(scores, sets, set_priors, target_prior),
         "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
         "targets": tuple(targets),
@@ -54,10 +64,10 @@ def evaluation_facts(
     }
 
 
-def importance_facts(
+def column_importance(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
 ) -> tuple[ColumnImportance, ...]:
-    """Estimated accuracy that is lost when a column is shuffled among the rows of both sets, largest first.
+    """Return the estimated loss of accuracy when a column is shuffled among the rows of both sets, largest first.
 
     ``groups`` are the features of each column. Rows are shuffled within a fold, because rows of different folds are
     scored by different models.
@@ -81,7 +91,7 @@ def importance_facts(
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:
-    """How the estimated accuracy changes if a prior is wrong: trains one model per changed prior."""
+    """Measure how a wrong prior changes the estimated accuracy: train one model per changed prior."""
     classifier = clone(classifier).set_params(
         n_estimators=1,
         self_training_rounds=0,
@@ -89,7 +99,7 @@ def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: ND
         training__checkpoint_dir=None,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit of the classifier itself has raised them already
+        warnings.simplefilter("ignore")  # the fit of the classifier has already raised them
         found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS)
     rows = [(row, row.assumption) for row in found.rows]
     errors = [PriorError(LETTERS.get(a.parameter, a.name), a.error, row.shown, row.differing) for row, a in rows]

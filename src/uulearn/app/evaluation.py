@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from uulearn.app.model import TableModel
 from uulearn.app.scoring import score_chunks
 from uulearn.exceptions import TableError
-from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
 
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
-"""Labels that mean the positive class if the user names none."""
+"""Labels of the positive class if the user names none."""
 NEGATIVE_WORDS = {"0", "false", "no", "n", "f", "negative", "neg", "-", "-1", "0.0", "-1.0"}
 
 
@@ -68,7 +68,7 @@ def evaluate_labels(
     score, probability, predicted = map(np.concatenate, zip(*found, strict=True))
     cells = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
     return LabeledEvaluation(
-        evaluate_labelled(score, y),
+        evaluate_labeled(score, y),
         {name: int(((predicted == p) & (y == t)).sum()) for name, (p, t) in cells.items()},
         float(calibration_error(probability, y)),
         float(np.mean((probability - y) ** 2)),
@@ -76,7 +76,7 @@ def evaluate_labels(
 
 
 def read_labels(words: list[str], positive: str | None, column: str) -> NDArray[np.int64]:
-    """Labels of one chunk: 1 for the value ``positive``; if that is None, words such as "yes" and "no" are known."""
+    """Return the labels of one chunk: 1 for the value ``positive``; if None, words such as "yes" and "no"."""
     if positive is not None:
         return np.array([word == positive for word in words], dtype=np.int64)
     known = [1 if word.lower() in POSITIVE_WORDS else 0 if word.lower() in NEGATIVE_WORDS else None for word in words]
@@ -89,6 +89,6 @@ def read_labels(words: list[str], positive: str | None, column: str) -> NDArray[
 
 
 def _to_word(value: Any) -> str:
-    """The text of a cell, without spaces around it; 1.0 becomes "1"."""
+    """Return the text of a cell without surrounding spaces; 1.0 becomes "1"."""
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value).strip()

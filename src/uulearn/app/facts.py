@@ -1,4 +1,4 @@
-"""What is known about a fitted model without labels: frozen dataclasses, stored as JSON in the model directory.
+"""Facts about a fitted model, estimated without labels: frozen dataclasses, stored as JSON in the model directory.
 
 ``uulearn fit`` prints them in its last lines, the model card and the report show them. `FitFacts.from_dict` reads back
 what `FitFacts.to_dict` wrote and rejects anything else in one sentence.
@@ -20,7 +20,7 @@ from uulearn.metrics import Estimate, Evaluation
 
 Interval = tuple[float, float]
 LARGEST_FACT = 1e100
-"""Larger numbers are rejected: no estimate comes near, and charts could not show them."""
+"""Larger numbers are rejected: no real estimate is that large, and charts could not show them."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class PriorError:
     error: float
     accuracy: Estimate
     differing: float
-    """Fraction of the rows that this model classifies differently."""
+    """Fraction of the rows that this model classifies differently from the baseline."""
 
 
 @dataclass(frozen=True)
 class SensitivityFacts:
-    """How wrong priors would change the estimate, or why that was not tried."""
+    """The effect of wrong priors on the estimate, or why it was not measured."""
 
     rows: tuple[PriorError, ...] = ()
     conclusion: str | None = None
@@ -121,7 +121,7 @@ class RaisedWarning:
 
 @dataclass(frozen=True)
 class FitFacts:
-    """Everything that is stored about a fit of two files, apart from the training history."""
+    """Everything stored about a fit of two files, except the training history."""
 
     created: str
     """Time in UTC, as ISO 8601."""
@@ -165,17 +165,17 @@ class FitFacts:
 
     @property
     def sets_by_prior(self) -> tuple[SetFacts, SetFacts]:
-        """The set with the higher class prior, then the other one."""
+        """Both sets, with the higher class prior first."""
         first, second = self.sets
         return (first, second) if first.prior > second.prior else (second, first)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return dict(to_json(dataclasses.asdict(self)))
 
     @classmethod
     def from_dict(cls, data: Any) -> FitFacts:
-        """The inverse of `to_dict`; raises ValueError with one sentence if ``data`` has another structure."""
+        """Create facts from the output of `to_dict`; raise ValueError if ``data`` has another structure."""
         try:
             facts: FitFacts = read_value(cls, data, "facts")
         except ValueError as error:
@@ -184,7 +184,7 @@ class FitFacts:
 
 
 def to_json(data: Any) -> Any:
-    """The same data as JSON stores it: lists for tuples, None for NaN and infinities, Python numbers for NumPy's."""
+    """Convert data to JSON types: lists for tuples, None for NaN and infinities, Python numbers for NumPy numbers."""
     if isinstance(data, Mapping):
         return {str(key): to_json(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -195,10 +195,8 @@ def to_json(data: Any) -> Any:
 
 
 def read_value(kind: Any, value: Any, where: str) -> Any:
-    """``value`` from JSON or TOML as an instance of the annotated type ``kind``; ValueError if it is none.
+    """Convert ``value`` from JSON or TOML to the annotated type ``kind``; raise ValueError if it does not match.
 
-    Examples
-    --------
     >>> read_value(tuple[float, ...], [1, 2.5], "scores")
     (1.0, 2.5)
     """

@@ -1,7 +1,7 @@
 """Fit a classifier to two files: read, encode, train, evaluate, and collect the facts about the model.
 
-`fit_files` calls `read_and_encode`, `resolve_priors`, `train` and `collect_facts` in this order; each takes and returns
-plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
+`fit_files` calls `make_classifier`, `read_and_encode`, `resolve_priors`, `train` and `collect_facts` in this order;
+each takes and returns plain values. `uulearn.app.output.FitRun` calls `fit_files` and saves the model.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,51 +20,41 @@ import torch
 
 from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.estimates import evaluation_facts, importance_facts, sensitivity_facts
+from uulearn.app.estimates import evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings
 from uulearn.app.sharing import read_once
-from uulearn.app.training import EvaluationRows, join_sets, train_out_of_fold, train_with_holdout
-from uulearn.data import DenseRows, TwoSets
-from uulearn.data.holdout import has_few_unique_rows
-from uulearn.estimator import UUClassifier, resolve_defaults
-from uulearn.estimator.parameters import check_parameters
-from uulearn.estimator.self_training import max_trainings
-from uulearn.exceptions import BeyondPriorsWarning, TableError
+from uulearn.app.training import EvaluationRows, Matrices, join_sets, train_and_score
+from uulearn.estimator import UUClassifier
+from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
+from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
 from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
-from uulearn.tabular.leakage import compare_sets_beyond_priors
-from uulearn.tabular.matrices import Matrix, Prepared, prepare, prepare_images, split_rows
-from uulearn.training.progress import ProgressCallback, no_progress
+from uulearn.tabular.matrices import Prepared, prepare, prepare_images
+from uulearn.training.progress import ProgressCallback, StageStarted, no_progress
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
-"""Largest number of rows per file that estimate the priors; more take longer and hardly change the estimate."""
+"""Maximum number of rows per file for estimating the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
 """If training took less time than this, it is repeated with wrong priors without being requested."""
-FILE_DEFAULTS: dict[str, Any] = {"calibrated": True}
-"""`uulearn predict` writes probabilities, so `uulearn fit` asks for calibration; all else is as in Python."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
-SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 SMALL_CELLS = 500_000
 """Below this number of cells, one thread trains faster than several."""
 SHARED_ROWS = "rows"
 """Folder below the checkpoint with the rows that several workers share."""
 
-Matrices = tuple[Matrix, Matrix]
 Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
-    """A fitted classifier, and what is needed to evaluate it."""
+    """A fitted classifier, and the data to evaluate it."""
 
     classifier: UUClassifier
     rows: EvaluationRows
-    out_of_fold: bool
-    few_unique_rows: bool
     device: str
     seconds: float
 
@@ -77,7 +67,7 @@ def fit_files(
     progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
 ) -> tuple[TableModel, FitSettings]:
-    """Fit a classifier to two files; returns the model, and the complete settings that repeat the fit.
+    """Fit a classifier to two files; return the model and the complete settings that repeat the fit.
 
     ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
     ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
@@ -87,14 +77,15 @@ def fit_files(
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         folder = Path(tempfile.gettempdir())
+        classifier = make_classifier(settings, checkpoint)
         with (
             read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
             _few_threads(sum(rows.size for rows in X)),
         ):
             priors, estimate = resolve_priors(settings, X, progress)
-            trained = train(settings, prepared, X, priors, folder, checkpoint, progress, workers)
+            trained = train(settings, classifier.set_params(set_priors=priors), X, folder, progress, workers)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
-    classifier = trained.classifier.set_params(training__distributed=False)
+    classifier.set_params(training__distributed=False)
     plain = (bool, int, float, str, tuple, list, dict)
     parameters = classifier.get_params(deep=True).items()
     stored = {name: value for name, value in parameters if name not in SET_BY_FIT and isinstance(value, plain)}
@@ -116,9 +107,10 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, refuse leaking columns, and encode the rows; use the result within the block."""
+    """Read both files, reject leaking columns, and encode the rows; use the result within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
+        progress(StageStarted("reading both files"))
         prepared = _prepare(settings)
         if reasons := [leak.reason for leak in prepared.leaking_columns]:
             if not settings.allow_leakage:
@@ -127,7 +119,7 @@ def read_and_encode(
                     f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
                 )
             prepared.notes.extend(reasons)
-        progress("encoding columns")
+        progress(StageStarted("encoding columns"))
         return prepared, prepared.matrices(folder)
 
     if workers is None or checkpoint is None:
@@ -135,14 +127,20 @@ def read_and_encode(
     return read_once(read, checkpoint / SHARED_ROWS, workers)
 
 
-def _prepare(settings: FitSettings) -> Prepared:
+def takes_images(settings: FitSettings) -> bool:
+    """Return whether the sets are images: two folders of them, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(
             f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of the same kind."
         )
-    if all(folders) or settings.images is not None:
+    return all(folders) or settings.images is not None
+
+
+def _prepare(settings: FitSettings) -> Prepared:
+    paths = (settings.first, settings.second)
+    if takes_images(settings):
         flat = (IMAGE_DEFAULTS | dict(settings.classifier))["model"] not in IMAGE_MODELS
         return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
     known = None if isinstance(settings.set_priors, str) else settings.set_priors
@@ -163,7 +161,7 @@ def _quoted(name: str) -> str:
 
 @contextlib.contextmanager
 def _few_threads(cells: int) -> Iterator[None]:
-    """Use one thread for small tables: more would not be faster, and are slower if cores are shared."""
+    """Use one thread for small tables; more threads are not faster, and slower on shared cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if cells < SMALL_CELLS else before)
     try:
@@ -175,10 +173,10 @@ def _few_threads(cells: int) -> Iterator[None]:
 def resolve_priors(
     settings: FitSettings, X: Matrices, progress: ProgressCallback
 ) -> tuple[Priors, SetPriorsEstimate | None]:
-    """The class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    """Return the class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
     if not isinstance(settings.set_priors, str):
         return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
-    progress("estimating the class priors")
+    progress(StageStarted("estimating the class priors"))
     rng = np.random.default_rng([settings.seed, 7])
     samples = [
         rows[np.sort(rng.permutation(len(rows))[:PRIOR_ROWS])].reshape(min(len(rows), PRIOR_ROWS), -1) for rows in X
@@ -189,53 +187,33 @@ def resolve_priors(
 
 def train(
     settings: FitSettings,
-    prepared: Prepared,
+    classifier: UUClassifier,
     X: Matrices,
-    priors: Priors,
     folder: Path,
-    checkpoint: Path | None,
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier of the settings; rows for its evaluation are held out, or evaluated out of fold."""
-    classifier = unfitted_classifier(settings, prepared, priors, checkpoint)
+    """Train the classifier; evaluation rows are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
-    few_unique_rows = only_copies_can_be_held_out(X, 2 * settings.hold_out, settings.seed)
-    parameters = classifier.get_params(deep=False)
-    resolved = parameters | resolve_defaults(parameters, prepared.sizes, single_model=few_unique_rows)
-    rounds = classifier.self_training_rounds
-    out_of_fold = resolved["n_estimators"] > 1 and not rounds
-    models = classifier.n_estimators if isinstance(classifier.n_estimators, int) else defaults.N_ESTIMATORS
-    progress("training", models * max_trainings(rounds) if out_of_fold or rounds else 1)
     started = time.perf_counter()
-    if out_of_fold:
-        rows = train_out_of_fold(classifier, X, settings.seed)
-    else:
-        rows = train_with_holdout(classifier, X, settings.hold_out, settings.seed, folder, few_unique_rows)
+    rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
     device = str(next(classifier.model_.parameters()).device)
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
-    return TrainingOutcome(classifier, rows, out_of_fold, few_unique_rows, device, seconds)
+    return TrainingOutcome(classifier, rows, device, seconds)
 
 
-def only_copies_can_be_held_out(X: Matrices, fraction: float, seed: int) -> bool:
-    """Whether there are so few unique rows that no fold can do without any of them, but copies can be held out."""
-    if not has_few_unique_rows(TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))):
-        return False
-    try:
-        return split_rows(X, fraction, seed)[1] is not None
-    except TableError:  # too few rows to hold out, but enough for folds
-        return False
+def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
+    """Return the classifier with the parameters of the settings, checked before any file is read.
 
-
-def unfitted_classifier(
-    settings: FitSettings, prepared: Prepared, priors: Sequence[float], checkpoint: Path | None
-) -> UUClassifier:
-    """The classifier with the parameters of the settings; "auto" is resolved as in Python once the rows are known."""
-    own = IMAGE_DEFAULTS if isinstance(prepared.schema, ImageSchema) else {}
+    "auto" is resolved as in Python once the rows are known. If the class priors are to be estimated, the classifier has
+    those of pure sets until then.
+    """
+    priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
+    own = IMAGE_DEFAULTS if takes_images(settings) else {}
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
-    classifier.set_params(**FILE_DEFAULTS | own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
+    classifier.set_params(**own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
     return classifier
 
@@ -250,13 +228,10 @@ def collect_facts(
     progress: ProgressCallback,
 ) -> dict[str, Any]:
     """Evaluate the classifier without labels, and describe the files, columns and priors; by field of `FitFacts`."""
-    progress("evaluating")
+    progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
-    comparison = compare_sets_beyond_priors(rows.scores, rows.sets, priors)
-    if comparison.reason is not None:
-        warnings.warn(f"{comparison.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=2)
     groups = None if prepared.encoder is None else prepared.encoder.feature_groups()
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
@@ -269,10 +244,9 @@ def collect_facts(
         "target_prior": target,
         "prior_intervals": None if estimate is None else tuple(map(tuple, estimate.intervals)),
         "row_use": rows.row_use,
-        "out_of_fold": trained.out_of_fold,
+        "out_of_fold": rows.out_of_fold,
         "device": trained.device,
-        **evaluation_facts(rows.scores, rows.sets, priors, target),
-        "importance": None if groups is None else importance_facts(rows, groups, priors, target, settings.seed),
+        **evaluation_facts(rows, groups, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }
 
@@ -283,7 +257,7 @@ def _measure_sensitivity(
     skipped = None
     if settings.sensitivity is False:
         skipped = "It was switched off (--no-sensitivity)."
-    elif trained.few_unique_rows:
+    elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold any out for the comparison."
     elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
         skipped = (
@@ -291,7 +265,9 @@ def _measure_sensitivity(
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)
-    progress("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
+    progress(
+        StageStarted("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
+    )
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained))
 
 

@@ -1,4 +1,4 @@
-"""Numbers and lists as text for readers: the last lines of ``fit``, the model card, the report."""
+"""Format numbers and lists for the last lines of ``fit``, the model card and the report."""
 
 import math
 from collections.abc import Sequence
@@ -10,31 +10,29 @@ from uulearn.training.progress import format_duration
 NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
 WHOLE_PERCENT_WIDTH = 0.02
-"""Intervals at least this wide are shown without decimals; narrower ones get as many as keep their ends apart."""
+"""Intervals at least this wide are shown without decimals; narrower ones get enough to distinguish their ends."""
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """A fraction in percent, such as ``93.1%`` or ``−0.4%``."""
+    """Format a fraction in percent, such as ``93.1%`` or ``−0.4%``."""
     return f"{_fixed(100 * share, decimals)}%" if _is_known(share) else NO_VALUE
 
 
 def prior(share: float | None) -> str:
-    """A class prior in percent, with at most four significant digits, such as ``49.26%``."""
+    """Format a class prior in percent, with at most four significant digits, such as ``49.26%``."""
     return f"{100 * share:.4g}%".replace("-", "−") if _is_known(share) else NO_VALUE
 
 
 def number(value: float | None, decimals: int = 3) -> str:
-    """A number without a plus sign; very large numbers in scientific notation."""
+    """Format a number without a plus sign; very large numbers use scientific notation."""
     if not _is_known(value):
         return NO_VALUE
     return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e6 else _fixed(value, decimals)
 
 
 def signed(value: float | None, decimals: int = 3) -> str:
-    """A number with its sign.
+    """Format a number with its sign.
 
-    Examples
-    --------
     >>> signed(0.1234), signed(-0.1234), signed(-0.00001)
     ('+0.123', '−0.123', '0.000')
     """
@@ -43,24 +41,22 @@ def signed(value: float | None, decimals: int = 3) -> str:
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands separators."""
+    """Format a whole number with thousands separators."""
     if not _is_known(value):
         return NO_VALUE
     return _fixed(value, 0) if abs(value) < 1e15 else f"{value:.3g}"
 
 
 def interval(ends: tuple[float, float] | None) -> str:
-    """An interval of fractions, such as ``88.1% to 97.4%``."""
+    """Format an interval of fractions, such as ``88.1% to 97.4%``."""
     return NO_VALUE if ends is None or not all(map(_is_known, ends)) else f"{percent(ends[0])} to {percent(ends[1])}"
 
 
 def accuracy_range(accuracy: Estimate) -> str:
-    """The headline of ``fit``, the model card and the report: the interval first, then the best estimate.
+    """Format the headline of ``fit``, the model card and the report: the interval first, then the best estimate.
 
     An unbiased estimate can exceed 100%; no classifier does, so the text never claims 100%.
 
-    Examples
-    --------
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
@@ -76,20 +72,18 @@ def accuracy_range(accuracy: Estimate) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration in the units that suit it, such as ``1 min 30 s``."""
+    """Format a duration in suitable units, such as ``1 min 30 s``."""
     return format_duration(seconds) if _is_known(seconds) else NO_VALUE
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """A count with its noun, such as ``1,200 epochs``."""
+    """Format a count with its noun, such as ``1,200 epochs``."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
 def listing(items: Sequence[str], limit: int = 8) -> str:
-    """Items separated by commas, with "and" before the last; at most ``limit`` of them.
+    """Join items with commas, and "and" before the last; show at most ``limit`` of them.
 
-    Examples
-    --------
     >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdef"), limit=3)
     ('a', 'a, b and c', 'a, b, c and 3 more')
     """
@@ -98,7 +92,7 @@ def listing(items: Sequence[str], limit: int = 8) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a full stop at its end."""
+    """Return the text with a full stop at its end."""
     text = text.strip()
     return text if not text or text[-1] in ".!?…" else f"{text}."
 

@@ -1,6 +1,6 @@
-"""A classifier together with its column encoder: what `uulearn fit` writes and `uulearn predict` reads.
+"""A classifier with its column encoder, as `uulearn fit` writes it and `uulearn predict` reads it.
 
-The directory is that of `uulearn.UUClassifier.save` with three more files: the columns (``schema``), the arrays of the
+`uulearn.UUClassifier.save` writes the directory, with three more files: the columns (``schema``), the arrays of the
 encoder (``encoder``, safetensors) and the facts about the model (``facts``). People read ``README.md`` and
 ``config.toml``.
 """
@@ -63,13 +63,13 @@ class TableModel:
         return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
-        """The same model for a population with another class prior; unchanged if that is None."""
+        """Return the same model for a population with another class prior; None returns it unchanged."""
         if target_prior is None:
             return self
         return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
-        """Write the model directory and the files for people in ``beside``; replaces an existing model atomically."""
+        """Write the model directory and the documents in ``beside``; replace an existing model atomically."""
         stored = {"facts": self.facts.to_dict(), "schema": self.schema.to_dict()}
         attached = {
             name: ("json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode())
@@ -81,12 +81,12 @@ class TableModel:
 
     @classmethod
     def load(cls, folder: Path) -> TableModel:
-        """Read a model directory; never executes code from it."""
+        """Read a model directory, without executing code from it."""
         return cls.from_files(folder, model_directory.read_attached(folder))
 
     @classmethod
     def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        """The model of a directory whose attached files are already read."""
+        """Return the model of a directory whose attached files are already read."""
         if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
                 f"{folder} holds a model without {', '.join(missing)}, so it takes numbers, not tables: load it with "
@@ -104,6 +104,6 @@ class TableModel:
 
 
 def load_model(folder: Path) -> TableModel | UUClassifier:
-    """Read the model of `uulearn fit`, or the classifier of `UUClassifier.save`; each file is read and hashed once."""
+    """Read a model of `uulearn fit` or a classifier of `UUClassifier.save`; each file is read and hashed once."""
     attached = model_directory.read_attached(folder)
     return TableModel.from_files(folder, attached) if attached else UUClassifier.load(folder)

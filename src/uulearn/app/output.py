@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,7 +23,7 @@ from uulearn.app.summary import format_model_card
 from uulearn.estimator.model_directory import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError
 from uulearn.io.writing import cannot_be_written
-from uulearn.training.progress import ProgressCallback, TrainingObserver, no_progress, observe_training
+from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import RANK, Workers, join_workers
 
 CARD, CONFIGURATION, REPORT = "README.md", "config.toml", "report.html"
@@ -31,14 +31,14 @@ CARD, CONFIGURATION, REPORT = "README.md", "config.toml", "report.html"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of a fit: ``out`` as the user wrote it, and ``place``, which is absolute and without links."""
+    """Paths of a fit: ``out`` as the user wrote it, and the absolute ``place`` without links."""
 
     out: Path
     place: Path
 
     @classmethod
     def at(cls, out: Path) -> OutputFolder:
-        """Resolve the path, so that a link stays a link and "." gets a name."""
+        """Resolve the path, so a link stays a link and "." gets a name."""
         return cls(out, Path(os.path.realpath(out)))
 
     @property
@@ -52,7 +52,7 @@ class OutputFolder:
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:
-        """Check that the model can be written, and move the remains of an earlier fit; returns a note about them."""
+        """Check that the model can be written, move the remains of an earlier fit, and return a note about them."""
         self._check()
         if resume:
             if not self.unfinished.is_dir():
@@ -69,7 +69,7 @@ class OutputFolder:
         )
 
     def resume_hint(self) -> str:
-        """The end of a sentence that says how to continue; removes an unfinished fit without a checkpoint."""
+        """Return a message part on how to continue; remove an unfinished fit without a checkpoint."""
         if self._has_checkpoint():
             return f"; continue with uulearn fit … --resume (checkpoints are in {self.unfinished})"
         shutil.rmtree(self.unfinished, ignore_errors=True)
@@ -84,7 +84,7 @@ class OutputFolder:
         return any(self.unfinished.rglob("*.safetensors"))
 
     def _manifest(self) -> bytes | None:
-        """Content of the manifest of the model, to notice whether it was replaced."""
+        """Return the content of the model's manifest, to detect whether it was replaced."""
         path = self.out / MANIFEST
         return path.read_bytes() if path.is_file() else None
 
@@ -106,7 +106,7 @@ class OutputFolder:
 
     @contextlib.contextmanager
     def explain_failure(self, resumed: bool) -> Iterator[None]:
-        """Say in an interrupt or a failed write what was written, and how to continue; checkpoints are kept."""
+        """Add to an interrupt or a failed write what was written and how to continue; checkpoints are kept."""
         before = self._manifest()
         try:
             yield
@@ -122,13 +122,9 @@ class OutputFolder:
             sentence = cannot_be_written(cause.filename or self.out, cause)
             raise ValueError(f"{sentence}{self.resume_hint()}.") from error
         except (ValueError, ArithmeticError):
-            if not resumed:  # the same fit would fail again; but a resumed fit may have been given a wrong option
+            if not resumed:  # the same fit would fail again, but a resumed fit may have a wrong option
                 shutil.rmtree(self.unfinished, ignore_errors=True)
             raise
-
-
-class FitObserver(ProgressCallback, TrainingObserver, Protocol):
-    """Called at the start of each stage, and with the progress of each training."""
 
 
 @dataclass(frozen=True)
@@ -147,20 +143,17 @@ class FitRun:
         """Whether this process saves the model and prints."""
         return self.workers is None or self.workers.first
 
-    def fit(self, command: str, progress: FitObserver | None = None, *, clean_up: bool = True) -> FitFacts:
+    def fit(self, command: str, progress: ProgressCallback = no_progress, *, clean_up: bool = True) -> FitFacts:
         """Fit two files; the first process saves the model, the configuration that repeats the fit and a model card."""
         settings, folder = self.settings, self.folder
         if not self.first:
             return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
-        with (
-            folder.explain_failure(self.resumed),
-            observe_training(progress) if progress else contextlib.nullcontext(),
-        ):
+        with folder.explain_failure(self.resumed):
             model, complete = fit_files(
                 settings,
                 command=command,
                 checkpoint=folder.unfinished,
-                progress=progress or no_progress,
+                progress=progress,
                 workers=self.workers,
             )
             place = shlex.quote(str(folder.out))
@@ -174,14 +167,14 @@ class FitRun:
             texts = {CONFIGURATION: complete.to_toml(), CARD: format_model_card(facts)}
             beside = {name: text.encode() for name, text in texts.items()}
             dataclasses.replace(model, facts=facts).save(folder.place, beside)
-            (folder.place / REPORT).unlink(missing_ok=True)  # a report of an earlier model
+            (folder.place / REPORT).unlink(missing_ok=True)  # a report on an earlier model
             if clean_up:
                 folder.clean_up()
         return facts
 
 
 def start_fit(config: Path | None, given: Mapping[str, Any], out: Path, resume: bool) -> FitRun:
-    """Check the settings, of a configuration file and of the command line, and the output folder of a fit."""
+    """Check the output folder and the settings (from a configuration file and the command line) of a fit."""
     settings = FitSettings.merge({} if config is None else read_settings(config), given)
     folder, workers = OutputFolder.at(out), join_fit_workers(settings)
     note = folder.prepare(resume) if workers is None else workers.run_on_first(lambda: folder.prepare(resume))
@@ -189,7 +182,7 @@ def start_fit(config: Path | None, given: Mapping[str, Any], out: Path, resume: 
 
 
 def join_fit_workers(settings: FitSettings) -> Workers | None:
-    """The processes that torchrun or Ray started for this fit; None for a single process."""
+    """Return the processes that torchrun or Ray started for this fit, or None for a single process."""
     if RANK not in os.environ and not dist.is_initialized():
         return None
     device = str(settings.classifier.get("device", "auto"))
@@ -199,7 +192,7 @@ def join_fit_workers(settings: FitSettings) -> Workers | None:
 
 
 def find_os_error(error: BaseException | None) -> OSError | None:
-    """The first OSError in the chain of causes of an error."""
+    """Return the first OSError in the chain of causes of an error."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return error

@@ -23,7 +23,7 @@ from uulearn.tabular.schema import check_has_columns, quote_value
 ARRAY_CHUNK_BYTES = 2**27
 """Largest chunk of an array; arrays of large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Largest number that a model accepts, since it computes in float32."""
+"""Largest number that a model accepts, because it computes in float32."""
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
@@ -44,7 +44,7 @@ def score_file(
     target_prior: float | None = None,
     keep_columns: bool = False,
 ) -> int:
-    """Write score, probability and class of each row of a file, in order; returns the number of rows.
+    """Write score, probability and class of each row of a file, in order; return the number of rows.
 
     A model of `uulearn fit` reads tables and copies the id columns, or with ``keep_columns`` all columns.
     A model of `UUClassifier.save` reads numbers from the same formats.
@@ -84,7 +84,7 @@ def _with_results(frame: pd.DataFrame, scored: ScoredRows) -> pd.DataFrame:
 def score_chunks(
     model: TableModel, path: str, *, required: str | None = None, format: str | None = None, sheet: str | None = None
 ) -> Iterator[tuple[pd.DataFrame, ScoredRows]]:
-    """Chunks of a file with their scores; ``required`` is one more column that the file must have."""
+    """Yield chunks of a file with their scores; ``required`` is an additional column that the file must have."""
     rows = 0
     with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format, sheet=sheet) as reader:
         if required is not None and required not in reader.columns:
@@ -93,7 +93,7 @@ def score_chunks(
             rows += len(frame)
             yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
         if not rows:
-            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
 
 
 def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
@@ -115,7 +115,7 @@ def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, shee
 def _table_blocks(
     rows: str, format: str | None, sheet: str | None, names: list[str], width: int
 ) -> Iterator[NDArray[np.float64]]:
-    """The columns of a table as numbers, chunk by chunk."""
+    """Yield the columns of a table as numbers, chunk by chunk."""
     count = 0
     with open_table(rows, format=format, sheet=sheet) as reader:
         columns = _select_columns(reader, names, width)
@@ -123,11 +123,11 @@ def _table_blocks(
             count += len(frame)
             yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
         if not count:
-            raise TableError(f"{reader.name} holds no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
 
 
 def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
-    """The columns with these names; all columns if there are no names, or the file has only numbered columns."""
+    """Return the columns with these names, or all columns if names are missing or the file's columns are numbered."""
     numbered = reader.columns == [str(position) for position in range(len(reader.columns))]
     if names and (not numbered or set(names) <= set(reader.columns)):
         check_has_columns(names, reader.columns, reader.name)
@@ -141,10 +141,10 @@ def _select_columns(reader: TableReader, names: list[str], width: int) -> list[s
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    """A column of numbers, or of true and false as 1 and 0, without missing values."""
+    """Return a column of numbers, or of true and false as 1 and 0, without missing values."""
     cells = parse_cells(column)
     known, boolean = cells.kinds == NUMBER, cells.kinds == BOOLEAN
-    # The numbers that yes and no stand for are unknown.
+    # It is unknown which numbers yes and no stand for.
     known[boolean] = [format_value(value).lower() in ("true", "false") for value in cells.raw[boolean].tolist()]
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
     bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)
@@ -157,7 +157,7 @@ def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
 
 
 def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
-    """The rows of a memory-mapped .npy file, in chunks."""
+    """Yield the rows of a memory-mapped .npy file in chunks."""
     if not path.is_file():
         raise TableError(f"{path} is not a file; pass a file of rows.")
     try:
@@ -172,7 +172,7 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
             "columns that it was trained on."
         )
     if not len(array):
-        raise TableError(f"{path} holds no rows; pass a file with at least one.")
+        raise TableError(f"{path} has no rows; pass a file with at least one.")
     step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])

@@ -1,4 +1,4 @@
-"""The settings of a fit of two files, which a TOML file can store."""
+"""Settings of a fit of two files, which can be stored as TOML."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class FitSettings:
     """Column of image paths, if the files are tables of images."""
     image_size: int | None = None
     hold_out: float = EVALUATION_FRACTION
-    """Fraction of the rows that evaluates the model; all rows do if every row has an out-of-fold score."""
+    """Fraction of the rows that evaluates the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
-    """Whether to train again with wrong priors to measure their effect; None does so if training is fast."""
+    """Whether to train again with wrong priors to measure their effect; None means if training is fast."""
     seed: int = 0
     classifier: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class FitSettings:
 
     @classmethod
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
-        """Settings of a configuration file, and of the options of the command line, which take precedence.
+        """Merge settings from a configuration file and command-line options, which take precedence.
 
         Options have the names of settings and of parameters of the classifier. Other options, and those that are None
         or empty, are ignored.
@@ -94,7 +94,7 @@ class FitSettings:
         return cls(**merged)
 
     def to_toml(self) -> str:
-        """All settings as TOML."""
+        """Return all settings as TOML."""
         values = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
         tables = [values, values.pop(CLASSIFIER_TABLE)]
         plain, own = ([f"{name} = {_toml(value)}" for name, value in t.items() if value is not None] for t in tables)
@@ -103,7 +103,7 @@ class FitSettings:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The values of a TOML file, with checked names and types; `FitSettings` checks the values."""
+    """Read a TOML file and check names and types; `FitSettings` checks the values."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -123,7 +123,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML; strings, numbers and lists are written as in JSON."""
+    """Format a value as TOML; strings, numbers and lists are written as in JSON."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Rows of two files for several processes that train together: the first process reads them, all others map them."""
+"""Share the rows of two files between training processes: the first process reads them, all others map them."""
 
 import contextlib
 import shutil
@@ -18,14 +18,14 @@ from uulearn.training.workers import Workers
 def read_once(
     read: Callable[[], tuple[Prepared, tuple[Matrix, Matrix]]], folder: Path, workers: Workers
 ) -> Iterator[tuple[Prepared, tuple[Matrix, Matrix]]]:
-    """Call ``read`` in the first worker and give its result to all; the matrices are files that each worker maps.
+    """Call ``read`` in the first worker and send its result to all; the matrices are files that each worker maps.
 
     All workers must see the folder, which is removed at the end. The files keep their names while they are in use,
     because an unlinked file is lost on a network file system.
     """
 
     def read_and_write() -> tuple[Prepared, list[Path]]:
-        shutil.rmtree(folder, ignore_errors=True)  # of an earlier first worker that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by an earlier first worker that was killed
         prepared, matrices = read()
         paths = [folder / f"{which}.npy" for which in (0, 1)]
         for path, rows in zip(paths, matrices, strict=True):

@@ -1,4 +1,4 @@
-"""The facts of a fit as text: the last lines of ``uulearn fit``, and the model card (README.md)."""
+"""Format the facts of a fit: the last lines of ``uulearn fit``, and the model card (README.md)."""
 
 from pathlib import Path
 from textwrap import fill
@@ -10,12 +10,12 @@ TERMINAL_WIDTH = 100
 """Columns at which warnings and notes wrap in a terminal."""
 LABEL_WIDTH = 11
 CARD_COLUMNS = 50
-"""At most this many names of used columns are in a model card; a wide table has thousands."""
+"""Maximum number of column names in a model card; a wide table has thousands."""
 CARD_UNUSED_COLUMNS = 100
 
 
 def format_summary(facts: FitFacts, out: Path) -> str:
-    """The last lines of ``uulearn fit``: where the model is, how accurate it is, warnings, and what to run next."""
+    """Format the last lines of ``uulearn fit``: path, accuracy, warnings and next commands."""
     higher, lower = facts.sets_by_prior
     lines = [
         _line("model", str(out)),
@@ -35,7 +35,7 @@ def format_summary(facts: FitFacts, out: Path) -> str:
 
 
 def _basis(facts: FitFacts) -> str:
-    """What the accuracy refers to and which rows it was estimated from."""
+    """Describe the target of the accuracy and the rows that it was estimated from."""
     rows = " + ".join(f"{n:,}" for n in facts.row_use.evaluation)
     unseen = ", each scored by a model not trained on it" if facts.out_of_fold else " held out of training"
     confidence = f"{100 * facts.evaluation.accuracy.confidence:g}%"
@@ -43,7 +43,7 @@ def _basis(facts: FitFacts) -> str:
 
 
 def format_model_card(facts: FitFacts) -> str:
-    """The model card in Markdown: data, accuracy, columns, warnings and commands."""
+    """Format the model card as Markdown: data, accuracy, columns, warnings and commands."""
     used = [column.name for column in facts.columns if column.used]
     unused = [f"- `{column.name}`: {column.reason}" for column in facts.columns if not column.used]
     names = ", ".join(f"`{name}`" for name in used[:CARD_COLUMNS]) + (" …" if len(used) > CARD_COLUMNS else "")

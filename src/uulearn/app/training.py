@@ -1,4 +1,4 @@
-"""Train a classifier and keep rows for its evaluation: all rows out of fold, or rows that are set aside.
+"""Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
 
 An ensemble over folds scores every row with the model that was not trained on it. (The fold of a row did choose the
 epoch of that model, so the estimate is slightly optimistic: by about a point if priors are close, far inside its
@@ -13,12 +13,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from uulearn import defaults
 from uulearn.app.facts import RowUse
 from uulearn.data import DenseRows, TwoSets
-from uulearn.data.folds import assign_folds
-from uulearn.estimator import UUClassifier, resolve_defaults
+from uulearn.data.holdout import has_few_unique_rows
+from uulearn.estimator import UUClassifier
+from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.self_training import max_trainings
+from uulearn.models import IMAGE_MODELS
 from uulearn.tabular.matrices import Matrix, split_rows, take
+from uulearn.training.progress import ProgressCallback, StageStarted
 
+Matrices = tuple[Matrix, Matrix]
 Integers = NDArray[np.int64]
 ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
 IMPORTANCE_ROWS = 20_000
@@ -37,29 +43,78 @@ class EvaluationRows:
     sample_folds: Integers
     """Rows of different folds are scored by different models."""
     score: ScoreFunction
-    """From rows and their folds to log-odds."""
+    """Maps rows and their folds to log-odds."""
     row_use: RowUse
-    trained: tuple[Matrix, Matrix]
+    trained: Matrices
     note: str | None = None
+    out_of_fold: bool = False
+    few_unique_rows: bool = False
+    """Whether there are too few unique rows to leave any out in a fold."""
 
 
-def train_with_holdout(
-    classifier: UUClassifier, X: tuple[Matrix, Matrix], fraction: float, seed: int, folder: Path, single_model: bool
+def train_and_score(
+    classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path, progress: ProgressCallback
+) -> EvaluationRows:
+    """Train the classifier, and score evaluation rows with models that were not trained on them.
+
+    An ensemble over folds scores all rows. A single model and a self-trained ensemble score a ``fraction`` of the rows,
+    set aside before the fit. The parameters that were "auto" get their values.
+    """
+    number, rounds, sizes = classifier.n_estimators, classifier.self_training_rounds, (len(X[0]), len(X[1]))
+    place = _sample(sum(sizes), seed)
+    single = number == 1 or (is_auto(number) and classifier.model in IMAGE_MODELS)
+    plan = None if single or rounds else classifier.plan_sets(*X)
+    if plan is None or plan.folds is None:
+        models = defaults.N_ESTIMATORS if is_auto(number) else int(number)
+        progress(StageStarted("training", models * max_trainings(rounds) if rounds else 1))
+        return _train_with_holdout(classifier, X, fraction, seed, folder)
+    progress(StageStarted("training", plan.parameters.n_estimators))
+    classifier.set_params(**plan.resolved).fit_plan(plan)
+    assert classifier.out_of_fold_scores_ is not None
+    submodels = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]
+
+    def score(rows: Matrix, folds: Integers) -> NDArray[np.float32]:
+        out = np.empty(len(rows), dtype=np.float32)
+        for fold, model in enumerate(submodels):
+            if (own := folds == fold).any():
+                out[own] = model.decision_function(rows[own])
+        return out
+
+    sets = np.repeat([0, 1], sizes)
+    return EvaluationRows(
+        scores=classifier.out_of_fold_scores_,
+        sets=sets,
+        sample=np.concatenate([X[0][place[place < sizes[0]]], X[1][place[place >= sizes[0]] - sizes[0]]]),
+        sample_sets=sets[place],
+        sample_folds=np.concatenate(plan.folds)[place],
+        score=score,
+        row_use=RowUse(sizes, sizes, sizes),
+        trained=X,
+        out_of_fold=True,
+    )
+
+
+def _train_with_holdout(
+    classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path
 ) -> EvaluationRows:
     """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
 
-    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well.
+    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well. It is
+    calibrated, because `uulearn predict` writes probabilities.
     """
     splits, note = split_rows(X, 2 * fraction, seed)
-    validates = single_model and not classifier.self_training_rounds
+    first, second = map(torch.from_numpy, X)
+    few_unique_rows = has_few_unique_rows(TwoSets((DenseRows(first), DenseRows(second))))
+    classifier.set_params(calibrated=True if is_auto(classifier.calibrated) else classifier.calibrated)
+    validates = few_unique_rows and not classifier.self_training_rounds
     train, validation, evaluation = [], [], []
     for rows, split in zip(X, splits, strict=True):
         kept = split.train if validates else np.sort(np.concatenate([split.train, split.choose]))
         train.append(take(rows, kept, folder))
         validation.append(take(rows, split.choose, folder) if validates else rows[:0])
         evaluation.append(take(rows, split.evaluate, folder))
-    resolve_parameters(classifier, (len(train[0]), len(train[1])), has_validation_data=validates)
     classifier.fit_sets(train[0], train[1], validation_data=join_sets(validation) if validates else None)
+    classifier.set_params(**classifier.resolved_params_)
     rows, sets = join_sets(evaluation)
     place = _sample(len(sets), seed)
     return EvaluationRows(
@@ -72,52 +127,17 @@ def train_with_holdout(
         row_use=RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (len(evaluation[0]), len(evaluation[1]))),
         trained=(train[0], train[1]),
         note=note,
+        few_unique_rows=few_unique_rows,
     )
-
-
-def train_out_of_fold(classifier: UUClassifier, X: tuple[Matrix, Matrix], seed: int) -> EvaluationRows:
-    """Fit an ensemble on all rows, and score every row with the model that was not trained on it."""
-    sizes = (len(X[0]), len(X[1]))
-    sets = np.repeat([0, 1], sizes)
-    place = _sample(sum(sizes), seed)
-    resolve_parameters(classifier, sizes)
-    classifier.fit_sets(*X)
-    data = TwoSets((DenseRows(torch.from_numpy(X[0])), DenseRows(torch.from_numpy(X[1]))))
-    models = [classifier.submodel(number) for number in range(int(classifier.n_estimators))]
-    folds = assign_folds(data.joined(), len(models), classifier.seed_)
-
-    def score(rows: Matrix, folds: Integers) -> NDArray[np.float32]:
-        out = np.empty(len(rows), dtype=np.float32)
-        for fold, model in enumerate(models):
-            if (own := folds == fold).any():
-                out[own] = model.decision_function(rows[own])
-        return out
-
-    return EvaluationRows(
-        scores=np.concatenate([score(rows, own) for rows, own in zip(X, folds, strict=True)]),
-        sets=sets,
-        sample=np.concatenate([X[0][place[place < sizes[0]]], X[1][place[place >= sizes[0]] - sizes[0]]]),
-        sample_sets=sets[place],
-        sample_folds=np.concatenate(folds)[place],
-        score=score,
-        row_use=RowUse(sizes, sizes, sizes),
-        trained=X,
-    )
-
-
-def resolve_parameters(classifier: UUClassifier, sizes: tuple[int, int], has_validation_data: bool = False) -> None:
-    """Replace the parameters that are "auto" by their values, so that the configuration of the fit shows them."""
-    parameters = classifier.get_params(deep=False)
-    classifier.set_params(**resolve_defaults(parameters, sizes, has_validation_data=has_validation_data))
 
 
 def _sample(n_rows: int, seed: int) -> Integers:
-    """Positions of at most `IMPORTANCE_ROWS` rows, sorted."""
+    """Return the sorted positions of at most `IMPORTANCE_ROWS` rows."""
     if n_rows <= IMPORTANCE_ROWS:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng([seed, 8]).permutation(n_rows)[:IMPORTANCE_ROWS])
 
 
 def join_sets(parts: tuple[Matrix, Matrix] | list[Matrix]) -> tuple[Matrix, Integers]:
-    """Rows of both sets in one matrix, and the set of each row."""
+    """Return the rows of both sets in one matrix, and the set of each row."""
     return np.concatenate(parts), np.repeat([0, 1], [len(part) for part in parts])

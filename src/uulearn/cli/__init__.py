@@ -1,4 +1,4 @@
-"""The command ``uulearn``: `uulearn.cli.app` declares it, and each command has a module of its own."""
+"""The command ``uulearn``: `uulearn.cli.app` declares it, and each subcommand has its own module."""
 
 import atexit
 import signal
@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; an interrupt while modules are still being imported is reported like any other."""
+    """Run the command line; an interrupt during imports is reported like any other."""
     try:
         from uulearn.cli.app import main as run
 

@@ -1,6 +1,6 @@
 """The command line: one sentence if something is wrong, a traceback only with ``--debug``.
 
-Each command is declared in its own module, which imports the library only when the command runs, so that ``--help``
+Each command is declared in its own module, which imports the library only when the command runs, so ``--help``
 answers at once.
 """
 
@@ -46,7 +46,7 @@ EXPECTED_ERRORS = (
     ValueError, TypeError, LookupError, OSError, ArithmeticError, ImportError, RuntimeError, MemoryError,
 )  # fmt: skip
 LONGEST_ERROR = 2000
-"""Characters of an error message; a longer one is cut, since it may quote a whole file."""
+"""Maximum length of an error message in characters; longer ones may quote a whole file and are cut."""
 
 
 class CommandGroup(typer.core.TyperGroup):
@@ -72,6 +72,18 @@ class CommandGroup(typer.core.TyperGroup):
             return super().invoke(ctx)
 
 
+class Command(typer.core.TyperCommand):
+    """Shows arguments in the help without their Python type, ``A`` rather than ``A <str>``."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters of the command."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if parameter.param_type_name == "argument":
+                vars(parameter)["display_type"] = lambda ctx: ""
+        return parameters
+
+
 @contextlib.contextmanager
 def _handle_interrupt() -> Iterator[None]:
     """Print "interrupted" and the message of the interrupt, if there is one; Typer would end silently."""
@@ -89,10 +101,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: flags without a type, and no time spent on importing rich
+    rich_markup_mode=None,  # plain help: flags without a type, and without importing rich
 )
 for _command, _example in COMMANDS_AND_EXAMPLES:
-    app.command(epilog=f"Example: {_example}")(_command)
+    app.command(cls=Command, epilog=f"Example: {_example}")(_command)
 
 
 def _print_version(requested: bool) -> None:
@@ -110,7 +122,7 @@ def _global_options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Options before the command."""
+    """Declare the options before the command."""
 
 
 def main() -> None:
@@ -119,13 +131,13 @@ def main() -> None:
     try:
         app()
     except BrokenPipeError:
-        # The reader of the output has ended, as `head` does. That is not an error, but Python would report one at exit.
+        # The reader of the output, such as `head`, ended. This is not an error, but Python would report one at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_BROKEN_PIPE) from None
     except EXPECTED_ERRORS as error:
         if debug:
             raise
-        if "RANK" in os.environ:  # torchrun started several processes, which may all have failed for one reason
+        if "RANK" in os.environ:  # torchrun started several processes, which may all have failed for the same reason
             from uulearn.cli.distributed import EXIT_WITH_OTHERS, first_process_ended
 
             if first_process_ended():
@@ -135,10 +147,8 @@ def main() -> None:
 
 
 def format_error(error: Exception) -> str:
-    r"""The message of an error on one line, without control characters, which file contents in it may contain.
+    r"""Return an error message on one line, without control characters from quoted file contents.
 
-    Examples
-    --------
     >>> format_error(ValueError("column '\x1b[2Jage' is not a number;\nfix it."))
     "column '�[2Jage' is not a number; fix it."
     """

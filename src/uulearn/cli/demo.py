@@ -118,7 +118,7 @@ def _fit_command(folder: Path) -> list[str]:
 
 
 def _program() -> list[str]:
-    """How this command was started, so that the printed next command works the same way."""
+    """Return how this command was started, so the printed next command works the same way."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return [os.path.relpath(sys.executable), "-m", "uulearn"]

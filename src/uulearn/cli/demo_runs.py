@@ -1,7 +1,7 @@
 """The runs of ``uulearn demo``: five methods on two datasets that scikit-learn includes.
 
 Two unlabeled sets with class priors 0.7 and 0.3, and one small deep model: without a correction the empirical risk
-becomes negative and the test accuracy drops; with one it does not.
+becomes negative and the test accuracy drops; a correction prevents this.
 """
 
 from dataclasses import dataclass
@@ -52,12 +52,12 @@ class DemoResult:
 
     @property
     def drop(self) -> float:
-        """Δ_A: accuracy of the best epoch minus that of the last."""
+        """Δ_A: accuracy of the best epoch minus accuracy of the last."""
         return self.best - self.accuracy
 
 
 def demo_tasks(seed: int) -> list[DemoTask]:
-    """Digits (even against odd) and breast cancer (malignant against benign)."""
+    """Return the two tasks: digits (even against odd) and breast cancer (malignant against benign)."""
     digits, classes = load_digits(return_X_y=True)
     cells, benign = load_breast_cancer(return_X_y=True)
     tasks = []
@@ -74,7 +74,7 @@ def demo_tasks(seed: int) -> list[DemoTask]:
 
 
 def draw_sets(task: DemoTask, seed: int) -> UnlabeledSets:
-    """Two unlabeled sets from the training part."""
+    """Draw two unlabeled sets from the training part."""
     return make_sets(task.X_train, task.y_train, DEMO_PRIORS, (task.set_size, task.set_size), random_state=seed)
 
 
@@ -96,7 +96,7 @@ def train_task(task: DemoTask, method: str, epochs: int, seed: int) -> UUClassif
 
 
 def summarize(task: DemoTask, method: str, history: History) -> DemoResult:
-    """The numbers of a run for the table."""
+    """Return the numbers of a run for the table."""
     accuracy = history.column("test_accuracy")
     return DemoResult(
         task.name, method, accuracy[-1], max(accuracy), history[-1]["unbiased"], history.first_negative_epoch

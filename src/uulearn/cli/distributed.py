@@ -1,4 +1,4 @@
-"""Commands that torchrun started in several processes: the first one prints, and none waits for an ended one."""
+"""Commands in several torchrun processes: the first process prints, and no process waits for an ended one."""
 
 import contextlib
 import os
@@ -14,15 +14,13 @@ import typer
 from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
 
 FIRST_PROCESS_SECONDS = 10.0
-"""Seconds that a failed process waits for the first one, which may fail for the same reason and prints it."""
+"""Seconds that a failed process waits for the first process to fail for the same reason and print it."""
 EXIT_WITH_OTHERS = 1
 
 
 def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
-    """Whether the command runs on Ray; checks the options of Ray, and refuses it under torchrun.
+    """Return whether the command runs on Ray; raise if its options are wrong or torchrun is used.
 
-    Examples
-    --------
     >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
     (True, False)
     """
@@ -36,13 +34,18 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
     return engine == "ray"
 
 
+def is_first_process() -> bool:
+    """Return whether this process prints: a single process, or the first one under torchrun."""
+    return os.environ.get(RANK, "0") == "0"
+
+
 def first_process_ended() -> bool:
-    """Whether the first process also ends shortly after this one failed; it then prints the reason for all.
+    """Return whether the first process also ends shortly after this one failed; it then prints the reason for all.
 
     Returns False in the first process, in a single process, and if the first process continues, because the error is
     then specific to this process. If the first process fails, torchrun ends this one while it waits.
     """
-    if not started_by_torchrun() or os.environ[RANK] == "0":
+    if not started_by_torchrun() or is_first_process():
         return False
     if dist.is_initialized() and dist.get_backend() == "gloo":
         began = time.monotonic()
@@ -59,7 +62,7 @@ def first_process_ended() -> bool:
 def exit_together(out: Path) -> Iterator[None]:
     """End this process quietly if another one failed.
 
-    If no other process explains the failure, the first one prints that a process is gone, and how to continue the fit.
+    If no other process explains the failure, the first one prints that a process ended, and how to continue the fit.
     """
     try:
         yield
@@ -78,10 +81,8 @@ def exit_together(out: Path) -> Iterator[None]:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Whether the error means that another process is no longer reachable.
+    """Return whether the error means that another process is no longer reachable.
 
-    Examples
-    --------
     >>> is_lost_connection(RuntimeError("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:152."))
     True
     >>> is_lost_connection(RuntimeError("a stack expects each tensor to be of equal size"))

@@ -18,18 +18,16 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
-    first: Annotated[str, argument("A", "New rows like those of set 0, or rows with labels.")],
-    second: Annotated[str | None, argument("B", "New rows like those of set 1; not with --labels.")] = None,
+    first: Annotated[str, argument("A", "New rows of the same kind as set 0, or labeled rows.")],
+    second: Annotated[str | None, argument("B", "New rows of the same kind as set 1; not with --labels.")] = None,
     labels: Annotated[str | None, option("COLUMN", "Column of A with the labels.")] = None,
     positive: Annotated[str | None, option("VALUE", "Label of the positive class. Default: 1, true or yes.")] = None,
-    set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: those of the fit.")] = None,
-    target_prior: Annotated[
-        float | None, option("π", "Class prior of the population. Default: that of the fit.")
-    ] = None,
+    set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: as in the fit.")] = None,
+    target_prior: Annotated[float | None, option("π", "Class prior of the population. Default: as in the fit.")] = None,
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on two unlabeled files, or on one labeled file."""
+    """Evaluate a model on two unlabeled files or one labeled file."""
     from uulearn.app.evaluation import evaluate_labels, evaluate_sets
     from uulearn.app.model import TableModel
 
@@ -56,7 +54,7 @@ def _warn_if_impossible(evaluation: Evaluation) -> None:
         _warn("the estimate is far below chance: pass the two files in the same order as in the fit.")
     if accuracy.value > 1 or auc.value > 1 + 4 * auc.standard_error:
         _warn(
-            "the estimate is larger than possible: by chance if there are few rows; otherwise the model was trained on "
+            "the estimate is impossibly large: by chance if there are few rows; otherwise the model was trained on "
             "these rows, the mixture assumption is violated, or the class priors are further apart than stated."
         )
 

@@ -34,7 +34,7 @@ def fit(
         option(PRIORS, "Class priors (fractions of positives) of A and B, such as 0.8 0.2; or auto to estimate them."),
     ] = None,
     target_prior: Annotated[
-        float | None, option("π", "Class prior of the population on which the model is used. Default: 0.5.")
+        float | None, option("π", "Class prior of the population that the model is used on. Default: 0.5.")
     ] = None,
     out: Annotated[Path, option("DIR", "Folder for the model.")] = Path("model"),
     drop: Drop = None,
@@ -84,28 +84,28 @@ def fit(
     """Train a classifier from two files of unlabeled rows."""
     from uulearn.app.output import start_fit
     from uulearn.app.summary import format_summary
-    from uulearn.cli.distributed import exit_together, uses_ray
+    from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
     from uulearn.cli.progress import FitProgress, progress_output
-    from uulearn.io.writing import explained
 
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
     given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     command = shlex.join(["uulearn", *sys.argv[1:]])
-    with exit_together(out):
+    with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)
         if run.note is not None:
             typer.echo(run.note, err=True)
-        with FitProgress(progress_output(as_json or not run.first)) as progress:
-            if on_ray and workers is not None:
-                from uulearn.engines.ray_training import fit_on_ray
+        if on_ray and workers is not None:
+            from uulearn.engines.ray_training import fit_on_ray
 
-                facts = fit_on_ray(run, command, progress, workers, address)
-            else:
-                progress("reading both files")
-                facts = run.fit(command, progress)
-            text = json.dumps(facts.to_dict(), indent=1, ensure_ascii=False) if as_json else format_summary(facts, out)
+            facts = fit_on_ray(run, command, progress, workers, address)
+        else:
+            facts = run.fit(command, progress)
+        text = json.dumps(facts.to_dict(), indent=1, ensure_ascii=False) if as_json else format_summary(facts, out)
     if run.first:  # another process prints
-        with explained(f"the model is in {out}, but standard output"):
+        try:
             typer.echo(text)
+        except OSError as error:
+            error.filename = f"the model is in {out}, but standard output"
+            raise

@@ -9,17 +9,17 @@ PRIORS = "θ θ′"
 
 
 def option(metavar: str, text: str, *names: str, **rest: Any) -> Any:
-    """An option with a placeholder for its value and a help text."""
+    """Declare an option with a placeholder for its value and a help text."""
     return typer.Option(*names, metavar=metavar, help=text, **rest)
 
 
 def flag(text: str, *names: str) -> Any:
-    """An option without a value."""
+    """Declare an option without a value."""
     return typer.Option(*names, help=text)
 
 
 def argument(metavar: str, text: str) -> Any:
-    """A positional argument with a placeholder and a help text."""
+    """Declare a positional argument with a placeholder and a help text."""
     return typer.Argument(metavar=metavar, help=text)
 
 
@@ -35,7 +35,7 @@ Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the
 
 
 def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
-    """Two class priors from ``0.8 0.2`` or ``0.8,0.2``; ``auto`` and None are returned unchanged."""
+    """Parse two class priors from ``0.8 0.2`` or ``0.8,0.2``; return ``auto`` and None unchanged."""
     if text is None or text == "auto":
         return text
     try:
@@ -46,7 +46,7 @@ def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
 
 
 def is_number(word: str) -> bool:
-    """Whether a word can be read as a number."""
+    """Return whether a word is a number."""
     try:
         float(word)
     except ValueError:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def plan(
     set_priors: Annotated[tuple[float, float], option("θ θ′", "Class priors of set 0 and set 1, such as 0.6 0.4.")],
-    target_prior: Annotated[float, option("π", "Class prior of the population on which the classifier is used.")] = 0.5,
+    target_prior: Annotated[float, option("π", "Class prior of the population that the classifier is used on.")] = 0.5,
     accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
     half_width: Annotated[float, option("P", "Half width of the interval; 0.02 means two points either way.")] = 0.02,
     sizes: Annotated[
@@ -25,7 +25,7 @@ def plan(
     delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Calculate how many rows to hold out to estimate the accuracy without labels."""
+    """Calculate how many rows a label-free accuracy estimate needs."""
     from uulearn.theory.planning import plan_rows
 
     found = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
@@ -33,7 +33,7 @@ def plan(
 
 
 def render(plan: RowPlan, *, given: bool) -> str:
-    """The plan as text; ``given`` says whether the user passed sizes."""
+    """Format the plan as text; ``given`` says whether the user passed sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
         f"class priors: set 0 {theta}, set 1 {theta_prime}, population {_percent(plan.target_prior)}; "
@@ -59,7 +59,7 @@ def _precision_block(plan: RowPlan) -> list[str]:
         _line(
             f"{_level(plan)} interval", f"±{_points(p.half_width)}: {low:.3f} to {high:.3f} around {plan.accuracy:g}"
         ),
-        _line("for any accuracy", f"±{_points(p.worst_half_width)}, the same as labels on {p.labelled_rows:,.0f} rows"),
+        _line("for any accuracy", f"±{_points(p.worst_half_width)}, the same as labels on {p.labeled_rows:,.0f} rows"),
     ]
     wanted = f"for ±{_points(plan.half_width)}"
     if p.half_width <= plan.half_width:
@@ -122,7 +122,7 @@ def _next_step(plan: RowPlan, given: bool) -> str:
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:
-    """Fields by name; json would turn named tuples into lists."""
+    """Return fields by name, because json would turn named tuples into lists."""
     return {
         **dataclasses.asdict(plan),
         "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},
@@ -141,7 +141,7 @@ def _sizes(precision: PlannedPrecision) -> str:
 
 
 def _points(fraction: float) -> str:
-    """A fraction as percentage points, with about two digits."""
+    """Format a fraction as percentage points, with about two digits."""
     points = 100 * fraction
     digits = 0 if points >= 9.95 else 1 if points >= 0.095 else 2
     return f"{points:,.{digits}f} points"

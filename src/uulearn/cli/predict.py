@@ -18,7 +18,7 @@ def predict(
         str | None, option("NAME", "Format of ROWS if the file name does not show it: csv, jsonl, …", "--format")
     ] = None,
     sheet: Sheet = None,
-    target_prior: Annotated[float | None, option("π", "Class prior of these rows. Default: that of the fit.")] = None,
+    target_prior: Annotated[float | None, option("π", "Class prior of these rows. Default: as in the fit.")] = None,
     keep_columns: Annotated[bool, flag("Copy the columns of ROWS to the output.", "--keep-columns")] = False,
     engine: Engine = "local",
     address: Address = None,

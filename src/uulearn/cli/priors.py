@@ -32,7 +32,7 @@ def priors(
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the class priors of two unlabeled sets, with intervals."""
+    """Estimate the class priors of two unlabeled sets."""
     from uulearn.app.priors import read_sets
     from uulearn.exceptions import UnidentifiedPriorsWarning
     from uulearn.priors import estimate_set_priors
@@ -45,7 +45,7 @@ def priors(
 
 
 def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int) -> str:
-    """The estimate as text."""
+    """Format the estimate as text."""
     level = f"{100 * estimate.confidence:g}%"
     names = [f"set {which}  {path.name}" for which, path in enumerate(paths)]
     width = max(len(name) for name in names)
@@ -107,7 +107,7 @@ def _next_step(estimate: SetPriorsEstimate) -> str:
 
 
 def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
-    """Named fields; ``set_priors`` is null if the class priors cannot be estimated."""
+    """Return named fields; ``set_priors`` is null if the class priors cannot be estimated."""
     unknown = any(math.isnan(prior) for prior in estimate.set_priors)
     names = ("intervals", "confidence", "higher_prior_set", "sizes", "set_auc", "class_auc", "class_auc_at_least")
     return {

@@ -11,12 +11,12 @@ from typing import Self
 
 import typer
 
-from uulearn.training.progress import TerminalBar, format_duration
+from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TerminalBar, TrainingProgress, format_duration
 
 FIRST_LINE = 10.0
 """Seconds of a stage before the first line about its progress is logged."""
 LONGEST_PAUSE = 300.0
-"""Lines become rarer the longer a command runs, but the pause between two never exceeds this many seconds."""
+"""Maximum seconds between two lines; the interval grows with the running time."""
 
 Clock = Callable[[], float]
 
@@ -25,14 +25,14 @@ class ProgressOutput:
     """Shows nothing."""
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
-        """Show the fraction of the work that is done; a milestone, such as a new stage, is always shown."""
+        """Show the finished fraction of the work; a milestone, such as a new stage, is always shown."""
 
     def close(self) -> None:
-        """Remove whatever is temporary."""
+        """Remove temporary output."""
 
 
 class LogOutput(ProgressOutput):
-    """Prints a plain line for each milestone, and now and then in between."""
+    """Prints a plain line for each milestone, and occasional lines in between."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class TerminalOutput(ProgressOutput):
 
 
 def progress_output(quiet: bool = False) -> ProgressOutput:
-    """A bar if standard error is a terminal, else lines; nothing if quiet."""
+    """Return a bar if standard error is a terminal, else lines; nothing if quiet."""
     if quiet:
         return ProgressOutput()
     return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
@@ -75,15 +75,13 @@ def progress_output(quiet: bool = False) -> ProgressOutput:
 class FitProgress:
     """Counts the epochs of all models of a stage and estimates the time left.
 
-    It is the `uulearn.training.progress.ProgressCallback` and the `TrainingObserver` of a fit.
+    It is the `uulearn.training.progress.ProgressCallback` of a fit, and observes all training in its ``with`` block.
 
-    Examples
-    --------
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
-    >>> progress("training", 5)
-    >>> progress.begin(epochs=200, models=1, done=0)
-    >>> progress.epoch(100)
+    >>> progress(StageStarted("training", models=5))
+    >>> progress(TrainingProgress(epochs=200, done=0))
+    >>> progress(TrainingProgress(epochs=200, done=100))
     >>> progress.text
     'training: 100 of 1,000 epochs, model 1 of 5, about 9 min 0 s left'
     """
@@ -93,37 +91,35 @@ class FitProgress:
         self.clock = clock
         self.text = ""
         self._training_since: float | None = None
+        self._before: tuple[int, int]  # trained and skipped epochs of finished trainings
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:
+        self._observing = TRAINING_OBSERVER.set(self)
+        self(StageStarted("checking the settings"))
         return self
 
     def __exit__(self, *_: object) -> None:
+        TRAINING_OBSERVER.reset(self._observing)
         self.output.close()
 
-    def __call__(self, stage: str, models: int = 0, /) -> None:
-        """Start a stage that trains at most ``models`` models."""
-        self._start_stage(stage, models)
-        self._show(milestone=True)
-
-    def begin(self, epochs: int, models: int, done: int) -> None:
-        """Start ``models`` models; epochs from a checkpoint count as done but not for the speed."""
-        self._epochs, self._at_once, self._done = epochs, models, done
-        self._skipped += done * models
+    def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
+        """Start a stage, or count epochs; those of a checkpoint, or saved by early stopping, do not count as speed."""
+        if isinstance(event, StageStarted):
+            self._start_stage(event.name, event.models)
+            self._show(milestone=True)
+            return
         if self._training_since is None:
             self._training_since = self.clock()
-        self._show()
-
-    def epoch(self, done: int) -> None:
-        """Count the epochs since the last call."""
-        self._trained_epochs += (done - self._done) * self._at_once
-        self._done = done
-        self._show()
-
-    def end(self) -> None:
-        """Finish the models; epochs that early stopping saved count as done."""
-        self._skipped += (self._epochs - self._done) * self._at_once
-        self._finished_models += self._at_once
+        models, saved = event.models, (event.epochs - event.done if event.stopped else 0)
+        self._epochs, self._at_once = event.epochs, models
+        self._trained_epochs = self._before[0] + (event.done - event.resumed) * models
+        self._skipped = self._before[1] + (event.resumed + saved) * models
+        if not event.stopped:
+            self._show()
+            return
+        self._before = self._trained_epochs, self._skipped
+        self._finished_models += models
         self._at_once = 0
         self.text = self._describe()
 
@@ -141,6 +137,7 @@ class FitProgress:
         return (self.clock() - self._training_since) * left / self._trained_epochs
 
     def _describe(self) -> str:
+        left = self.seconds_left
         if not self._total or not self._at_once:
             return self.stage
         parts = [f"{self.stage}: {self._skipped + self._trained_epochs:,} of {self._total:,} epochs"]
@@ -148,7 +145,6 @@ class FitProgress:
             parts.append(f"{self._at_once} models at once")
         elif self._models > 1:
             parts.append(f"model {self._finished_models + 1} of {self._models}")
-        left = self.seconds_left
         parts += [] if left is None else [f"about {format_duration(left)} left"]
         return ", ".join(parts)
 
@@ -166,6 +162,7 @@ class FitProgress:
 
     def _start_stage(self, stage: str, models: int) -> None:
         self.stage, self._expected_models = stage, models
-        self._epochs = self._at_once = self._done = self._finished_models = 0
-        self._skipped = self._trained_epochs = 0
+        self._epochs = self._at_once = self._finished_models = 0
+        self._trained_epochs = self._skipped = 0
+        self._before = (0, 0)
         self._training_since = None

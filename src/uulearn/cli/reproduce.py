@@ -1,4 +1,4 @@
-"""``uulearn reproduce``: the tables and figures of the paper, from runs that are stored and never repeated."""
+"""``uulearn reproduce``: the tables and figures of the paper, from stored runs that are never repeated."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def reproduce(
     if not render_only:
         tasks = load_all({run["dataset"] for run in store.missing(configurations)}, data_dir)
         if quick:
-            torch.set_num_threads(1)  # small matrix products gain nothing from threads, and slow down on shared cores
+            torch.set_num_threads(1)  # more threads do not speed up small matrix products, and slow down shared cores
         with ReproductionProgress(progress_output()) as progress:
             try:
                 if on_ray:
@@ -95,7 +95,7 @@ def reproduce(
 
 
 def default_folder(request: Request) -> Path:
-    """``results`` for the settings of the paper, a separate folder for any other."""
+    """Return ``results`` for the settings of the paper, or a separate folder for other settings."""
     if request.is_the_papers:
         return Path("results")
     return Path("results-quick" if request.quick else f"results-{request.epochs}-epochs")
@@ -114,7 +114,7 @@ def check_folder(out: Path) -> None:
 
 
 def load_all(datasets: Iterable[str], data_dir: Path | None) -> Callable[[str], BinaryTask]:
-    """Load all datasets before any work, so that a missing one is reported at once."""
+    """Load all datasets first, so a missing one is reported before any work."""
     from uulearn.datasets import load_task
     from uulearn.reproduction.experiments import DATASETS
 
@@ -123,7 +123,7 @@ def load_all(datasets: Iterable[str], data_dir: Path | None) -> Callable[[str], 
 
 
 def choose_targets(target: str, request: Request) -> list[str]:
-    """The targets with this name; "all" stands for the tables and figures of the requested datasets."""
+    """Return the targets with this name; "all" means the tables and figures of the requested datasets."""
     from uulearn.reproduction.experiments import EXPERIMENTS, STUDIES, TARGETS, Request
 
     if target != "all" and target not in TARGETS:
@@ -140,7 +140,7 @@ def choose_targets(target: str, request: Request) -> list[str]:
 def summary(
     outcome: ReproductionOutcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]
 ) -> list[str]:
-    """Lines about the finished runs, the agreement with the paper, and the written files."""
+    """Return lines about the finished runs, the agreement with the paper, and the written files."""
     lines = []
     if outcome is not None:
         failed = f", {outcome.not_finite} of them stopped because the risk was not finite" if outcome.not_finite else ""

@@ -37,7 +37,7 @@ class ReproductionProgress(Reporter):
         self.output.show(self.fraction, f"reading {DATASET_NAMES[dataset]}", milestone=True)
 
     def epoch(self, job: ExperimentJob, epoch: int, accuracies: Sequence[float]) -> None:
-        """Show the epoch of the current job, with what matters first: a narrow terminal cuts the end of the line."""
+        """Show the epoch of the current job, most important first, because a narrow terminal cuts the line."""
         self._current = job.cost * epoch / job.first["epochs"]
         parts = [accuracy_range(accuracies), f"epoch {epoch}/{job.first['epochs']}", describe_job(job)]
         done = f"{self.found + self.done}/{self.total} runs, {self.time_left}"
@@ -62,7 +62,7 @@ class ReproductionProgress(Reporter):
 
     @property
     def time_left(self) -> str:
-        """The estimated time left, in words."""
+        """The estimated time left as text."""
         if self.fraction == 0:
             return "time left unknown"
         seconds = (time.monotonic() - self._started) * (1 - self.fraction) / self.fraction
@@ -70,10 +70,8 @@ class ReproductionProgress(Reporter):
 
 
 def describe_job(job: ExperimentJob) -> str:
-    """A short description of the runs of a job.
+    """Describe the runs of a job briefly.
 
-    Examples
-    --------
     >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
     ...        "loss": "logistic"}
     >>> other = one | {"set_priors": [0.7, 0.3], "seed": 4}
@@ -91,10 +89,8 @@ def describe_job(job: ExperimentJob) -> str:
 
 
 def accuracy_range(accuracies: Iterable[float]) -> str:
-    """The lowest and the highest accuracy in percent; empty if there is none.
+    """Return the lowest and the highest accuracy in percent; empty without any.
 
-    Examples
-    --------
     >>> accuracy_range([0.5, 0.75, float("nan")]), accuracy_range([0.5]), accuracy_range([])
     ('50.0 to 75.0%', '50.0%', '')
     """

@@ -13,14 +13,12 @@ from uulearn.exceptions import UnevenSetsWarning
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """How an epoch over two sets of the given sizes is split into batches, and each batch between workers.
+    """The split of an epoch over two sets into batches, and of each batch between workers.
 
     A batch holds about ``batch_size`` rows of both sets together, in proportion to the sizes of the sets: batch i
     takes rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
-    holds at least one row of each set; if a set has fewer rows than there would be batches, batches grow.
+    holds at least one row of each set; if a set has fewer rows than batches, the batches grow.
 
-    Examples
-    --------
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
     >>> [BatchPlan((7, 3), 4, worker, 2).counts(2) for worker in (0, 1)]
@@ -43,18 +41,18 @@ class BatchPlan:
         return sum(math.ceil(size / self.n_batches) for size in self.sizes)
 
     def bounds(self, batch: int) -> tuple[slice, slice]:
-        """Slices of the two shuffled sets that form this worker's part of the given batch."""
+        """Return the slices of the two shuffled sets that form this worker's part of the given batch."""
         first, second = self._whole(batch)
-        # Counted from opposite ends, so that small batches leave as few workers as possible without a row.
+        # Counted from opposite ends to leave as few workers as possible without a row in small batches.
         return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
 
     def counts(self, batch: int) -> tuple[int, int]:
-        """Number of rows of each set in this worker's part of the given batch."""
+        """Return the number of rows of each set in this worker's part of the given batch."""
         first, second = self.bounds(batch)
         return first.stop - first.start, second.stop - second.start
 
     def whole_counts(self, batch: int) -> tuple[int, int]:
-        """Number of rows of each set in the given batch, over all workers."""
+        """Return the number of rows of each set in the given batch, over all workers."""
         first, second = self._whole(batch)
         return first.stop - first.start, second.stop - second.start
 
@@ -75,7 +73,7 @@ class BatchPlan:
         return first, second
 
     def shuffles(self, seed: int, epoch: int) -> tuple[Tensor, Tensor]:
-        """Independent permutations of both sets that depend only on the seed and the epoch."""
+        """Return independent permutations of both sets that depend only on the seed and the epoch."""
         state = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(state) & (2**63 - 1))
         return torch.randperm(self.sizes[0], generator=generator), torch.randperm(self.sizes[1], generator=generator)

@@ -1,4 +1,4 @@
-"""Folds of two sets: each set is spread evenly, and all copies of a row are in the same fold."""
+"""Folds of two sets: each set is split evenly, and all copies of a row are in the same fold."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from uulearn.data.rows import TwoSets
 
 
 def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """The fold, 0 to n_folds − 1, of every row of set 0 and of set 1."""
+    """Return the fold (0 to n_folds − 1) of every row of set 0 and of set 1."""
     check_fold_sizes(data.sizes, n_folds)
     first, second = assign_balanced(row_digests(data), n_folds, seed)
     for which, folds in enumerate((first, second)):
@@ -19,8 +19,14 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
     return first, second
 
 
+def split_fold(data: TwoSets, folds: tuple[Positions, Positions], fold: int) -> tuple[TwoSets, TwoSets]:
+    """Return the rows outside a fold, for training, and the rows in it."""
+    outside, inside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (False, True))
+    return data.pick(*outside), data.pick(*inside)
+
+
 def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
-    """Raise an error if the smaller set has fewer rows than there are folds."""
+    """Raise an error if the smaller set has fewer rows than folds."""
     if n_folds < 2 or min(sizes) < n_folds:
         raise ValueError(
             f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, but one has {min(sizes)}; use fewer "
@@ -29,7 +35,7 @@ def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
 
 
 def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """The fold of every row: copies of a row share a fold, and unique rows then balance the fold sizes."""
+    """Return the fold of every row: copies share a fold, then unique rows balance the fold sizes."""
     rng = np.random.default_rng([seed, 2])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     fold_of = np.full(len(counts), -1)
@@ -46,7 +52,7 @@ def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: in
 
 
 def _fill_evenly(filled: Positions, n: int) -> Positions:
-    """Folds for n more rows that make the final fold sizes as equal as possible; ``filled`` are the present sizes."""
+    """Return folds for n more rows that make the fold sizes as equal as possible; ``filled`` are the current sizes."""
     level = np.sort(filled)
     total = level.cumsum()
     # The k smallest folds are filled to a common height; k is the largest number for which n rows are enough.

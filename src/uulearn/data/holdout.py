@@ -19,8 +19,6 @@ Positions = NDArray[np.int64]
 def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
     """Split into training sets and held-out sets; the held-out fraction is exact if no row has a copy.
 
-    Examples
-    --------
     >>> from uulearn.data import DenseRows
     >>> rows = DenseRows(torch.arange(300.0)[:, None])
     >>> data = TwoSets.from_membership(rows, (torch.arange(300) >= 100).long())
@@ -45,7 +43,7 @@ def check_held_out(which: int, fraction: float, size: int, n_training: int, n_he
 
 
 def has_few_unique_rows(data: TwoSets) -> bool:
-    """Whether a set has so few different rows that a fold could be empty, since copies of a row stay in one fold."""
+    """Return whether a set has so few unique rows that a fold could be empty (copies of a row stay in one fold)."""
     digests = row_digests(data)
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     return any(
@@ -55,7 +53,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Positions in each set to hold out: a fraction of the rows with copies, then unique rows to fill up each set."""
+    """Return the positions to hold out: a fraction of the rows with copies, then unique rows to fill up each set."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))
@@ -71,7 +69,7 @@ def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed:
 
 
 def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
-    """A number for every row of each set; equal rows have equal numbers."""
+    """Return a number for every row of each set; equal rows have equal numbers."""
     first, second = data.rows
     tables = digests_of(first), digests_of(second) if second is not first else None
     found = [tables[0] if table is None else table for table in tables]
@@ -80,7 +78,7 @@ def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
 
 
 def digests_of(rows: Rows) -> Positions:
-    """A number for every row of a table, computed from its values in float32, whatever their type."""
+    """Return a number for every row of a table, computed from its values converted to float32."""
     if isinstance(rows, SparseRows):
         return _sparse_digests(rows)
     n_values = torch.Size(rows.row_shape).numel()
@@ -104,7 +102,7 @@ def _sparse_digests(rows: SparseRows) -> Positions:
 
 
 def _mixed(words: Tensor) -> Tensor:
-    """Each word spread over 64 bits; zero stays zero, and overflow wraps around on purpose."""
+    """Spread each word over 64 bits; zero stays zero, and overflow wraps around on purpose."""
     words = words * MIXER
     return words ^ (words >> 29)
 

@@ -1,4 +1,4 @@
-"""Rows, sets and labels from what users pass: NumPy, pandas, SciPy sparse, torch or lists; copied only if necessary."""
+"""Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; copy only if necessary."""
 
 import warnings
 from collections.abc import Callable
@@ -19,20 +19,20 @@ from uulearn.data.streams import RowStream, StreamedSets
 
 # Bytes of rows that are checked for NaN and infinity at a time, so that the check needs little memory.
 CHECKED_BYTES = 16 * 2**20
-# Types that torch takes without a copy.
+# Types that torch accepts without a copy.
 TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8", "?")))
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Shape of a row and, if the columns have names, the names; all tables of one estimator agree in them."""
+    """Shape of a row and the column names, if any; all tables of one estimator have the same."""
 
     row_shape: tuple[int, ...]
     names: NDArray[np.object_] | None = None
 
 
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
-    """Rows of X, all finite, and their columns; ``any_shape`` admits rows that are images or sequences."""
+    """Return the finite rows of X and their columns; ``any_shape`` allows images and sequences as rows."""
     rows = _read(X, any_shape, name)
     return rows, Columns(rows.row_shape, None if isinstance(X, Tensor) else _get_feature_names(X))
 
@@ -40,7 +40,7 @@ def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Colum
 def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
-    """Rows of X, all finite, with the same columns as another table; messages mention ``estimator``."""
+    """Return the finite rows of X, with the same columns as another table; messages mention ``estimator``."""
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
@@ -62,7 +62,11 @@ def read_same_columns(
 
 @dataclass(frozen=True)
 class FitData:
-    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows."""
+    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows.
+
+    >>> read_two_tables(np.ones((3, 2)), np.zeros((4, 2)), any_shape=False).data.sizes
+    (3, 4)
+    """
 
     data: TwoSets | StreamedSets
     columns: Columns
@@ -72,14 +76,14 @@ class FitData:
 
 
 def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Both sets, passed as one table each, and held-out rows."""
+    """Return both sets, passed as one table each, and held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Both sets, passed as one table and the set of each row, and held-out rows."""
+    """Return both sets, passed as one table and the set of each row, and held-out rows."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
@@ -93,7 +97,7 @@ def read_held_out(
     *,
     any_shape: bool,
 ) -> FitData:
-    """The rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
+    """Return the rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
     for which, size in enumerate(data.sizes):
         if size == 0:
             raise ValueError(
@@ -117,7 +121,7 @@ def read_pair(
     any_shape: bool,
     name: str,
 ) -> tuple[Rows, Tensor] | None:
-    """Rows and one value per row, such as ``validation_data`` or ``test_data``; None if there is none."""
+    """Return rows and one value per row, such as ``validation_data`` or ``test_data``; None stays None."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -130,7 +134,7 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
     if isinstance(X, RowStream):
         raise TypeError(
             f"{name} is a {type(X).__name__}, a stream of rows, which only UUClassifier.fit_sets accepts, for both "
-            "sets; pass rows in memory here, for example those of one piece: stream.read(piece)."
+            "sets; pass rows in memory here, for example one piece: stream.read(piece)."
         )
     if isinstance(X, Tensor):
         rows: Rows = _from_tensor(X, any_shape, name)
@@ -142,7 +146,7 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
 
 
 def read_sets(sets: Any, n_rows: int) -> Tensor:
-    """The set of each row as a tensor of 0 and 1."""
+    """Return the set of each row as a tensor of 0 and 1."""
     if sets is None:
         raise ValueError(
             "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) of each row, or use "
@@ -171,7 +175,7 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
 
 
 def read_labels(labels: Any, n_rows: int) -> Tensor:
-    """Labels for evaluation as a tensor of 0 and 1; accepts 0/1, −1/1 and booleans."""
+    """Return labels for evaluation as a tensor of 0 and 1; accepts 0/1, −1/1 and booleans."""
     values = column_or_1d(labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels)
     if len(values) != n_rows:
         raise ValueError(f"test_data has {n_rows} rows and {len(values)} labels; pass one label per row.")
@@ -183,7 +187,7 @@ def read_labels(labels: Any, n_rows: int) -> Tensor:
 
 
 def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
-    """Both sets as streams whose rows have the same shape."""
+    """Return both sets as streams whose rows have the same shape."""
     for name, given in (("X0", first), ("X1", second)):
         if not isinstance(given, RowStream):
             raise TypeError(
@@ -206,7 +210,7 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
 
 
 def check_both_sets(sets: Tensor) -> None:
-    """Raise if one of the sets has no row, since an estimate without labels needs both."""
+    """Raise if one of the sets has no rows, because an estimate without labels needs both."""
     for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
@@ -232,7 +236,7 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
 
 
 def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
-    """A NumPy array or CSR matrix of numbers, checked by scikit-learn; text gets a shorter message."""
+    """Return a NumPy array or CSR matrix of numbers, checked by scikit-learn; text raises a shorter message."""
     shape = np.shape(X) if not sparse.issparse(X) else X.shape
     if len(shape) < 2:
         raise ValueError(

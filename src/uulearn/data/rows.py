@@ -1,4 +1,4 @@
-"""The rows to learn from, dense or sparse: a batch is gathered and converted in a reused buffer, not a whole table."""
+"""Dense or sparse rows for training: each batch, not the whole table, is gathered and converted in a reused buffer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from uulearn.data.batches import BatchPlan
+from uulearn.data.identity import digest
 
 RESIDENT_SHARE = 0.6
 """Fraction of a GPU's free memory that the rows may take; larger tables are copied to the device batch by batch."""
@@ -36,14 +37,19 @@ class Rows(ABC):
         """Write the rows at ``index`` into ``out``, converting type and device."""
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """Rows ``start`` to ``stop`` as a dense tensor of the stored type (a view if possible)."""
+        """Return rows ``start`` to ``stop`` as a dense tensor of the stored type (a view if possible)."""
         out = torch.empty((stop - start, *self.row_shape), dtype=self.dtype, device=self.device)
         self.take(torch.arange(start, stop, device=self.device), out)
         return out
 
 
 class DenseRows(Rows):
-    """Rows of a tensor of shape (n, …), which is not copied."""
+    """Rows of a tensor of shape (n, …), which is not copied.
+
+    >>> rows = DenseRows(torch.arange(6.0).reshape(3, 2))
+    >>> rows.n_rows, rows.row_shape, rows.slice(1, 2)
+    (3, (2,), tensor([[2., 3.]]))
+    """
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
@@ -57,7 +63,7 @@ class DenseRows(Rows):
         if out.dtype == self.dtype and out.device == self.device:
             torch.index_select(self.tensor, 0, index, out=out)
             return
-        # On a CPU in steps that stay in its cache; on a GPU at once, since every kernel launch costs time.
+        # A CPU works in steps that fit its cache; a GPU at once, because every kernel launch costs time.
         step = len(index) if self.device.type != "cpu" else max(1, STAGED_BYTES * self.n_rows // max(1, self.n_bytes))
         for part, converted in zip(torch.split(index, step), torch.split(out, step), strict=True):
             if self._staging is None or len(self._staging) < len(part):
@@ -67,17 +73,22 @@ class DenseRows(Rows):
             converted.copy_(staged)
 
     def slice(self, start: int, stop: int) -> Tensor:
-        """A view of rows ``start`` to ``stop``."""
+        """Return a view of rows ``start`` to ``stop``."""
         return self.tensor[start:stop]
 
     def to(self, device: torch.device) -> DenseRows:
-        """The rows on another device; float64 becomes float32, in which training runs."""
+        """Return the rows on another device; float64 becomes float32, the type used in training."""
         dtype = torch.float32 if self.dtype == torch.float64 else self.dtype
         return DenseRows(self.tensor.to(device=device, dtype=dtype))
 
 
 class SparseRows(Rows):
-    """Rows of a SciPy CSR matrix or array; only the current batch is ever dense."""
+    """Rows of a SciPy CSR matrix or array; only the current batch is dense.
+
+    >>> from scipy.sparse import csr_array
+    >>> SparseRows(csr_array([[0.0, 1.0], [2.0, 0.0]])).slice(1, 2)
+    tensor([[2., 0.]])
+    """
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
@@ -105,7 +116,7 @@ class PickedRows(Rows):
 
 
 class JoinedRows(Rows):
-    """Two tables one after the other, without copying them into one."""
+    """Two concatenated tables, without copying."""
 
     def __init__(self, first: Rows, second: Rows) -> None:
         self.parts = (first, second)
@@ -125,12 +136,17 @@ class JoinedRows(Rows):
                 out[positions.to(out.device)] = rows
 
     def to(self, device: torch.device) -> DenseRows:
-        """Both tables as one on another device."""
+        """Return both tables as one on another device."""
         return DenseRows(torch.cat([part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]))
 
 
 class TwoSets:
-    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set."""
+    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set.
+
+    >>> both = TwoSets.from_membership(DenseRows(torch.eye(4)), torch.tensor([0, 1, 1, 0]))
+    >>> both.sizes, both.take(0, torch.tensor([1]))
+    ((2, 2), tensor([[0., 0., 0., 1.]]))
+    """
 
     def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
         self.rows, self.index = rows, index
@@ -140,34 +156,40 @@ class TwoSets:
 
     @classmethod
     def from_membership(cls, rows: Rows, sets: Tensor) -> TwoSets:
-        """Both sets from one table; ``sets`` holds the set of each row, 0 or 1."""
+        """Return both sets from one table; ``sets`` holds the set of each row, 0 or 1."""
         return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
 
+    @property
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """Positions of the rows of set 0 and of set 1 in the table that both share."""
+        first, second = (part for part in self.index if part is not None)
+        return first, second
+
     def take(self, which: int, positions: Tensor) -> Tensor:
-        """Rows of one set at the given positions, as float32 on the CPU."""
+        """Return rows of one set at the given positions, as float32 on the CPU."""
         out = torch.empty((len(positions), *self.row_shape))
         self.rows[which].take(self._locate(which, positions).to(self.rows[which].device), out)
         return out
 
     def sample(self, which: int, n: int) -> Tensor:
-        """Up to ``n`` evenly spaced rows of one set, as float32 on the CPU."""
+        """Return up to ``n`` evenly spaced rows of one set, as float32 on the CPU."""
         size = self.sizes[which]
         return self.take(which, torch.linspace(0, size - 1, min(n, size), dtype=torch.float64).long())
 
     def pick(self, positions0: Any, positions1: Any) -> TwoSets:
-        """The rows of each set at the given positions; nothing is copied."""
+        """Return the rows of each set at the given positions, without copying."""
         first, second = (torch.as_tensor(positions, dtype=torch.int64) for positions in (positions0, positions1))
         return TwoSets(self.rows, (self._locate(0, first), self._locate(1, second)))
 
     def joined(self) -> TwoSets:
-        """The same sets as row numbers of one table, so that rows can move from one set to the other."""
+        """Return the same sets as row numbers of one table, so that rows can move from one set to the other."""
         same = self.rows[0] is self.rows[1]
         table, offset = (self.rows[0], 0) if same else (JoinedRows(*self.rows), self.rows[0].n_rows)
         index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
         return TwoSets((table, table), (index[0], index[1] + offset))
 
     def rows_of(self, which: int, copy_bytes: int = 0) -> Rows:
-        """The rows of one set; picked dense rows of at most ``copy_bytes`` are copied, which speeds up reading."""
+        """Return the rows of one set; picked dense rows up to ``copy_bytes`` are copied, which speeds up reading."""
         rows, index = self.rows[which], self.index[which]
         if index is None:
             return rows
@@ -176,20 +198,19 @@ class TwoSets:
         return DenseRows(picked.slice(0, picked.n_rows)) if copies else picked
 
     def preview(self) -> TwoSets:
-        """Rows in memory for checks of the data: here all rows; see `uulearn.data.streams.StreamedSets`."""
+        """Return rows in memory for checks of the data: here all rows; see `uulearn.data.streams.StreamedSets`."""
         return self
 
-    def identity(self) -> Iterator[Tensor]:
-        """All rows, in chunks: a checkpoint stores their hash."""
+    def identity(self) -> str:
+        """Return a hash of all rows, read in chunks."""
         step = max(1, HASHED_VALUES // max(1, math.prod(self.row_shape)))
-        for which in (0, 1):
-            for positions in torch.split(torch.arange(self.sizes[which]), step):
-                yield self.take(which, positions)
+        chunks = ((which, part) for which in (0, 1) for part in torch.split(torch.arange(self.sizes[which]), step))
+        return digest(self.take(which, positions) for which, positions in chunks)
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> TwoSets:
-        """The sets on the device if they fit beside the model, otherwise unchanged.
+        """Move the sets to the device if they fit beside the model; otherwise return them unchanged.
 
-        ``moved`` maps the id of each table to the table on the device, so that sets of one table move it once.
+        ``moved`` maps the id of each table to the table on the device, so a shared table moves once.
         """
         moved = {} if moved is None else moved
         tables = {id(rows): rows for rows in self.rows if id(rows) not in moved}
@@ -203,7 +224,7 @@ class TwoSets:
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> Batches:
-        """The shuffled batches of an epoch: rows (set 0 first), and the number of rows of each set.
+        """Yield the shuffled batches of an epoch: rows (set 0 first), and the number of rows of each set.
 
         The next batch may overwrite the tensor of rows.
         """
@@ -227,7 +248,7 @@ class TwoSets:
     def _copied_batches(
         self, plan: BatchPlan, order: list[Tensor], device: torch.device, dtype: torch.dtype
     ) -> Batches:
-        """Batches from host memory to a GPU: with two pinned buffers, a copy runs while the GPU computes."""
+        """Yield batches copied from host memory to a GPU; two pinned buffers let a copy run while the GPU computes."""
         types = {rows.dtype for rows in self.rows}
         narrow = torch.float32 if len(types) > 1 or torch.float64 in types else self.rows[0].dtype
         shape = (plan.largest, *self.row_shape)
@@ -263,7 +284,7 @@ class TwoSets:
 
 
 def move_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
-    """The tables on the device if all of them fit beside the model, otherwise unchanged."""
+    """Move the tables to the device if all of them fit beside the model; otherwise return them unchanged."""
     if device.type != "cuda" or any(_has_sparse(rows) for rows in tables):
         return list(tables)
     free, _ = torch.cuda.mem_get_info(device)

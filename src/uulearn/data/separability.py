@@ -1,4 +1,4 @@
-"""Checks before training starts: can a quick classifier distinguish the two sets at all?"""
+"""Check before training whether a quick classifier can distinguish the two sets."""
 
 import math
 import warnings
@@ -26,8 +26,8 @@ MEANS_ROWS, CHUNK_VALUES = (
     2**17,
 )  # rows per set that are compared by means, and values per chunk (fit the cache)
 CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # rows and values per set for slower classifiers (memory is limited)
-MIN_Z = 2.0  # standard errors of the AUC above ½ from which on the sets count as distinguishable
-CONTRADICTION_P_VALUE = 0.02  # largest p-value (Mann–Whitney) at which labels are said to contradict the priors
+MIN_Z = 2.0  # the sets are distinguishable if the AUC exceeds ½ by at least this many standard errors
+CONTRADICTION_P_VALUE = 0.02  # maximum p-value (Mann–Whitney) at which labels contradict the priors
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Tensor], Floats]
@@ -72,7 +72,7 @@ def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> No
     if not separability.distinguishable:
         warnings.warn(
             f"the two sets look alike: on {separability.rows:,} held-out rows a quick classifier separates them with "
-            f"AUC {separability.auc:.3f}, no better than chance (0.5); if their class priors do differ, collect more "
+            f"AUC {separability.auc:.3f}, no better than chance (0.5); if their class priors differ, collect more "
             "rows or columns that depend on the class.",
             IndistinguishableSetsWarning,
             stacklevel=stacklevel + 1,
@@ -156,7 +156,7 @@ def _summarize(folds: list[list[Floats]], toward_set1: Scorer) -> Separability:
 
 
 def _auc(scores0: Floats, scores1: Floats) -> tuple[float, float]:
-    """Fraction of pairs in which the second score is higher, and its variance if the sets are equal."""
+    """Return the fraction of pairs in which the second score is higher, and its variance for equal sets."""
     n0, n1 = len(scores0), len(scores1)
     auc = roc_auc_score(np.repeat([0, 1], [n0, n1]), np.concatenate([scores0, scores1]))
     return float(auc), (n0 + n1 + 1) / (12 * n0 * n1)

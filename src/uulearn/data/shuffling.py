@@ -25,16 +25,14 @@ WRITE_BYTES = 64 * 2**20
 
 
 def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStream:
-    """The same rows in random order, written once to a folder as float32 numbers.
+    """Return the same rows in random order, written once to a folder as float32 numbers.
 
     Use it if rows are sorted, for example by day or by site: then neighboring rows resemble each other, and the batches
-    of a stream are not random samples of the set. Reading the result is faster than reading the original, too.
+    of a stream are not random samples of the set. Reading the result is also faster than reading the original.
 
-    ``folder`` is a new folder, or one to which this function has written the same rows before; then nothing is written.
+    ``folder`` is new, or already contains the same rows written by this function; then nothing is written.
     If several processes get the same folder, such as those of torchrun, one writes and the others wait.
 
-    Examples
-    --------
     >>> class Counted(RowStream):
     ...     row_shape, piece_sizes = (1,), (500, 500)
     ...     def read(self, piece): return torch.arange(500.0)[:, None] + 500 * piece
@@ -67,7 +65,7 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
 
 
 class _ShuffledStream(RowStream):
-    """Pieces one after another in a file."""
+    """Pieces stored one after another in a file."""
 
     in_random_order = True
 
@@ -90,7 +88,7 @@ class _ShuffledStream(RowStream):
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
-        """The rows of a piece."""
+        """Return the rows of a piece."""
         values = math.prod(self.row_shape) * self._sizes[piece]
         rows = np.fromfile(self.path, np.float32, count=values, offset=int(self._starts[piece]))
         # Within a piece, the file has the order of the source.
@@ -98,12 +96,12 @@ class _ShuffledStream(RowStream):
         return torch.from_numpy(rows.reshape(-1, *self.row_shape)[order])
 
     def describe(self) -> str:
-        """The source and the seed."""
+        """Return the source and the seed as text."""
         return self._description
 
 
 def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """The index of the folder, None if there is none; an error if it belongs to other rows."""
+    """Return the index of the folder, or None if there is none; raise an error if it belongs to other rows."""
     path = folder / INDEX_FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -163,13 +161,13 @@ def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str,
 
 
 def _draw_pieces(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:
-    """The random new piece of every row, per piece of the stream; the same for every call."""
+    """Yield the random new piece of every row, per piece of the stream; every call yields the same."""
     rng = np.random.default_rng([seed, 5])
     return (rng.integers(n_pieces, size=size) for size in stream.piece_sizes)
 
 
 def _collect_rows(stream: RowStream, n_pieces: int, seed: int) -> Iterator[tuple[Tensor, Numbers]]:
-    """Rows of several pieces of the stream together, and the new piece of each row."""
+    """Yield the rows of several pieces of the stream together, and the new piece of each row."""
     rows, pieces, n_bytes = [], [], 0
     for number, drawn in enumerate(_draw_pieces(stream, n_pieces, seed)):
         rows.append(stream.read_checked(number))

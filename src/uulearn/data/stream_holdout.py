@@ -56,7 +56,7 @@ def hold_out_streams(
         max(1, min(MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES // row_bytes(stream), round(fraction * stream.n_rows)))
         for stream in streams
     ]
-    # The set with the larger held-out fraction comes first: then its keys decide for the copies in the other set too.
+    # The set with the larger held-out fraction comes first, so its keys also decide for the copies in the other set.
     first = int(wanted[1] / streams[1].n_rows > wanted[0] / streams[0].n_rows)
     second = 1 - first
     candidates, _, _ = _collect(streams[first], wanted[first], seed, workers, None)
@@ -99,7 +99,7 @@ class _Candidates:
         self._pending: list[tuple[Numbers, Numbers, Tensor]] = []
 
     def add(self, digests: Numbers, start: int, rows: Tensor) -> None:
-        """Consider rows with numbers from ``start`` on."""
+        """Add rows, numbered from ``start``, to the candidates."""
         fitting = np.flatnonzero((_keys(digests, self.seed) < self.limit) & ~np.isin(digests, self.too_frequent))
         self._pending.append((digests[fitting], start + fitting, rows[torch.from_numpy(fitting)]))
         if sum(len(found) for found, _, _ in self._pending) > 2 * self.capacity:
@@ -121,7 +121,7 @@ class _Candidates:
         self.digests, self.numbers, self.rows = digests[fits], numbers[fits], rows[torch.from_numpy(fits)]
 
     def combine(self, parts: list[Self]) -> Self:
-        """The candidates of all workers."""
+        """Return the candidates of all workers."""
         self.limit = min(part.limit for part in parts)
         self.too_frequent = np.unique(np.concatenate([part.too_frequent for part in parts]))
         self._pending = [(part.digests, part.numbers, part.rows) for part in parts]
@@ -130,7 +130,7 @@ class _Candidates:
         return self
 
     def chosen(self) -> NDArray[np.bool_]:
-        """Mask of the n candidates with the smallest keys, and all copies of the last."""
+        """Return a mask of the n candidates with the smallest keys, and all copies of the last."""
         keys = _keys(self.digests, self.seed)
         if len(keys) <= self.n:
             return np.ones(len(keys), dtype=np.bool_)
@@ -141,7 +141,7 @@ class _Candidates:
 def _collect(
     stream: RowStream, n: int, seed: int, workers: _Workers | None, wanted: Numbers | None
 ) -> tuple[_Candidates, Numbers, Numbers]:
-    """One pass over a set: the candidates, and the digests and numbers of all rows with one of the wanted digests."""
+    """Read a set once; return candidates, and digests and numbers of all rows with one of the wanted digests."""
     candidates = _Candidates(n, stream.n_rows, stream.row_shape, seed)
     wanted = np.empty(0, np.int64) if wanted is None else np.unique(wanted)
     copies: list[tuple[Numbers, Numbers]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
@@ -164,7 +164,7 @@ def _collect(
 
 
 def _keys(digests: Numbers, seed: int) -> Keys:
-    """A pseudorandom number for every digest (SplitMix64)."""
+    """Return a pseudorandom number for every digest (SplitMix64)."""
     state = np.random.SeedSequence([seed, 6]).generate_state(1, np.uint64)[0]
     with np.errstate(over="ignore"):
         keys = digests.astype(np.uint64) ^ state

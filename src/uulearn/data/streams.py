@@ -1,7 +1,7 @@
 """Sets that do not fit in memory: rows arrive in pieces, are mixed in a buffer, and leave as batches.
 
 Each epoch reads the pieces in random order, and shuffles rows within a buffer of several pieces. When half of the
-buffer leaves, the other half stays, so that rows of distant pieces can meet. Every row is used once per epoch.
+buffer leaves, the other half stays, so rows of distant pieces can be mixed. Every row is used once per epoch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy.stats import f as f_distribution
 from torch import Tensor
 
 from uulearn.data.batches import BatchPlan
+from uulearn.data.identity import digest
 from uulearn.data.rows import Batches, DenseRows, Rows, TwoSets
 from uulearn.exceptions import PoorMixingWarning
 
@@ -41,6 +42,15 @@ class RowStream(ABC):
     """A set of rows that is read piece by piece, such as `uulearn.streaming.ParquetSet`.
 
     A piece should be small compared with memory but much larger than a row, for example some thousand rows.
+
+    >>> class Zeros(RowStream):
+    ...     row_shape, piece_sizes = (2,), (3, 1)
+    ...     def read(self, piece):
+    ...         return torch.zeros(self.piece_sizes[piece], 2)
+    ...     def describe(self):
+    ...         return "four rows of zeros"
+    >>> Zeros().n_rows, Zeros().read_checked(1)
+    (4, tensor([[0., 0.]]))
     """
 
     row_shape: tuple[int, ...]
@@ -55,11 +65,11 @@ class RowStream(ABC):
 
     @abstractmethod
     def read(self, piece: int) -> Tensor:
-        """The rows of a piece, float32 of shape (rows, …)."""
+        """Return the rows of a piece, float32 of shape (rows, …)."""
 
     @abstractmethod
     def describe(self) -> str:
-        """A text that identifies the set in a checkpoint: other sets should return another text."""
+        """Return a text that identifies the set in a checkpoint; it should differ between sets."""
 
     @property
     def n_rows(self) -> int:
@@ -72,7 +82,7 @@ class RowStream(ABC):
         return max(1, self.buffer_bytes // row_bytes(self))
 
     def read_checked(self, piece: int) -> Tensor:
-        """The rows of a piece; raises an error if they do not have the expected shape."""
+        """Return the rows of a piece; raise an error if they do not have the expected shape."""
         rows = self.read(piece)
         expected = (self.piece_sizes[piece], *self.row_shape)
         if rows.shape != expected:
@@ -104,7 +114,7 @@ class StreamedSets:
         self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
 
     def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
-        """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` are of sampled rows."""
+        """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` belong to sampled rows."""
         for which, stream in enumerate(self.streams):
             window, largest = stream.buffer_rows, max(stream.piece_sizes)
             mixed = max(1, window // largest)
@@ -126,19 +136,19 @@ class StreamedSets:
                 )
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> StreamedSets:
-        """The same sets: they are copied to the device batch by batch."""
+        """Return the same sets; rows are copied to the device batch by batch."""
         return self
 
-    def identity(self) -> list[str]:
-        """Texts that identify the sets in a checkpoint."""
-        return [stream.describe() for stream in self.streams]
+    def identity(self) -> str:
+        """Return a hash of the descriptions of both streams."""
+        return digest(stream.describe() for stream in self.streams)
 
     def sample(self, which: int, n: int) -> Tensor:
-        """Up to ``n`` evenly spaced rows of the `preview` of a set."""
+        """Return up to ``n`` evenly spaced rows of the `preview` of a set."""
         return self.preview().sample(which, n)
 
     def preview(self) -> TwoSets:
-        """Some rows of both sets in memory, for checks of the data."""
+        """Return some rows of both sets in memory, for checks of the data."""
         if self._preview is None:
             self._preview = TwoSets((DenseRows(self._preview_rows(0)), DenseRows(self._preview_rows(1))))
         return self._preview
@@ -161,7 +171,7 @@ class StreamedSets:
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> Batches:
-        """The shuffled batches of an epoch, as in `TwoSets.epoch`."""
+        """Yield the shuffled batches of an epoch, as in `TwoSets.epoch`."""
         buffer = torch.empty((plan.largest, *self.row_shape))
         with ThreadPoolExecutor(2) as pool:
             sides = [_MixedRows(self, which, plan, [seed, epoch, which], pool) for which in (0, 1)]
@@ -171,11 +181,11 @@ class StreamedSets:
                     sides[0].take(buffer[:n0])
                     sides[1].take(buffer[n0 : n0 + n1])
                     yield buffer[: n0 + n1].to(device, dtype, copy=device.type != "cpu"), counts
-            finally:  # pieces that are not being read yet need not be read
+            finally:  # cancel reads that have not started
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def read_training_rows(self, which: int, piece: int) -> Tensor:
-        """The rows of a piece that are trained on."""
+        """Return the rows of a piece that are trained on."""
         start = int(self._edges[which][piece])
         rows = self.streams[which].read_checked(piece)
         out = self.excluded[which]
@@ -183,7 +193,7 @@ class StreamedSets:
         return torch.from_numpy(np.delete(rows.numpy(), own, axis=0)) if len(own) else rows
 
     def training_sizes(self, which: int) -> Numbers:
-        """Number of rows of each piece that are trained on."""
+        """Return the number of rows of each piece that are trained on."""
         edges = self._edges[which]
         return np.diff(edges) - np.diff(np.searchsorted(self.excluded[which], edges))
 
@@ -210,7 +220,7 @@ class _MixedRows:
         largest = max((last - first for _, first, last in self._remaining), default=1)
         room = min(max(data.streams[which].buffer_rows, 2 * largest), max(1, stop - start))
         self._buffer = torch.empty((room, *data.row_shape))
-        # Positions in the buffer: free ones, those of rows to be mixed again, and those of the next rows to leave.
+        # Positions in the buffer: free, held by rows to be mixed again, and held by the next rows to leave.
         self._free = [torch.arange(room)]
         self._waiting = torch.arange(0)
         self._ready = torch.arange(0)
@@ -254,7 +264,7 @@ class _MixedRows:
 
 
 def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
-    """How much the rows of a piece resemble each other: the largest intraclass correlation of all columns.
+    """Measure how similar the rows of a piece are: the largest intraclass correlation of all columns.
 
     It is 0 if an F test finds no column that differs from rows in random order.
     """
@@ -282,13 +292,13 @@ def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
 
 
 def row_bytes(stream: RowStream) -> int:
-    """Number of bytes of a row in memory."""
+    """Return the number of bytes of a row in memory."""
     return 4 * max(1, math.prod(stream.row_shape))
 
 
 @functools.lru_cache(maxsize=8)
 def _worker_rows(plan: BatchPlan, which: int) -> tuple[int, int]:
-    """Range of this worker's rows among the rows of an epoch, as many as its parts of all batches hold."""
+    """Return the range of this worker's rows in an epoch, as long as its parts of all batches together."""
     sizes = np.diff(np.arange(plan.n_batches + 1) * plan.sizes[which] // plan.n_batches)
     # As in `BatchPlan.bounds`, parts of the second set are counted from the other end.
     parts = [worker if which == 0 else plan.workers - 1 - worker for worker in range(plan.workers)]

@@ -1,4 +1,4 @@
-"""Image datasets of the paper, and two unlabeled sets drawn from labelled data."""
+"""Image datasets of the paper, and two unlabeled sets drawn from labeled data."""
 
 from uulearn.datasets.files import DatasetNotFoundError
 from uulearn.datasets.formats import DatasetFileError

@@ -64,7 +64,7 @@ def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | N
 
 
 def _look_up(source: DatasetSource, folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of the first folder that has all of them; otherwise each file from the first folder with it."""
+    """Return the files of the first folder that has them all; otherwise each file from the first folder that has it."""
     found: dict[str, Path] = {}
     for folder in folders:
         here: dict[str, Path] = {}

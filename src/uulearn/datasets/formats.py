@@ -1,6 +1,6 @@
 """Readers of IDX files and of CIFAR-10's binary records, with validation.
 
-The layout is checked before the checksum, so that an error message can say what is wrong with a file.
+The layout is checked before the checksum, so error messages can be specific.
 """
 
 import gzip
@@ -66,14 +66,14 @@ def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes
         raise _unusable(path, f"is {state}: expected {expected:,} bytes ({count:,} × {width:,}), found {size:,}")
     records = np.fromfile(path, np.uint8).reshape(count, width)
     if (largest := records[:, 0].max()) >= n_classes:
-        raise _unusable(path, f"has no CIFAR-10 records: expected labels up to {n_classes - 1}, found {largest}")
+        raise _unusable(path, f"is not CIFAR-10 data: expected labels up to {n_classes - 1}, found {largest}")
     return records
 
 
 def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: int, sha256: str) -> None:
     """Raise a DatasetFileError unless the files together contain the expected records, in any order.
 
-    Copies of CIFAR-10 differ in the order of their records, so that checksums of single files cannot be used.
+    Copies of CIFAR-10 differ in the order of their records, so checksums of single files cannot be used.
     """
     counts = np.bincount(records[:, 0], minlength=n_classes)
     if counts.min() != counts.max():
@@ -96,7 +96,7 @@ def digest_of_records(records: Bytes) -> str:
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """Return the uncompressed content, at most one byte over the limit: a small file must not fill the memory."""
+    """Return at most one byte more than the limit of uncompressed content, to protect against decompression bombs."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(limit + 1)

@@ -1,4 +1,4 @@
-"""Two unlabeled sets drawn from labelled data, for experiments and tests."""
+"""Two unlabeled sets drawn from labeled data, for experiments and tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +22,17 @@ class UnlabeledSets:
 
     Unpacks as ``X0, X1 = make_sets(…)``. ``realized_priors`` are the fractions of positives that were drawn, for exact
     priors as in the paper's experiments.
+
+    >>> drawn = make_sets(np.eye(8), [1] * 4 + [0] * 4, (0.75, 0.25), (4, 4), random_state=0)
+    >>> drawn.realized_priors, drawn.sets
+    ((0.75, 0.25), array([0, 0, 0, 0, 1, 1, 1, 1]))
     """
 
     X0: Any
     X1: Any
-    indices: tuple[Indices, Indices]  # rows of the labelled data in each set
+    indices: tuple[Indices, Indices]  # rows of the labeled data in each set
     realized_priors: tuple[float, float]
-    overlap: int  # number of distinct rows of the labelled data that are in both sets
+    overlap: int  # number of distinct rows of the labeled data that are in both sets
     repeats: tuple[int, int]  # number of repeated rows in each set
 
     @property
@@ -55,7 +59,7 @@ def make_sets(
     allow_reuse: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> UnlabeledSets:
-    """Draw two unlabeled sets with the given class priors from labelled rows.
+    """Draw two unlabeled sets with the given class priors from labeled rows.
 
     Parameters
     ----------
@@ -115,7 +119,7 @@ def make_sets(
 def _draw_class(
     rows: Indices, counts: tuple[int, int], name: str, allow_reuse: bool, rng: np.random.RandomState
 ) -> tuple[Indices, Indices]:
-    """Draw the rows of a class for set 0 and then for set 1, always the least used rows."""
+    """Draw the rows of a class for set 0 and then for set 1; the least used rows come first."""
     available = len(rows)
     if sum(counts) > available and not allow_reuse:
         raise ValueError(

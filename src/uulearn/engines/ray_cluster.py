@@ -18,7 +18,7 @@ CONNECT_SECONDS = 10
 RETRIES = 3
 """How often a task is repeated, or a training resumed, after a process or machine was lost."""
 TASKS_PER_PROCESS = 2
-"""Number of tasks submitted per process: one runs and one waits, so that an autoscaling cluster sees demand."""
+"""Number of tasks submitted per process: one runs and one waits, so an autoscaling cluster sees demand."""
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
@@ -28,7 +28,7 @@ ENVIRONMENT = {
 
 
 def import_ray() -> Any:
-    """Import Ray; ImportError with the install command if it is missing."""
+    """Import Ray; raise ImportError with the install command if it is missing."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -39,7 +39,7 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def ray_cluster(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """Connect to a cluster with the output of Ray suppressed; yields the module.
+    """Connect to a cluster with Ray's output suppressed; yield the ``ray`` module.
 
     Without an address, a cluster of ``workers`` processes (by default one per core) on this machine is started and
     ended with the block, unless this process is already connected.
@@ -71,10 +71,8 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
 
 
 def full_address(address: str) -> str:
-    """An address with a port.
+    """Return an address with a port.
 
-    Examples
-    --------
     >>> full_address("auto"), full_address("10.0.0.7"), full_address("head:6380")
     ('auto', '10.0.0.7:6379', 'head:6380')
     """
@@ -106,7 +104,7 @@ def finished_tasks(
     gpus: int = 0,
     what: str = "uulearn",
 ) -> Iterator[tuple[int, Any]]:
-    """Call a function for each tuple of arguments on the cluster; yields (number of the call, result) as they finish.
+    """Call a function on the cluster for each tuple of arguments; yield (number of the call, result) as calls finish.
 
     A call whose process dies is repeated up to three times, so it must be idempotent. An exception of a call is raised
     here; calls that are running then continue until this process disconnects, because ``ray.cancel`` aborts the whole
@@ -128,13 +126,13 @@ def finished_tasks(
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function; Ray cannot make a task of a `functools.partial`."""
+    """Call a function; Ray cannot turn a `functools.partial` into a task."""
     return function(*arguments)
 
 
 @contextlib.contextmanager
 def convert_errors(ray: Any) -> Iterator[None]:
-    """Raise the original exception of a task, and errors of Ray as one sentence."""
+    """Raise the original exception of a task, and report errors of Ray in one sentence."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:

@@ -33,9 +33,9 @@ def score_on_ray(
     address: str | None,
     workers: int | None,
 ) -> int:
-    """Score a Parquet file or a folder of them into a new folder, on a Ray cluster; returns the number of rows.
+    """Score a Parquet file or a folder of them on a Ray cluster, write a new folder, and return the number of rows.
 
-    The new folder has one file for each input file, with the same name and the same order of rows. It appears when all
+    The new folder has one file per input file, with the same name and row order. It appears when all
     files are complete. All machines of the cluster must see the model and both folders under the same path.
     """
     loaded = load_for_scoring(model, keep_columns)
@@ -74,7 +74,7 @@ def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: A
 
 @functools.lru_cache(maxsize=1)
 def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    """The model, kept in memory for the next file; the digest of its manifest detects a changed model."""
+    """Return the model, kept in memory for the next file; the digest of its manifest detects a changed model."""
     loaded = load_for_scoring(model, keep_columns)
     if _digest(model) != digest:
         raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
@@ -86,7 +86,7 @@ def _digest(model: Path) -> str:
 
 
 def _find_files(rows: str) -> dict[Path, Path]:
-    """The files to read, by their path within the folder."""
+    """Return the files to read, by their path within the folder."""
     place = Path(os.path.realpath(rows))
     if is_table_folder(rows):
         return {path.relative_to(place): path for path in parquet_files(place)}
@@ -98,7 +98,7 @@ def _find_files(rows: str) -> dict[Path, Path]:
 
 
 def _count_rows(files: list[Path]) -> dict[Path, int]:
-    """The number of rows of each file; refuses files with different columns, and files without any rows."""
+    """Return the number of rows of each file; raise if the columns differ or a file has no rows."""
     counts: dict[Path, int] = {}
     columns: set[str] = set()
     for file in files:
@@ -109,7 +109,7 @@ def _count_rows(files: list[Path]) -> dict[Path, int]:
             check_same_columns(file, found, files[0], columns)
         counts[file], columns = metadata.num_rows, found
     if not any(counts.values()):
-        raise TableError(f"{files[0].parent if len(files) > 1 else files[0]} holds no rows; pass at least one.")
+        raise TableError(f"{files[0].parent if len(files) > 1 else files[0]} has no rows; pass at least one.")
     return counts
 
 

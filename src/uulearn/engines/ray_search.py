@@ -1,4 +1,4 @@
-"""Trains the models of a search on a Ray cluster, one task per job; the process that searches writes the store."""
+"""Train the models of a search on a Ray cluster, one task per job; the searching process writes the store."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class RayExecutor:
             raise ValueError(f"workers must be an integer above 0, got {self.workers!r}.")
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
-        """Train the jobs; yields the results of each as soon as it is finished."""
+        """Train the jobs; yield the results of each job when it finishes."""
         if not jobs:
             return
         first = trials.plans[0].parameters
         bar = ProgressBar(len(jobs), first.progress, unit="groups of models")
         with ray_cluster(self.address, self.workers) as ray, bar:
-            # "cuda" is refused earlier if this process has none; with "auto" the cluster may have some.
+            # "cuda" fails earlier if this process has no GPU; with "auto" the cluster may have GPUs.
             gpus = int(first.device != "cpu" and bool(ray.cluster_resources().get("GPU")))
             shared = ray.put(trials)
             calls = [(shared, job) for job in jobs]

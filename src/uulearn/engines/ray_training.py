@@ -22,7 +22,7 @@ from uulearn.app.output import FitRun, OutputFolder, join_fit_workers
 from uulearn.app.settings import FitSettings
 from uulearn.engines.ray_cluster import RETRIES, ray_cluster
 from uulearn.storage import write_atomically
-from uulearn.training.progress import ProgressCallback
+from uulearn.training.progress import ProgressCallback, StageStarted
 from uulearn.training.workers import FirstWorkerError
 
 ERROR_FILE = "error.txt"
@@ -32,12 +32,12 @@ PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportE
 
 
 def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: int, address: str | None) -> FitFacts:
-    """Fit two files with several processes of a cluster, which must see the files and the output folder."""
+    """Fit two files with several processes of a cluster; all must see the files and the output folder."""
     folder = run.folder
     work = functools.partial(_fit_on_worker, run.settings, folder, command)
     scratch = folder.place.with_name(f".{folder.place.name}.ray")
     device = str(run.settings.classifier.get("device", "auto"))
-    progress(f"training by {workers} processes on Ray")
+    progress(StageStarted(f"training by {workers} processes on Ray"))
     with folder.explain_failure(run.resumed):
         try:
             train_on_ray(work, scratch, workers=workers, device=device, address=address)
@@ -56,7 +56,7 @@ def _fit_on_worker(settings: FitSettings, folder: OutputFolder, command: str) ->
 def train_on_ray(
     work: Callable[[], None], scratch: Path, *, workers: int, device: str = "auto", address: str | None = None
 ) -> None:
-    """Call ``work()`` in several processes of a cluster that form a process group, until all have finished.
+    """Call ``work()`` in several cluster processes that form a process group, and wait until all have finished.
 
     If a process dies, all are ended and started again, up to three times; ``work`` must resume from its own checkpoint.
     A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a temporary folder,
@@ -68,7 +68,7 @@ def train_on_ray(
     try:
         with ray_cluster(address, workers) as ray:
             use_gpu = _check_room(ray.cluster_resources(), workers, device)
-            # As bytes, so that the controller process of Ray Train need not import the modules of the work.
+            # Sent as bytes, so Ray Train's controller process does not import the modules of the work.
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):
@@ -89,7 +89,7 @@ def train_on_ray(
 
 
 def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
-    """Whether each worker gets a GPU; refuses more workers than the cluster has cores, for which Ray would wait."""
+    """Return whether each worker gets a GPU; raise if the cluster has too few cores."""
     cores, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     needs_gpus = device.startswith("cuda")
     if cores < workers or (needs_gpus and gpus < workers):
@@ -100,7 +100,7 @@ def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
 
 
 def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseException | None:
-    """Start the processes and wait for them; returns the error, or None.
+    """Start the processes, wait for them, and return the error, or None.
 
     Runs in a thread, because in the main thread Ray Train would handle interrupts and end the process silently.
     """
@@ -125,7 +125,7 @@ def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseEx
 
 
 def _work_in_group(settings: dict[str, Any]) -> None:
-    """The main function of each process; stores a permanent error before it ends all processes."""
+    """Run the work in one process; store a permanent error before ending all processes."""
     try:
         os.chdir(settings["folder"])
         importlib.import_module("ray.cloudpickle").loads(settings["work"])()

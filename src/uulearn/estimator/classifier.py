@@ -17,7 +17,7 @@ from uulearn.estimator import persistence
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner, NetworkModel
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters
-from uulearn.estimator.plan import make_plan, read_streams, takes_any_shape
+from uulearn.estimator.plan import FitPlan, make_plan, read_streams, takes_any_shape
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.models import ModelLike
@@ -36,14 +36,14 @@ class UUClassifier(TrainedClassifier):
     set of each row; `predict` returns classes, 1 for positive. `score` estimates the accuracy from two unlabeled sets,
     so ``cross_val_score`` and ``GridSearchCV`` work on (X, sets).
 
-    Which set has the higher prior cannot be seen in unlabeled rows: priors in the wrong order train a classifier that
+    Unlabeled rows cannot show which set has the higher prior: priors in the wrong order train a classifier that
     predicts the opposite. A few labeled rows passed as ``test_data`` are checked against the priors.
 
     Parameters
     ----------
     set_priors : (θ, θ′), or None
-        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. None, with
-        ``method="biased"``, if it is only known that set 0 has the higher prior: the classifier then ranks rows, and
+        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. Pass None with
+        ``method="biased"`` if you only know that set 0 has the higher prior: the classifier then ranks rows, and
         `with_priors` adds the priors later.
     target_prior : float
         π, the class prior of the population that the classifier is used on.
@@ -75,7 +75,7 @@ class UUClassifier(TrainedClassifier):
         Number of models whose scores are averaged. With more than one, the rows are split into as many folds, and each
         model is trained on the other folds and validated on its own. "auto" is 5 for ``"linear"``, ``"mlp"`` and
         learners. It is 1 for other models, which train slowly, if ``validation_fraction`` or ``validation_data`` is
-        given, if a set has fewer than ten rows, and if its rows are copies of a few.
+        given, if a set has fewer than ten rows, or if it has few unique rows.
     validation_fraction : float or "auto"
         Fraction of each set that a single model holds out, at random with all copies of a row on one side, for early
         stopping and calibration without labels; 0 trains on all rows. Ignored if ``validation_data`` is passed to
@@ -90,12 +90,12 @@ class UUClassifier(TrainedClassifier):
     self_training_rounds : int
         Maximum number of rounds of self-training, which needs several models: out-of-fold predictions relabel the rows
         into two purer sets, and the models are trained on them again. The number of rounds that are used, which may be
-        0, is chosen without labels. Takes the time of ``self_training_rounds`` + 1 more trainings, and one per round.
+        0, is chosen without labels. Takes the time of ``self_training_rounds`` + 1 more trainings, plus one per round.
     calibrated : bool or "auto"
-        Whether held-out rows turn scores into log-odds, without labels, so that probabilities are calibrated for any
+        Whether to calibrate scores to log-odds on held-out rows, without labels; probabilities are then valid for any
         loss and method; see `calibrate`. "auto" calibrates if rows are held out and the priors are known.
     device : str
-        ``"auto"`` is the first CUDA device if there is one, else the CPU.
+        ``"auto"`` is the first CUDA device, or the CPU if there is none.
     training : TrainingOptions, optional
         Optimizer, scheduler, precision, checkpoints and other rarely changed options; see
         `uulearn.training.TrainingOptions`. ``set_params(training__ema=None)`` replaces a single one.
@@ -117,10 +117,13 @@ class UUClassifier(TrainedClassifier):
     set_sizes_, held_out_sizes_ : (int, int)
         Number of rows of each set in training, and held out.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
-        With several models: accuracy and other metrics, estimated without labels, each row scored by the model that was
+        With several models: metrics estimated without labels; each row is scored by the model that was
         not trained on it. After self-training: those of ensembles of each half of the rows on the other half.
+    out_of_fold_scores_ : array of shape (n,) or None
+        With several models: what `decision_function` would return for each training row, those of set 0 first, by the
+        model that was not trained on it. They are not saved with the classifier.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
-        What each round of self-training trained on and gained, and whether it was better.
+        The sets and the gain of each round of self-training, and whether the round was better.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
         The line from the model's scores to log-odds; None if the scores are not calibrated.
     precision_ : str
@@ -137,10 +140,10 @@ class UUClassifier(TrainedClassifier):
     >>> rng = np.random.default_rng(0)
     >>> y_a, y_b = rng.random(500) < 0.8, rng.random(500) < 0.2  # never shown to the classifier
     >>> X_a, X_b = (rng.normal(size=(500, 2)) + 2 * y[:, None] - 1 for y in (y_a, y_b))
-    >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, epochs=50, random_state=0)
+    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=50, random_state=0)
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used, and no row was scored by a model that saw it
+    >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used
     0.917 (95% interval 0.870 to 0.959)
     """
 
@@ -192,7 +195,7 @@ class UUClassifier(TrainedClassifier):
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; with ``deep`` also the training options, such as ``training__ema``."""
+        """Return the parameters by name; ``deep`` adds the training options, such as ``training__ema``."""
         found: dict[str, Any] = super().get_params(deep)
         if deep and (self.training is None or isinstance(self.training, TrainingOptions)):
             options = self.training or TrainingOptions()
@@ -231,14 +234,15 @@ class UUClassifier(TrainedClassifier):
         validation_data : (X, sets), optional
             Held-out rows of both sets, for early stopping and calibration of a single model.
         test_data : (X, y), optional
-            Rows with labels (1 positive, 0 negative). They are used to warn about swapped priors and to record the
-            accuracy every epoch, never for training; the history says that labels were used.
+            Rows with labels (1 positive, 0 negative), used only to warn about swapped priors and to record the
+            accuracy every epoch; the history states that labels were used.
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
-        return self._fit(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
+        plan = self._plan(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
+        return self.fit_plan(plan)
 
     def fit_sets(
         self,
@@ -249,7 +253,7 @@ class UUClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on set 0 and set 1, passed separately, without concatenating them in memory. See `fit` for the rest.
+        """Train on set 0 and set 1, passed separately and never concatenated. See `fit` for the other parameters.
 
         Pass sets larger than memory as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`: one
         model is then trained, and rows of each set are held out and kept in memory for validation.
@@ -257,18 +261,31 @@ class UUClassifier(TrainedClassifier):
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
         if isinstance(X0, RowStream) or isinstance(X1, RowStream):
-            return self._fit(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
-        return self._fit(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
+            plan = self._plan(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
+        else:
+            plan = self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
+        return self.fit_plan(plan)
 
-    def _fit(self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None) -> Self:
-        """Check the parameters, read the data, plan, train, and set the fitted attributes."""
+    def plan_sets(self, X0: Any, X1: Any) -> FitPlan:
+        """Return the plan of `fit_sets`: resolved parameters, folds or held-out rows, and the learner."""
+        any_shape = takes_any_shape(self.model)
+        return self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape))
+
+    def _plan(
+        self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None = None
+    ) -> FitPlan:
+        """Check the parameters, read the data and plan."""
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         options = self.training or TrainingOptions()
         workers = join_workers(options.distributed, resolve_device(self.device))
         with warn_on_rank_zero(workers):
             given = read(parameters, workers)
-            plan = make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+            return make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
+
+    def fit_plan(self, plan: FitPlan) -> Self:
+        """Train according to a plan, and set the fitted attributes."""
+        with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)
             self.set_fitted(result)
             if result.error is not None:
@@ -287,11 +304,12 @@ class UUClassifier(TrainedClassifier):
         if result.columns.names is not None:
             self.feature_names_in_ = result.columns.names
         elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
+            del self.feature_names_in_  # from an earlier fit
         self.set_sizes_ = result.set_sizes
         self.held_out_sizes_ = result.held_out_sizes
         self.scaling_ = result.scaling
         self.out_of_fold_evaluation_ = result.out_of_fold_evaluation
+        self.out_of_fold_scores_ = result.decisions
         self.self_training_ = None if result.self_training is None else list(result.self_training)
         self.precision_ = result.model.precision
         self.resolved_params_ = result.resolved
@@ -299,12 +317,12 @@ class UUClassifier(TrainedClassifier):
         return self
 
     def summary(self) -> str:
-        """A few lines about the data, the assumptions and the training."""
+        """Describe the data, the assumptions and the training in a few lines."""
         check_is_fitted(self, "trained_")
         return summarize(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted classifier to a directory of safetensors and JSON files; a model there is replaced."""
+        """Write the fitted classifier to a directory of safetensors and JSON files, replacing any model there."""
         check_is_fitted(self, "trained_")
         persistence.save(self, Path(path))
 
@@ -321,7 +339,7 @@ class UUClassifier(TrainedClassifier):
         state: dict[str, Any] = dict(super().__getstate__())
         trained = state.get("trained_")
         if isinstance(trained, NetworkModel) and module_device(trained.module).type != "cpu":
-            # So that a machine without the accelerator can load it.
+            # A machine without the accelerator can then load it.
             state["trained_"] = dataclasses.replace(trained, module=copy.deepcopy(trained.module).cpu())
         return state
 

@@ -1,6 +1,8 @@
-"""Runs a plan: trains one model, or an ensemble over folds, calibrates and evaluates it."""
+"""Run a plan: train one model or an ensemble over folds, calibrate and evaluate it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from uulearn.metrics import Evaluation, evaluate
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
 from uulearn.training import History
 
-# Rows per set that a single model scores to find out whether it predicts one class only.
+# Rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
 
 
@@ -43,7 +45,7 @@ class FitResult:
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
-    """Why the fit ended early although there is a model: it is raised after the estimator has been set."""
+    """Why the fit ended early with a usable model; raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
     """Out-of-fold decision values of all rows, those of set 0 first; None for a single model."""
 
@@ -55,7 +57,17 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     ----------
     plan : FitPlan
     first : OutOfFold, optional
-        Models of all folds that were trained already, for example by a search; they are not trained again.
+        Already trained models of all folds, for example from a search; they are not trained again.
+
+    Examples
+    --------
+    >>> from uulearn.estimator import UUClassifier, make_plan
+    >>> from uulearn.data.inputs import read_two_tables
+    >>> rows = np.random.default_rng(0).normal([[[1.0]], [[-1.0]]], size=(2, 200, 3))
+    >>> clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, random_state=0)
+    >>> plan = make_plan(clf.get_params(deep=False), read_two_tables(*rows, any_shape=False))
+    >>> plan.resolved["n_estimators"], len(run_plan(plan).history)
+    (5, 2)
     """
     parameters = plan.parameters
     priors, target_prior = parameters.training_priors, parameters.target_prior
@@ -79,8 +91,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         else:
             fitted = first or _train_folds(plan, plan.data, plan.folds, priors, Stage(0, None))
             scores = torch.cat(fitted.scores)
+        history = average_histories(fitted.histories)
         model = fitted.combine(plan.learner)
-        history = History.mean(fitted.histories)
         held_out_sizes = plan.data.sizes
 
     sets = np.repeat([0, 1], held_out_sizes)
@@ -90,7 +102,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     if parameters.calibrated and scores is not None:
         try:
             scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
-        except ValueError as failure:  # it is raised later: the trained model is usable without calibration
+        except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
     if plan.folds is not None and scores is not None:
         decisions = decision_values(scores.numpy(), scaling)
@@ -113,8 +125,23 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     )
 
 
+def average_histories(histories: Sequence[History]) -> History:
+    """Return one history of several: each record has the means over the models that were trained that long."""
+    records = [history.epochs for history in histories]
+    longest: list[dict[str, Any]] = max(records, key=len)
+    epochs = []
+    for position, record in enumerate(longest):
+        running = [own[position] for own in records if len(own) > position]
+        names = dict.fromkeys(name for other in running for name in other if name != "epoch")
+        means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
+        epochs.append({"epoch": record["epoch"], **means})
+    reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
+    labels_used = any(history.labels_used for history in histories)
+    return History(epochs, "; ".join(reasons), labels_used, models=list(histories))
+
+
 def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
-    """Warn if the trained model predicts the same class for all rows: out of fold, or in a sample."""
+    """Warn if the trained model predicts the same class for all out-of-fold or sampled rows."""
     decisions = result.decisions
     if decisions is None:
         sample = torch.cat([plan.data.sample(which, ONE_SIDED_SAMPLE) for which in (0, 1)])
@@ -130,7 +157,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """The models of the best round, scores of all rows by models that did not see them, and all rounds."""
+    """Return the models of the best round, scores of all rows by models not trained on them, and all rounds."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 
@@ -156,6 +183,6 @@ def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFol
 def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
     task = ModelTask(
         sets, priors, plan.parameters.target_prior, stage.seed(plan.seed), stage.path,
-        folds=folds, test=plan.test, callback=plan.callback,
+        folds=folds, test=plan.test, callback=plan.callback, fit_seed=plan.seed,
     )  # fmt: skip
     return merge_folds(plan.learner.train_folds(task), folds)

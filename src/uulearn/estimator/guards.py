@@ -1,4 +1,4 @@
-"""Warnings about a trained model: predictions of one class only, and accuracies that cannot be right."""
+"""Warnings about a trained model: predictions of only one class, and impossible accuracies."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarnin
 from uulearn.metrics.calibration import shift_log_odds
 from uulearn.risk import estimation_cost
 
-# A class prior between these bounds is moderate: predictions of one class only are then a sign of failed training.
+# A class prior within these bounds is moderate: predicting only one class then indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
-# Standard errors by which an estimated accuracy must leave [½, 1] to be suspicious.
+# An estimated accuracy is suspicious if it is outside [½, 1] by this many standard errors.
 SUSPICIOUS_ERRORS = 4
 
 
@@ -48,7 +48,7 @@ def warn_if_one_sided(
 def warn_if_suspicious(
     accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
 ) -> None:
-    """Warn if an estimated accuracy is so far below chance, or above 1, that the priors or rows cannot be right."""
+    """Warn if an estimated accuracy is so far below chance or above 1 that the priors or rows must be wrong."""
     noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
     if 0.5 - noise <= accuracy <= 1 + noise:
         return

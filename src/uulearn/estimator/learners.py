@@ -1,4 +1,4 @@
-"""Learners: how one model is trained. Folds, ensembling, calibration and evaluation are the same for all of them.
+"""Learners train one kind of model. Folds, ensembling, calibration and evaluation are the same for all of them.
 
 A `Learner` trains a model on two sets and returns something that scores rows. `NetworkLearner` trains a torch module
 with `uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from uulearn.data import Rows, TwoSets
 from uulearn.data.augmentation import build_augmentation
+from uulearn.data.folds import split_fold
 from uulearn.data.holdout import Positions
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator.resolving import ResolvedParameters
@@ -54,29 +54,29 @@ class TrainedModel(abc.ABC):
     """A trained model, or several as one."""
 
     precision: str = "float32"
-    """Type of the products that scores are computed with."""
+    """Floating-point type of the matrix products that compute scores."""
 
     @abc.abstractmethod
     def score(self, rows: Rows) -> Tensor:
-        """Scores of shape (n,) in float32 on the CPU; higher for rows that look more positive, 0 is the threshold."""
+        """Return float32 scores of shape (n,) on the CPU; higher for rows that look more positive, with threshold 0."""
 
     @property
     def n_models(self) -> int | None:
-        """The number of models of an ensemble, None for a single model."""
+        """The number of models of an ensemble, or None for a single model."""
         return None
 
     def submodel(self, number: int) -> TrainedModel:
-        """One model of an ensemble, with the scale that it has there."""
+        """Return one model of an ensemble, with its scale in the ensemble."""
         raise NotImplementedError(f"{type(self).__name__} is a single model.")
 
     def state(self) -> ModelState:
-        """What `Learner.restore` needs to make the same model again; without it the model cannot be saved."""
+        """Return what `Learner.restore` needs to recreate the model; without it the model cannot be saved."""
         raise NotImplementedError(f"{type(self).__name__} has no state(), so a classifier with it cannot be saved.")
 
 
 @dataclass(frozen=True)
 class ModelTask:
-    """What one model is trained on or, with ``folds``, the models of an ensemble: each on the rows outside its fold."""
+    """Training data of one model or, with ``folds``, of an ensemble; each model trains on the rows outside its fold."""
 
     data: TwoSets | StreamedSets
     set_priors: Priors
@@ -92,21 +92,23 @@ class ModelTask:
     """Rows with labels: their accuracy is recorded per epoch; a learner may ignore them."""
     callback: Callback | None = None
     """Called per epoch by learners that have epochs."""
+    fit_seed: int | None = None
+    """The seed of the fit, if ``seed`` is derived from it."""
 
     def in_folds(self) -> tuple[TwoSets, Folds]:
-        """The rows and their folds; the task must have folds, which streamed sets do not have."""
+        """Return the rows and their folds; the task must have folds, which streamed sets do not have."""
         assert isinstance(self.data, TwoSets)
         assert self.folds is not None
         return self.data, self.folds
 
     def of_fold(self, fold: int) -> ModelTask:
-        """The task of one model, with a seed and a checkpoint folder derived from the fold."""
+        """Return the task of one model, with a seed and a checkpoint folder derived from the fold."""
         data, folds = self.in_folds()
-        inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
+        outside, inside = split_fold(data, folds, fold)
         return dataclasses.replace(
             self,
-            data=data.pick(*outside),
-            validation=data.pick(*inside),
+            data=outside,
+            validation=inside,
             folds=None,
             seed=fold_seed(self.seed, fold),
             path=(*self.path, f"model-{fold}"),
@@ -125,7 +127,7 @@ class ModelFit:
 
 @dataclass(frozen=True)
 class FoldScores:
-    """The model of one fold, and its scores of the rows of the fold, of set 0 and of set 1."""
+    """The model of one fold, and its scores of the fold's rows of set 0 and set 1."""
 
     model: TrainedModel
     history: History
@@ -133,7 +135,21 @@ class FoldScores:
 
 
 class Learner(abc.ABC):
-    """Trains models of one kind. Subclasses implement `train`, and `restore` if classifiers are to be saved."""
+    """Trains models of one kind. Subclasses implement `train`, and `restore` to support saved classifiers.
+
+    >>> class Sum(TrainedModel):  # a model without weights: the sum of the columns
+    ...     def score(self, rows):
+    ...         return rows.slice(0, rows.n_rows).float().sum(1)
+    >>> class SumLearner(Learner):
+    ...     kind = "sum"
+    ...     def train(self, task):
+    ...         return ModelFit(Sum(), History())
+    >>> from uulearn import UUClassifier
+    >>> x = torch.linspace(-1, 1, 40)[:, None]
+    >>> clf = UUClassifier((0.2, 0.8), model=SumLearner(), calibrated=False)
+    >>> clf.fit_sets(x[:20], x[20:]).predict(x[[0, 39]])
+    array([0, 1])
+    """
 
     kind: ClassVar[str]
     """Name of the kind in the manifest of a model directory."""
@@ -159,11 +175,11 @@ class Learner(abc.ABC):
         return found
 
     def combine(self, models: Sequence[TrainedModel], scales: Sequence[float]) -> TrainedModel:
-        """One model whose score is the mean of the models' scores, each divided by its scale."""
+        """Return one model whose score is the mean of the models' scores, each divided by its scale."""
         return MeanModel(tuple(models), tuple(scales))
 
     def restore(self, state: ModelState, row_shape: tuple[int, ...]) -> TrainedModel:
-        """The model whose `TrainedModel.state` was stored."""
+        """Recreate the model from its stored `TrainedModel.state`."""
         raise NotImplementedError(f"{type(self).__name__} cannot restore a stored model; implement restore.")
 
 
@@ -180,11 +196,11 @@ class MeanModel(TrainedModel):
         return len(self.models)
 
     def submodel(self, number: int) -> MeanModel:
-        """One of the models."""
+        """Return one of the models."""
         return MeanModel(self.models[number : number + 1], self.scales[number : number + 1])
 
     def score(self, rows: Rows) -> Tensor:
-        """The mean score of each row."""
+        """Return the mean score of each row."""
         return torch.stack([m.score(rows) / s for m, s in zip(self.models, self.scales, strict=True)]).mean(0)
 
 
@@ -197,15 +213,15 @@ class OutOfFold:
     scales: list[float]
     """Mean magnitude of the scores of each model on its fold."""
     scores: tuple[Tensor, Tensor]
-    """Of set 0 and of set 1, divided by the scale of the model."""
+    """Scores of set 0 and of set 1, divided by the scale of the model."""
 
     def combine(self, learner: Learner) -> TrainedModel:
-        """The models as one: the mean of their scores, each divided by its scale."""
+        """Combine the models into one that returns the mean of their scores, each divided by its scale."""
         return learner.combine(self.models, self.scales)
 
 
 def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
-    """The models of all folds, passed in the order of the folds, with the scores in the order of the rows."""
+    """Merge the models of all folds, given in the order of the folds; scores get the order of the rows."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
     for fold, part in enumerate(parts):
         scale = float(torch.cat(part.scores).abs().mean()) or 1.0
@@ -216,7 +232,7 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
 
 
 def make_learner(parameters: ResolvedParameters) -> Learner:
-    """The ``model`` if it is a learner, else a `NetworkLearner`."""
+    """Return ``model`` if it is a learner, else a `NetworkLearner`."""
     return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
 
 
@@ -228,10 +244,10 @@ class NetworkModel(TrainedModel):
     precision: str
     input_scale: float = 1.0
     forced: bool = False
-    """Whether bfloat16 is used even on a device that does not multiply in it natively."""
+    """Whether to use bfloat16 even on a device without native bfloat16 multiplication."""
 
     def score(self, rows: Rows) -> Tensor:
-        """Scores of rows, computed on the device of the module."""
+        """Return scores of rows, computed on the device of the module."""
         device = module_device(self.module)
         fast = self.precision == "bfloat16" and (self.forced or multiplies_bfloat16(device))
         dtype = torch.bfloat16 if fast else torch.float32
@@ -239,17 +255,17 @@ class NetworkModel(TrainedModel):
 
     @property
     def n_models(self) -> int | None:
-        """The number of modules of an `uulearn.models.Ensemble`, None for any other module."""
+        """The number of modules of an `uulearn.models.Ensemble`, or None for any other module."""
         return len(self.module.models) if isinstance(self.module, Ensemble) else None
 
     def submodel(self, number: int) -> NetworkModel:
-        """One module of the ensemble."""
+        """Return one module of the ensemble."""
         assert isinstance(self.module, Ensemble)
         alone = Ensemble([self.module.models[number]], [self.module.scales[number].item()])
         return dataclasses.replace(self, module=alone.to(self.module.scales.device).eval())
 
     def state(self) -> ModelState:
-        """The weights, and the number of models of an ensemble."""
+        """Return the weights, and the number of models of an ensemble."""
         tensors = self.module.state_dict()
         for name, value in tensors.items():
             if not isinstance(value, Tensor):
@@ -262,7 +278,12 @@ class NetworkModel(TrainedModel):
 
 @dataclass(frozen=True)
 class NetworkLearner(Learner):
-    """Trains a torch module; ``options`` has everything but the seed and the checkpoint folder of each model."""
+    """Trains a torch module; ``options`` has everything but the seed and the checkpoint folder of each model.
+
+    >>> learner = NetworkLearner("linear", None, "logistic", "abs", -0.1, RunOptions(epochs=10))
+    >>> learner.risk((0.8, 0.2), 0.5)
+    UURisk(set_priors=(0.8, 0.2), target_prior=0.5, loss='logistic', method='abs')
+    """
 
     kind: ClassVar[str] = "network"
 
@@ -275,7 +296,7 @@ class NetworkLearner(Learner):
 
     @classmethod
     def from_parameters(cls, parameters: ResolvedParameters, device: str | None = None) -> NetworkLearner:
-        """The learner for the parameters of a classifier, on another device if one is given."""
+        """Create the learner for the parameters of a classifier, optionally on another device."""
         device = resolve_device(parameters.device) if device is None else device
         training = parameters.training
         # Networks, losses and optimizers known by name do not synchronize with the host: a CUDA graph can hold a step.
@@ -294,23 +315,23 @@ class NetworkLearner(Learner):
         )
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
-        """An untrained module with the initial weights of this seed."""
+        """Build an untrained module with the initial weights of this seed."""
         return build_model(self.model, row_shape, self.model_params, seed)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
-        """The risk that is minimized."""
+        """Return the risk to minimize."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
             return UURisk(set_priors, target_prior, self.loss, self.method, self.slope)
 
-    def run_options(self, seed: int, path: Sequence[str] = ()) -> RunOptions:
-        """The options of the model with this seed and checkpoint folder."""
+    def run_options(self, seed: int, path: Sequence[str] = (), fit_seed: int | None = None) -> RunOptions:
+        """Return the options of the model with this seed and checkpoint folder."""
         folder = self.options.checkpoint_dir
         folder = None if folder is None else Path(folder, *path)
-        return dataclasses.replace(self.options, seed=seed, checkpoint_dir=folder)
+        return dataclasses.replace(self.options, seed=seed, fit_seed=fit_seed, checkpoint_dir=folder)
 
     def can_be_batched(self, data: TwoSets) -> bool:
-        """Whether several such models can be trained together on these rows."""
+        """Return whether several such models can be trained together on these rows."""
         return isinstance(self.model, str) and can_be_batched(self.model, data, self.options)
 
     def check(self, sample: Tensor, seed: int) -> None:
@@ -326,7 +347,7 @@ class NetworkLearner(Learner):
             self.build(task.data.row_shape, task.seed),
             task.data,
             self.risk(task.set_priors, task.target_prior),
-            self.run_options(task.seed, task.path),
+            self.run_options(task.seed, task.path, task.fit_seed),
             validation=task.validation,
             test=task.test,
             callback=task.callback,
@@ -343,11 +364,11 @@ class NetworkLearner(Learner):
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the modules of the folds; on CUDA together, if a batch can hold them."""
         data, folds = task.in_folds()
-        options = self.run_options(task.seed, task.path)
+        options = self.run_options(task.seed, task.path, task.fit_seed)
         risk = self.risk(task.set_priors, task.target_prior)
         chosen = range(count_folds(folds)) if chosen is None else chosen
         on_cuda = torch.device(options.device).type == "cuda"
-        # On the CPU batched training gains little; and a callback expects one model at a time.
+        # On the CPU batched training gains little, and a callback expects one model at a time.
         if on_cuda and task.callback is None and self.can_be_batched(data):
             return self.train_variants(task, [Variant(risk)], chosen)[0]
         about = functools.partial(self.build, data.row_shape), data, folds, risk, options
@@ -357,22 +378,22 @@ class NetworkLearner(Learner):
     def train_variants(
         self, task: ModelTask, variants: Sequence[Variant], chosen: Sequence[int]
     ) -> list[list[FoldScores]]:
-        """Train several variants of a network that `can_be_batched` together: for each, the models of the folds."""
+        """Train several variants of a network that `can_be_batched` together; return the fold models of each."""
         assert isinstance(self.model, str)
-        options = self.run_options(task.seed, task.path)
+        options = self.run_options(task.seed, task.path, task.fit_seed)
         found = fit_folds_batched(
             chosen, self.model, self.model_params, *task.in_folds(), variants, options, test=task.test
         )
         return [self._fold_scores(parts) for parts in found]
 
     def combine(self, models: Sequence[TrainedModel], scales: Sequence[float]) -> NetworkModel:
-        """The modules as one `uulearn.models.Ensemble`, on the device of training."""
+        """Combine the modules into one `uulearn.models.Ensemble`, on the device of training."""
         networks = [model for model in models if isinstance(model, NetworkModel)]
         ensemble = Ensemble([network.module for network in networks], scales).eval()
         return dataclasses.replace(networks[-1], module=ensemble.to(self.options.device))
 
     def restore(self, state: ModelState, row_shape: tuple[int, ...]) -> NetworkModel:
-        """The module with the stored weights; a named model needs no memory until the shapes are known to agree."""
+        """Return the module with the stored weights; a named model is allocated only after the shapes are checked."""
         n_models, weights = state.config["n_models"], state.tensors
         precision = str(state.config["precision"])
         if precision not in ("float32", "bfloat16") or n_models != (len(weights.get("scales", ())) or None):

@@ -22,20 +22,20 @@ from uulearn.storage import sync_folder, write_atomically
 
 MANIFEST = "model.json"
 MODEL_FORMAT = "uulearn-model"
-# 3: parameters with the names of scikit-learn, training options apart, and a learner kind. Earlier formats are refused.
+# 3: scikit-learn's parameter names, separate training options, and a learner kind. Earlier formats raise an error.
 MODEL_FORMAT_VERSION = 3
 MODEL_FILE = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
 LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
 # Files of the estimator itself; all others were attached by an application.
 OWN_FILES = ("weights", "history")
-# Files for readers, which the commands write next to a model with facts; they describe that model and no other.
+# Files for readers, which the commands write next to a model with facts; they describe only that model.
 DOCUMENTS = ("README.md", "config.toml", "report.html")
-# Bytes of the largest manifest that is read: no real one comes close.
+# Maximum size of a manifest in bytes; real manifests are much smaller.
 MAX_MANIFEST_BYTES = 16 * 2**20
 
 Contents = Mapping[str, tuple[str, bytes]]
-"""From a stem, such as "weights", to the suffix and the content of a file."""
+"""Maps a stem, such as "weights", to the suffix and the content of a file."""
 
 
 def write_directory(
@@ -73,7 +73,7 @@ def write_directory(
 
 
 def could_be_model(folder: Path) -> bool:
-    """Whether a folder contains a model, the remains of one whose saving was killed, or nothing."""
+    """Return whether a folder contains a model, the remains of a killed save, or nothing."""
     names = [path.name for path in folder.iterdir()]
     return MANIFEST in names or all(MODEL_FILE.fullmatch(name) or LEFTOVER.fullmatch(name) for name in names)
 
@@ -90,7 +90,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
             _write(folder / name, content)
         for name, place in waiting.items():
             _write(place, manifest if name == MANIFEST else documents[name])
-        for name in documents:  # from here on no space is needed; a missing document is better than an outdated one
+        for name in documents:  # no space is needed from here on; a missing document is better than an outdated one
             (folder / name).unlink(missing_ok=True)
         waiting[MANIFEST].replace(folder / MANIFEST)
     except BaseException:
@@ -104,7 +104,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
     sync_folder(folder)
     old = [path for path in folder.iterdir() if MODEL_FILE.fullmatch(path.name) and path.name not in files]
     if held_model and any(path.name.startswith("facts-") for path in old):
-        # Before the facts, which tell the next process what the documents describe if this one is killed.
+        # Before the facts: if this process is killed, the next one checks the documents against the facts.
         for name in DOCUMENTS:
             if name not in documents and ((folder / name).is_file() or (folder / name).is_symlink()):
                 (folder / name).unlink()
@@ -117,17 +117,17 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write one file; every file of a model directory is written by it."""
+    """Write one file; all files of a model directory are written by this function."""
     path.write_bytes(content)
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """The checksum of a manifest, which shows whether it was edited."""
+    """Return the checksum of a manifest, which shows whether it was edited."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a model directory, verified."""
+    """Read and verify the manifest of a model directory."""
     path = folder / MANIFEST
     if not path.is_file():
         what = f"contains no {MANIFEST}" if folder.exists() else "does not exist"
@@ -156,7 +156,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_file(folder: Path, entry: Mapping[str, Any]) -> bytes:
-    """The content of a file that the manifest lists, verified."""
+    """Read and verify a file that the manifest lists."""
     name = entry["name"]
     if not isinstance(name, str) or not MODEL_FILE.fullmatch(name):
         raise ModelFormatError(f"{folder / MANIFEST} lists {name!r}, which save does not write; save the model again.")
@@ -175,7 +175,7 @@ def read_file(folder: Path, entry: Mapping[str, Any]) -> bytes:
 
 
 def read_attached(folder: Path) -> dict[str, bytes]:
-    """The files that were attached to a classifier: stem to content."""
+    """Read the files that were attached to a classifier; return a mapping from stem to content."""
     files = read_manifest(folder).get("files")
     if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
         raise ModelFormatError(f"{folder / MANIFEST} lists no files; save the model again.")

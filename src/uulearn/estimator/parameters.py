@@ -18,7 +18,7 @@ from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, TrainingOptions
 from uulearn.training.precision import PRECISIONS
 
-# Priors of the training risk for set_priors=None: with them, separating the sets is separating the classes.
+# Priors of the training risk for set_priors=None: with them, separating the sets equals separating the classes.
 PURE_PRIORS = (1.0, 0.0)
 # Names of the training options in get_params and set_params.
 TRAINING_PREFIX = "training__"
@@ -26,7 +26,7 @@ TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fiel
 
 
 class Rule(NamedTuple):
-    """A test of a value, a description of the allowed values, and a value that is not allowed."""
+    """A check of a value, a description of the allowed values, and an example of a bad value."""
 
     allows: Callable[[Any], bool]
     description: str
@@ -34,7 +34,7 @@ class Rule(NamedTuple):
 
 
 def is_auto(value: Any) -> bool:
-    """Whether a parameter is ``"auto"``; arrays and other objects are compared by type first."""
+    """Return whether a parameter is ``"auto"``; arrays and other objects are compared by type first."""
     return isinstance(value, str) and value == AUTO
 
 
@@ -128,7 +128,14 @@ TRAINING_RULES: dict[str, Rule] = {
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
+    """Raise a ValueError or TypeError for the first parameter whose value is not allowed.
+
+    >>> from uulearn import UUClassifier
+    >>> check_parameters(UUClassifier((0.8, 0.2), epochs=0).get_params(deep=False))
+    Traceback (most recent call last):
+        ...
+    ValueError: epochs must be an integer of at least 1, got 0.
+    """
     options = parameters["training"] or TrainingOptions()
     checked = [(name, rule, parameters[name]) for name, rule in RULES.items()]
     if isinstance(options, TrainingOptions):

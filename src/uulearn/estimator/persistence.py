@@ -2,7 +2,7 @@
 
 The manifest has the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
 `uulearn.estimator.learners.ModelState`; ``weights`` has the tensors. A model of your own learner is loaded with
-``UUClassifier.load(folder, model=learner)``; ``learner.restore`` makes it from its state.
+``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates it from its state.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def save(
     parameters = {name: _encode(value) for name, value in named.items() if name in own}
     parameters["random_state"] = None if classifier.random_state is None else classifier.seed_
     if classifier.training is not None:
-        # A folder of the machine that trained: a later fit must not write there by default.
+        # The folder belongs to the machine that trained; a later fit must not write there by default.
         parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
     names = getattr(classifier, "feature_names_in_", None)
     about = {
@@ -82,7 +82,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """A parameter as readable JSON; code becomes a note that it must be passed again."""
+    """Encode a parameter as readable JSON; code becomes a note that it must be passed again."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -104,7 +104,7 @@ def _encode(value: Any) -> Any:
 
 
 def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Classifier:
-    """Read a classifier; parameters in ``replaced`` are used instead of the stored ones."""
+    """Read a classifier; parameters in ``replaced`` override the stored ones."""
     manifest = read_manifest(folder)
     known = {*inspect.signature(cls).parameters, *TRAINING_NAMES}
     if unknown := sorted(replaced.keys() - known):
@@ -127,7 +127,7 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
 def _read_result(
     parameters: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, torch.Tensor], history: History
 ) -> FitResult:
-    """The stored result of the fit."""
+    """Read the stored result of the fit."""
     fitted = manifest["fitted"]
     resolved = fitted["resolved_params"]
     readable = isinstance(resolved, dict) and resolved.keys() <= set(AUTO_PARAMETERS)
@@ -158,7 +158,7 @@ def _read_result(
 
 
 def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -> Learner:
-    """The learner of this kind: the network, or the one that was passed as ``model``."""
+    """Return the learner of this kind: the network, or the learner passed as ``model``."""
     if isinstance(parameters["model"], Learner):
         learner: Learner = parameters["model"]
     else:
@@ -172,7 +172,7 @@ def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, in
 
 
 def _read_as(kind: Any, data: Any) -> Any:
-    """JSON data as a value of a type: a number, a dataclass, a tuple, or one of these or None."""
+    """Convert JSON data to a type: a number, a dataclass, a tuple, or an optional one of these."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind(**{name: _read_as(part, data[name]) for name, part in get_type_hints(kind).items()})
     parts = get_args(kind)
@@ -208,7 +208,7 @@ def _read_parameters(
 
 
 def _decode(value: Any, missing: list[str]) -> Any:
-    """The parameter that `_encode` stored; names of code, which is not stored, are added to ``missing``."""
+    """Decode a parameter stored by `_encode`; add the name of code, which is not stored, to ``missing``."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()

@@ -1,4 +1,4 @@
-"""The plan of a fit: which rows train, which validate, in which folds, by which learner.
+"""The plan of a fit: training rows, validation rows, folds and learner.
 
 A plan is made after all inputs have been read and before anything is trained. It checks the data and the model, and
 raises or warns if something is wrong with them.
@@ -27,7 +27,7 @@ from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, ResolvedParameters, resolve
 from uulearn.models import IMAGE_MODELS
 from uulearn.risk.coefficients import warn_if_close
-from uulearn.training.checkpoint import store_seed, stored_seed
+from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
 from uulearn.training.options import TrainingOptions
 from uulearn.training.workers import Workers
@@ -51,10 +51,12 @@ class FitPlan:
     columns: Columns
     test: tuple[Rows, Tensor] | None = None
     callback: Callback | None = None
+    workers: Workers | None = None
+    """The processes that train together."""
 
 
 def takes_any_shape(model: Any) -> bool:
-    """Whether rows may be images or sequences: for image models and models that are not known by name."""
+    """Return whether rows may be images or sequences: true for image models and unnamed models."""
     return not isinstance(model, str) or model in IMAGE_MODELS
 
 
@@ -66,7 +68,7 @@ def read_streams(
     validation_data: Any = None,
     test_data: Any = None,
 ) -> FitData:
-    """Both sets as streams; unless ``validation_data`` is passed, rows are held out and loaded into memory."""
+    """Return both sets as streams; without ``validation_data``, rows are held out and loaded into memory."""
     streams = inputs.check_streams(X0, X1)
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
@@ -100,7 +102,7 @@ def make_plan(
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
     ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
-    and agree on the seed. ``stacklevel`` is that of the warnings, 1 for the caller.
+    and agree on the seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
     """
     _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)
@@ -127,15 +129,14 @@ def make_plan(
     warn_if_close(resolved.training_priors, resolved.target_prior, data.sizes, stacklevel=stacklevel + 2)
     learner = make_learner(resolved)
     learner.check(sample, seed)
-    folder = resolved.training.checkpoint_dir
-    if folder is not None and folds is not None and (workers is None or workers.first):
-        store_seed(folder, seed)  # the seeds of the models are derived from it
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
-    return FitPlan(resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback)
+    return FitPlan(
+        resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback, workers
+    )
 
 
 def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:
-    """The seed of a fit; a run without a fixed seed that was interrupted continues with the seed it started with."""
+    """Return the seed of a fit; an interrupted run without a fixed seed continues with its original seed."""
     state = parameters["random_state"]
     folder = (parameters["training"] or TrainingOptions()).checkpoint_dir
     if _is_seed(state):
@@ -151,7 +152,7 @@ def _is_seed(random_state: Any) -> bool:
 
 
 def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bool) -> None:
-    """Raise if parameters contradict each other; those that are "auto" never do."""
+    """Raise if parameters contradict each other; "auto" never contradicts."""
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     single = n_estimators == 1 or is_auto(n_estimators)
     calibrated = not is_auto(parameters["calibrated"]) and parameters["calibrated"]
@@ -172,7 +173,7 @@ def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bo
         )
     if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
-            "calibrated=True needs held-out rows of both sets, and there are none; set validation_fraction=0.1 or pass "
+            "calibrated=True needs held-out rows of both sets, but got none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 

@@ -20,7 +20,7 @@ from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.options import TrainingOptions
 
-# Parameters that may be "auto", in the order in which they are resolved: each may depend on those before it.
+# Parameters that may be "auto", in the order of resolution: each may depend on earlier ones.
 AUTO_PARAMETERS = (
     "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
 )  # fmt: skip
@@ -28,7 +28,12 @@ AUTO_PARAMETERS = (
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` in which nothing is ``"auto"``."""
+    """Parameters of `uulearn.UUClassifier` without any ``"auto"``.
+
+    >>> from uulearn import UUClassifier
+    >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
+    5
+    """
 
     set_priors: tuple[float, float] | None
     target_prior: float
@@ -59,7 +64,7 @@ class ResolvedParameters:
 
 
 def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any) -> ResolvedParameters:
-    """All parameters with the values that "auto" stands for; the arguments are those of `resolve_defaults`."""
+    """Return all parameters, with "auto" replaced by values; the arguments are those of `resolve_defaults`."""
     resolved = {**parameters, **resolve_defaults(parameters, sizes, **known)}
     priors = resolved["set_priors"]
     resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
@@ -74,7 +79,7 @@ def resolve_defaults(
     has_validation_data: bool = False,
     single_model: bool | Callable[[], bool] = False,
 ) -> dict[str, Any]:
-    """Values of the parameters that are ``"auto"`` for sets of these sizes.
+    """Return values for the parameters that are ``"auto"``, for sets of these sizes.
 
     Parameters
     ----------
@@ -91,16 +96,9 @@ def resolve_defaults(
     Examples
     --------
     >>> from uulearn import UUClassifier
-    >>> from pprint import pp
-    >>> pp(resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300)), width=60)
-    {'loss': 'sigmoid',
-     'lr': 0.001,
-     'l2': 0.005,
-     'n_estimators': 5,
-     'validation_fraction': 0.0,
-     'early_stopping': True,
-     'patience': 400,
-     'calibrated': True}
+    >>> resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))
+    {'loss': 'sigmoid', 'lr': 0.001, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0,
+     'early_stopping': True, 'patience': 400, 'calibrated': True}
     """
     known = dict(parameters)
     linear, mlp = (_is_named(known["model"], name) for name in ("linear", "mlp"))
@@ -145,5 +143,5 @@ def resolve_defaults(
 
 
 def _is_named(value: Any, *names: str) -> bool:
-    """Whether a parameter, which may also be an object, is one of these names."""
+    """Return whether a parameter, which may also be an object, is one of these names."""
     return isinstance(value, str) and value in names

@@ -32,18 +32,18 @@ MIN_RATE_GAP = 0.05
 
 
 class Stage(NamedTuple):
-    """Which training it is: the number of the round, 0 for the first, and the half of the rows, None for all."""
+    """One training: the number of its round (0 for the first) and its half of the rows (None for all)."""
 
     number: int
     half: int | None
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first training on all rows, which a fit without self-training does as well."""
+        """Whether this is the first training on all rows, as in a fit without self-training."""
         return self == (0, None)
 
     def seed(self, seed: int) -> int:
-        """The seed of the stage, derived from that of the fit."""
+        """Return the seed of the stage, derived from the seed of the fit."""
         if self.is_first:
             return seed
         entropy = [seed, self.number, 1 if self.half is None else 2 + self.half]
@@ -70,11 +70,11 @@ class Round:
     set_sizes: tuple[int, int]
     """The sum of both halves if the round was run on halves only."""
     evaluation: Evaluation
-    """Of the ensembles of each half on the other half: unbiased, but lower than for models of all rows."""
+    """Accuracy of each half's ensemble on the other half: unbiased, but lower than for models of all rows."""
     gain: Estimate | None
-    """Accuracy gained over the best round before, on the same scores; None for the first training."""
+    """Accuracy gained over the previous best round, on the same scores; None for the first training."""
     better: bool
-    """Whether it replaced the best round before it. The last such round is used."""
+    """Whether it replaced the previous best round. The last such round is used."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SelfTraining:
     best: OutOfFold
     """Models of the best round, trained on all rows."""
     scores: tuple[Tensor, Tensor]
-    """Of the original sets: out-of-fold scores if no round is used, else by the ensembles of the other half."""
+    """Scores of the original sets: out-of-fold if no round is used, else by the ensembles of the other half."""
     stop_reason: str
 
 
@@ -116,7 +116,7 @@ def self_train(
     pure : bool
         Whether pseudo-labeled sets are trained on as if the labels were right, instead of with their estimated priors.
     min_gain : float
-        A round replaces the best one before it if its estimated gain exceeds this number of standard errors.
+        A round replaces the previous best one if its estimated gain exceeds this number of standard errors.
     """
     pool = _Pool(data, folds, set_priors, target_prior, None)
     compared: list[Round] = []
@@ -142,7 +142,7 @@ def self_train(
 
 
 def max_trainings(rounds: int) -> int:
-    """How often an ensemble is trained at most: on each half and on all rows, at first and in every round."""
+    """Return the maximum number of ensemble trainings: on each half and on all rows, at first and in every round."""
     return 3 * (rounds + 1) if rounds else 1
 
 
@@ -157,7 +157,7 @@ class _Relabeled(NamedTuple):
 
 @dataclass(frozen=True)
 class _Pool:
-    """Rows that are used on their own: all of them, or a half."""
+    """A pool of rows that are relabeled together: all rows, or one half."""
 
     data: TwoSets
     folds: Folds
@@ -190,7 +190,7 @@ def _run(train: Train, pool: _Pool, labeled: _Relabeled, number: int, pure: bool
 
 
 def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
-    """The rows in two pseudo-labeled sets, or why that is impossible."""
+    """Split the rows into two pseudo-labeled sets, or return why that is impossible."""
     evaluated = evaluate(scores.numpy(), pool.sets, pool.set_priors, pool.target_prior)
     t, f = (min(max(e.value, 0.0), 1.0) for e in (evaluated.true_positive_rate, evaluated.false_positive_rate))
     if t - f < MIN_RATE_GAP:
@@ -210,7 +210,7 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
 def _try_on_halves(
     train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool, min_gain: float
 ) -> tuple[list[Round], list[Tensor], str]:
-    """The rounds until a half cannot be relabeled, scores by the ensembles of the other half, and why it stopped."""
+    """Run rounds until a half cannot be relabeled; return them, scores by the other half's models, and the reason."""
     cut = int(np.random.SeedSequence([seed, 0, 4]).generate_state(1)[0])
     half_of = assign_folds(pool.data, 2, cut)
     places = [torch.from_numpy(np.flatnonzero(np.concatenate(half_of) == half)) for half in (0, 1)]

@@ -1,4 +1,4 @@
-"""A fitted classifier described in a few lines."""
+"""Describe a fitted classifier in a few lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def summarize(classifier: UUClassifier) -> str:
-    """The lines of `UUClassifier.summary`."""
+    """Return the text of `UUClassifier.summary`."""
     lines = _assumptions(classifier)
     if classifier.scaling_ is not None:
         lines.append("calibrated without labels: scores are log-odds, and probabilities can be taken at face value")
@@ -25,7 +25,7 @@ def summarize(classifier: UUClassifier) -> str:
 
 
 def _validation(classifier: UUClassifier) -> list[str]:
-    """How the model was validated, and with what accuracy."""
+    """Describe how the model was validated, and its accuracy."""
     if classifier.out_of_fold_evaluation_ is None:
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_ if size)
         return [f"held out of training for validation without labels: {held_out} rows"] if held_out else []
@@ -50,7 +50,7 @@ def _validation(classifier: UUClassifier) -> list[str]:
 
 
 def _training(history: History) -> list[str]:
-    """How training ended."""
+    """Describe how training ended."""
     if not len(history):
         return [f"stopped: {history.stop_reason}; no epoch was finished"]
     last = history[-1]
@@ -67,13 +67,13 @@ def _training(history: History) -> list[str]:
 
 
 def _assumptions(classifier: UUClassifier) -> list[str]:
-    """The assumed priors, and how many labeled rows the unlabeled rows are worth."""
+    """Describe the assumed priors, and the number of labeled rows that the unlabeled rows are worth."""
     n, n_prime = classifier.set_sizes_
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
     loss = get_loss(classifier.fitted_params()["loss"])
     how = f"method {method.name}{slope}, loss {loss.name}, products in {classifier.precision_}"
-    higher, check = 0, "the rows alone cannot tell, so check that it is so"
+    higher, check = 0, "the rows cannot show this, so verify it"
     sets, target = f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown", []
     if classifier.set_priors is not None:
         theta, theta_prime = classifier.set_priors

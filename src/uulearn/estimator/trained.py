@@ -1,4 +1,4 @@
-"""What a fitted classifier does: predict, calibrate, adapt to other priors, evaluate."""
+"""Methods of a fitted classifier: predict, calibrate, adapt to other priors, evaluate."""
 
 import copy
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from uulearn.estimator import guards
 from uulearn.estimator.learners import Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
-from uulearn.metrics import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
@@ -48,6 +48,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     held_out_sizes_: tuple[int, int]
     scaling_: PlattScaling | None
     out_of_fold_evaluation_: Evaluation | None
+    out_of_fold_scores_: NDArray[np.float32] | None
     self_training_: list[Round] | None
     precision_: str
     resolved_params_: dict[str, Any]
@@ -59,23 +60,23 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return getattr(self.trained_, "module", self.trained_)
 
     def fitted_params(self) -> dict[str, Any]:
-        """The parameters of the last fit, with the values that "auto" stood for."""
+        """Return the parameters of the last fit, with "auto" replaced by values."""
         check_is_fitted(self, "trained_")
         used: dict[str, Any] = self.get_params(deep=False) | self.resolved_params_
         return used
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Scores of shape (n,), above zero for positive: log-odds if calibrated, else the model's g(x)."""
+        """Return scores of shape (n,), above zero for positive: log-odds if calibrated, else the model's g(x)."""
         check_is_fitted(self, "trained_")
         return decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
         self._known_priors()
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the negative and the positive class, shape (n, 2), at class prior π.
+        """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
         If the classifier is calibrated, they estimate P(y | x). Otherwise they do so for the proper losses,
         ``"logistic"`` and ``"squared"``; for other losses, and for method ``"biased"``, they only rank the rows, and ½
@@ -85,7 +86,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.stack([1 - positive, positive], axis=1)
 
     def probabilities_from_scores(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Like `predict_proba`, of the positive class only, from the scores that `decision_function` returned."""
+        """Return probabilities of the positive class from scores that `decision_function` returned."""
         check_is_fitted(self, "trained_")
         self._known_priors()
         values = np.asarray(scores, dtype=np.float64)
@@ -94,7 +95,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return get_loss(self.fitted_params()["loss"]).probability(torch.from_numpy(values)).numpy()
 
     def submodel(self, number: int) -> Self:
-        """A copy of this classifier that uses only one model of its ensemble, counted from 0."""
+        """Return a copy of this classifier that uses only one model of its ensemble, counted from 0."""
         check_is_fitted(self, "trained_")
         n_models = self.trained_.n_models
         if n_models is None:
@@ -106,7 +107,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return alone
 
     def calibrate(self, X: Any, sets: Any) -> Self:
-        """Turn scores into log-odds with rows of both sets that were not used for training; no label is needed.
+        """Calibrate scores to log-odds, without labels, with rows of both sets that were not used for training.
 
         See `uulearn.metrics.calibration.fit_platt_scaling`. Afterwards `decision_function` returns log-odds, which
         `predict`, `predict_proba` and `with_target_prior` use.
@@ -117,11 +118,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs.check_both_sets(membership)
         scores = self.trained_.score(rows).double().numpy()
         self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
-        self.out_of_fold_evaluation_ = None  # it was for other decisions
+        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # they described other decisions
         return self
 
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
-        """A copy of this classifier for other class priors of the sets, without training again.
+        """Return a copy of this classifier for other class priors of the sets, without training again.
 
         It is calibrated with rows of both sets that were not used for training. A classifier trained with
         ``set_priors=None`` needs this before it can predict.
@@ -142,7 +143,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.set_priors
 
     def with_target_prior(self, target_prior: float) -> Self:
-        """A copy of this classifier for a population with another class prior, without training again.
+        """Return a copy of this classifier for a population with another class prior, without training again.
 
         Its log-odds are shifted by the change of the prior odds. This needs probabilities: those of a calibrated
         classifier, or of the logistic loss.
@@ -162,11 +163,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
-        moved.out_of_fold_evaluation_ = None  # it was for the other target prior
+        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # they described the other target prior
         return moved
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
-        """Accuracy, balanced accuracy, AUC and rates with intervals, on rows that were not used for training.
+        """Estimate accuracy, balanced accuracy, AUC and rates, with intervals, on rows not used for training.
 
         Pass either ``sets``, the set that each row came from (everything is then estimated without labels, at class
         prior π), or ``labels``, 1 for positive and 0 for negative (the result says that labels were used).
@@ -175,14 +176,14 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("evaluate needs either sets (no label is used) or labels; pass one of them.")
         scores = self.decision_function(X)
         if labels is not None:
-            return evaluate_labelled(scores, inputs.read_labels(labels, len(scores)))
+            return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
         guards.warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:
-        """Accuracy at class prior π estimated without labels, from rows of both sets.
+        """Estimate the accuracy at class prior π without labels, from rows of both sets.
 
         One minus the unbiased zero-one risk. It is unbiased for rows not used for training, but noisy: with few rows
         or close priors it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset: a

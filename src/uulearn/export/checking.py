@@ -43,7 +43,7 @@ class PythonScores:
         self.names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
 
     def __call__(self, X: NDArray[Any]) -> Outputs:
-        """Score, probability and class of rows; ValueError if the pipeline or the classifier refuses them."""
+        """Return score, probability and class of rows; raise ValueError if the pipeline or classifier rejects them."""
         rows: Any = X
         if self.names is not None:  # a `ColumnTransformer` may select its columns by name
             rows = pd.DataFrame(X, columns=list(self.names))
@@ -59,7 +59,7 @@ class PythonScores:
         return {"score": scores, "probability": probabilities, "class": (scores > 0).astype(np.int64)}
 
     def one_by_one(self, X: NDArray[Any]) -> Outputs:
-        """The same row by row, with the outputs of the graph for rows that are refused."""
+        """Score row by row; rejected rows get the outputs of the graph."""
         outputs = []
         for row in X:
             try:
@@ -72,7 +72,7 @@ class PythonScores:
 
 
 def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Several kinds of rows, each with its name."""
+    """Yield test rows of several kinds, each with the name of its kind."""
     rng = np.random.default_rng(0)
     many = RANDOM_ROWS if len(shape) == 1 else RANDOM_IMAGES
     if input_type == "uint8":
@@ -92,7 +92,7 @@ def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str,
 
 
 def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]:
-    """Uniform rows: most with a missing or infinite value, two without, and one with missing values only."""
+    """Return uniform random rows: most have a missing or infinite value, two are complete, and one has no values."""
     rng = np.random.default_rng(1)
     rows = rng.random((15, *shape)).astype(input_type).astype(np.float64)
     for row, value in zip(rows, [np.nan] * 8 + [np.inf, -np.inf] * 2, strict=False):
@@ -102,7 +102,7 @@ def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]
 
 
 def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDArray[Any]:
-    """The rows with random codes in the category columns; missing values stay."""
+    """Return the rows with random codes in the category columns; missing values stay missing."""
     rng = np.random.default_rng(2)
     for column in categories:
         own = X[:, column.position]
@@ -111,9 +111,9 @@ def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDAr
 
 
 def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: str, rows: Any) -> Agreement:
-    """Compare the file with the classifier; ArithmeticError if they differ too much.
+    """Compare the file with the classifier; raise ArithmeticError if they differ too much.
 
-    Kinds of made-up rows that the classifier cannot score at all are skipped, since your own model may take integers
+    Kinds of generated rows that the classifier cannot score are skipped, because your own model may take integers
     only. Your own ``rows`` must be accepted.
     """
     graph = _Session(path, input_type, python.categories)
@@ -130,7 +130,7 @@ def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: 
         cases.append(("given", X, python(X)))
     if not cases:
         raise ValueError(
-            "the classifier could score none of the made-up rows that check an export; pass some of yours: "
+            "the classifier rejected all generated rows that check an export; pass your own rows: "
             "export_onnx(..., rows=X[:100])."
         )
     worst = max(_compare(expected, graph(X), kind) for kind, X, expected in cases)
@@ -184,14 +184,14 @@ def _own_rows(rows: Any, python: PythonScores, shape: tuple[int, ...]) -> NDArra
 
 
 def _compare(expected: Outputs, found: Outputs, kind: str) -> float:
-    """The largest difference for rows of one kind, relative to the largest score or to 1."""
+    """Return the largest difference for rows of one kind, relative to the largest score or to 1."""
     refused = np.isnan(expected["score"])
     scale = max(1.0, float(np.abs(expected["score"][~refused]).max(initial=0.0)))
     worst = 0.0
     for name in expected.keys() - {"class"}:
         if not np.array_equal(np.isnan(found[name]), np.isnan(expected[name])):
             raise ArithmeticError(
-                f"the exported graph and the classifier disagree which of the {kind} rows have a {name}; nothing was "
+                f"the exported graph and the classifier disagree on which {kind} rows have a {name}; nothing was "
                 "written."
             )
         with np.errstate(invalid="ignore"):

@@ -12,18 +12,18 @@ from uulearn.models import Ensemble
 from uulearn.risk import get_loss
 
 REFUSED = -1
-"""Class of a row that the classifier in Python would refuse."""
+"""Class of a row that the classifier in Python would reject."""
 
 
 def plain_model(model: nn.Module) -> nn.Module:
-    """A copy on the CPU in float32, with the default memory layout."""
+    """Return a copy of a module on the CPU in float32, with the default memory layout."""
     plain = copy.deepcopy(model).cpu().float()
     plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return plain
 
 
 def network_of(classifier: UUClassifier) -> NetworkModel:
-    """The trained network of a classifier; other models cannot be exported."""
+    """Return the trained network of a classifier; other models cannot be exported."""
     if not isinstance(classifier.trained_, NetworkModel):
         raise TypeError(f"export_onnx takes a network, got a model of kind {classifier.learner_.kind!r}.")
     return classifier.trained_
@@ -43,7 +43,7 @@ class _EnsembleMean(nn.Module):
 
 
 class ClassifierGraph(nn.Module):
-    """From rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
+    """Maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
 
     A row that is not finite after the pipeline gets the score NaN, the probability NaN and the class −1.
     """
@@ -66,7 +66,7 @@ class ClassifierGraph(nn.Module):
         self.output_names = ["score"] if classifier.set_priors is None else ["score", "probability", "class"]
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
-        """The outputs, in the order of ``output_names``."""
+        """Return the outputs, in the order of ``output_names``."""
         x = (X if self.pipeline is None else self.pipeline(X.double())).float()
         finite = torch.isfinite(x)
         x = torch.where(finite, x, 0.0)  # the score of such a row is not used, but must not affect the others

@@ -1,4 +1,4 @@
-"""Functions on float64 rows of shape (n, d) that consist of operations that ONNX has.
+"""Functions on float64 rows of shape (n, d) that use only ONNX operations.
 
 Each function here returns such a step. Numbers are float64 tensors, because the exporter rounds Python numbers to
 float32.
@@ -24,7 +24,7 @@ DEGREE = 30
 
 
 def constant(values: Any) -> Tensor:
-    """Numbers as a float64 tensor that shares no memory with them."""
+    """Copy numbers into a float64 tensor."""
     return torch.from_numpy(np.array(values, dtype=np.float64))
 
 
@@ -50,7 +50,7 @@ def select_columns(index: Sequence[int]) -> Step:
 
 
 def reject_non_finite(step: Step, allow_missing: bool) -> Step:
-    """Make rows infinite that the scikit-learn transformer would refuse."""
+    """Set rows to infinity if the scikit-learn transformer would reject them."""
 
     def apply(x: Tensor) -> Tensor:
         bad = torch.isinf(x) if allow_missing else ~torch.isfinite(x)
@@ -94,7 +94,7 @@ def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
 
 
 def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
-    """The quantile level of each value, or its normal quantile, as in `sklearn.preprocessing.QuantileTransformer`.
+    """Return a step that computes quantile levels or normal quantiles like scikit-learn's `QuantileTransformer`.
 
     ``quantiles`` of shape (q, d) increase in every column; ``levels`` of shape (q,) are their quantile levels.
     """
@@ -116,12 +116,10 @@ def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
 
 
 def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = True) -> Tensor:
-    """`numpy.interp` for every column of x (n, d): linear between the knots (q, d), constant beyond them.
+    """Interpolate every column of x (n, d) like `numpy.interp`: linear between the knots (q, d), constant outside.
 
     Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first.
 
-    Examples
-    --------
     >>> knots, heights = torch.tensor([[0.0], [2.0], [2.0]]), torch.tensor([[1.0], [3.0], [9.0]])
     >>> interpolate(torch.tensor([[-1.0], [1.0], [2.0], [5.0]]), knots, heights).flatten().tolist()
     [1.0, 2.0, 9.0, 9.0]
@@ -140,9 +138,9 @@ def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = 
 
 
 def normal_quantile() -> Step:
-    """The quantile function of the normal distribution, for levels between EDGE and 1 − EDGE.
+    """Return a step for the normal quantile function, for levels between EDGE and 1 − EDGE.
 
-    ONNX has no inverse error function. In the variable r = √(−log p) the function is smooth, so that a Chebyshev
+    ONNX has no inverse error function. In the variable r = √(−log p) the function is smooth, so a Chebyshev
     polynomial, computed here from SciPy, approximates it.
     """
     domain = (math.sqrt(math.log(2)), math.sqrt(-math.log(EDGE)))

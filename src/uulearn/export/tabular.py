@@ -1,7 +1,7 @@
 """The table encoder of `uulearn fit` for ONNX.
 
 Numbers and booleans are columns of the input ``X``. Categories are text, which the graph looks up: they are columns of
-a second input, ``categories``. Columns of dates and text cannot be exported and are refused by name.
+a second input, ``categories``. Columns of dates and text cannot be exported and raise an error that names them.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ TEXT_INPUT = "categories"
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories: in the graph a column of codes, one per column of the one-hot block.
+    """A column of categories; the graph encodes it as codes, one per column of the one-hot block.
 
     The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
     columns for them. The code −1 is a row of zeros.
@@ -33,7 +33,7 @@ class CategoryColumn:
 
     name: str
     position: int
-    """Among the columns that the pipeline takes."""
+    """Position among the input columns of the pipeline."""
     values: tuple[str, ...]
     other: bool
     missing: bool
@@ -50,11 +50,11 @@ class CategoryColumn:
 
     @property
     def codes(self) -> dict[str, int]:
-        """Text to code; empty text is a missing value, and all other text has the `unseen_code`."""
+        """Maps text to its code; empty text is a missing value, and unlisted text has the `unseen_code`."""
         return {**{value: code for code, value in enumerate(self.values)}, "": self.n_codes - 1 if self.missing else -1}
 
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        """Text for the graph, and cells for the pipeline in Python, that have these codes; NaN is a missing cell."""
+        """Return text for the graph and cells for the Python pipeline that have these codes; NaN is a missing cell."""
         known = dict(enumerate(self.values))
         absent = np.isnan(codes) | (self.missing & (codes == self.n_codes - 1))
         texts = ["" if gone else known.get(code, UNSEEN) for code, gone in zip(codes, absent, strict=True)]
@@ -63,7 +63,7 @@ class CategoryColumn:
 
 
 def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
-    """The columns of categories that the encoder of `uulearn fit` takes; none for any other pipeline."""
+    """Return the category columns of the encoder of `uulearn fit`; empty for any other pipeline."""
     if not isinstance(pipeline, TableEncoder):
         return ()
     names = list(pipeline.schema.names)
@@ -74,7 +74,7 @@ def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
 
 
 def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) -> None:
-    """Replace the input X of the graph, whose category columns hold codes, by numbers and text.
+    """Replace the graph's input X, whose category columns hold codes, by separate inputs for numbers and text.
 
     The new inputs are ``X`` with the other columns, in order, and ``categories`` with one column of text for each
     category column.
@@ -130,7 +130,7 @@ def _encoder(encoder: Any, name: str) -> Step:
 
 
 def _numbers(arrays: dict[str, Any], kind: str, columns: list[TableColumn]) -> Step:
-    """Scores of numbers, or booleans as they are, with missing values filled and indicated."""
+    """Return a step that encodes numbers or booleans, with missing values imputed and indicated."""
     indicated = [position for position, column in enumerate(columns) if column.missing]
     fill = steps.impute(arrays[f"{kind}.fills"], float("nan"), list(range(len(columns))), indicated)
     if kind == "boolean":

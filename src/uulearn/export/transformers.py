@@ -1,10 +1,10 @@
 """scikit-learn's numeric transformers as steps on float64 rows.
 
 `convert_transformer` looks up the type of a fitted transformer in a table; `register_transformer` adds to the table.
-Other types are refused by name. Types must match exactly, because a subclass may compute something else.
+Other types raise an error that names them. Types must match exactly, because a subclass may compute something else.
 
-A graph cannot refuse a row that the transformer would refuse, such as one with an infinite value. The columns of such a
-row become infinite instead, and the end of the graph turns them into the score NaN.
+A graph cannot reject a row that the transformer would reject, such as one with an infinite value. Instead, all columns
+of such a row become infinite, and the end of the graph turns them into the score NaN.
 """
 
 from collections.abc import Callable
@@ -41,12 +41,10 @@ def register_transformer(kind: type, *, checks_rows: bool = True) -> Callable[[C
     """Register a function that converts a fitted transformer for ONNX.
 
     The decorated function gets the transformer and its name (for errors). It returns a function or a `torch.nn.Module`
-    that maps float64 rows (n, d) to float64 rows (n, d′) with operations that ONNX has. ``kind`` is the exact type of
-    the transformer. ``checks_rows`` says whether it refuses rows with infinite values, and rows with missing values
+    that maps float64 rows (n, d) to float64 rows (n, d′) with ONNX operations. ``kind`` is the exact type of
+    the transformer. ``checks_rows`` says whether it rejects rows with infinite values, and rows with missing values
     unless its scikit-learn tags say ``allow_nan``.
 
-    Examples
-    --------
     >>> import torch
     >>> class Doubler(FunctionTransformer):
     ...     def transform(self, X):
@@ -67,7 +65,7 @@ def register_transformer(kind: type, *, checks_rows: bool = True) -> Callable[[C
 
 
 def convert_transformer(transformer: Any, name: str) -> Step:
-    """The step of a fitted transformer; ``name`` is its name in errors."""
+    """Convert a fitted transformer to a step; ``name`` is its name in error messages."""
     if transformer is None or (isinstance(transformer, str) and transformer == "passthrough"):
         return steps.identity
     kind = type(transformer)
@@ -81,7 +79,7 @@ def convert_transformer(transformer: Any, name: str) -> Step:
 
 
 def refusal(transformer: Any, name: str, reason: str) -> ValueError:
-    """The error for a transformer that cannot be exported."""
+    """Return the error for a transformer that cannot be exported."""
     return ValueError(
         f"step {name!r} ({type(transformer).__name__}) {reason}; export the classifier without the pipeline, and apply "
         "the pipeline in Python."
@@ -108,7 +106,7 @@ def _min_max(scaler: Any, name: str) -> Step:
 def _simple_imputer(imputer: Any, name: str) -> Step:
     missing, statistics = imputer.missing_values, imputer.statistics_.tolist()
     if not all(isinstance(value, Real) for value in (missing, *statistics)):
-        raise refusal(imputer, name, "imputes or looks for values that are not numbers")
+        raise refusal(imputer, name, "imputes or searches for values that are not numbers")
     values = np.array(statistics, dtype=np.float64)
     kept = np.flatnonzero(~np.isnan(values))  # scikit-learn drops columns without any value by default
     indicated = imputer.indicator_.features_ if imputer.add_indicator else []
@@ -158,7 +156,7 @@ def _union(union: Any, name: str) -> Step:
 
 
 def _concatenate(container: Any, branches: list[tuple[str, Any, Step]], name: str) -> Step:
-    """The columns of all branches, each multiplied by its weight."""
+    """Concatenate the columns of all branches, each multiplied by its weight."""
     weights, converted = container.transformer_weights or {}, []
     for own, step, columns in branches:
         if not (isinstance(step, str) and step == "drop"):

@@ -34,7 +34,11 @@ INSTALL = "run pip install 'uulearn[onnx]'"
 
 
 class Port(NamedTuple):
-    """An input or output of the graph; ``"n"`` in the shape is the number of rows."""
+    """An input or output of the graph; ``"n"`` in the shape is the number of rows.
+
+    >>> print(Port("X", "float32", ("n", 30)))
+    X float32 (n, 30)
+    """
 
     name: str
     type: str
@@ -69,11 +73,11 @@ class Exported:
 def export_onnx(
     classifier: Any, path: str | Path, *, pipeline: Any = None, input_type: str = "float32", rows: Any = None
 ) -> Exported:
-    """Write a fitted classifier, with the pipeline in front of it, to an ONNX file.
+    """Write a fitted classifier, together with its preprocessing pipeline, to an ONNX file.
 
     The graph maps ``X``, of shape (n, …) for any n, to ``score`` (`decision_function`), ``probability`` (of the
     positive class, the second column of `predict_proba`) and ``class`` (`predict`), each of shape (n,). A classifier
-    trained without priors has only the output ``score``. Rows that Python would refuse, because of a missing or
+    trained without priors has only the output ``score``. Rows that Python would reject, because of a missing or
     infinite value, get the score NaN, the probability NaN and the class −1. If the pipeline of `uulearn fit` has
     categories, they are a second input ``categories`` of text; empty text is a missing value.
 
@@ -90,7 +94,7 @@ def export_onnx(
         Type of ``X``: ``"float32"``, ``"float64"`` for columns that need more digits (times in seconds, identifiers),
         or ``"uint8"`` for images.
     rows : array of shape (n, …), optional
-        Rows of yours for the check. The made-up rows say little about columns with values far from zero.
+        Your own rows for the check. Generated rows test columns with values far from zero poorly.
 
     Examples
     --------
@@ -154,7 +158,7 @@ def export_onnx(
 
 
 def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
-    """The classifier and the preprocessing before it."""
+    """Return the classifier and its preprocessing."""
     if isinstance(classifier, Pipeline):
         if pipeline is not None:
             raise ValueError(
@@ -190,15 +194,15 @@ def _check_columns(step: Step, columns: int, classifier: UUClassifier) -> None:
     if given != classifier.row_shape_:
         raise ValueError(
             f"the pipeline gives rows of shape {given}, but the classifier was fitted on rows of shape "
-            f"{classifier.row_shape_}; pass the pipeline with which it was fitted."
+            f"{classifier.row_shape_}; pass the pipeline of the fit."
         )
 
 
 def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, classifier: UUClassifier) -> Any:
-    """The graph as `onnx.ModelProto`."""
+    """Translate the graph to an `onnx.ModelProto`."""
     size = sum(value.numel() * value.element_size() for value in graph.state_dict().values())
     if size > LARGEST_FILE:
-        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds 2 GiB at most.")
+        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds at most 2 GiB.")
     example = torch.zeros((3, *shape), dtype=INPUT_TYPES[input_type])
     try:
         with _quiet(), torch.no_grad():
@@ -215,7 +219,7 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # a model of the user can fail in any way
+    except Exception as error:  # a user's model can fail in any way
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ValueError(
             f"the model {type(classifier.model_).__name__} cannot be exported to ONNX "

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -30,9 +30,10 @@ NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
 }
 
 
-class TableReader:
-    """An open table: its name, its columns, and its rows as frames, which can be read once.
+class TableReader(ExitStack):
+    """An open table: its name, its columns, and its rows as frames that can be read once.
 
+    Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open.
     ``typed`` is False for CSV and TSV: every column is text, and empty fields and marks such as NA are missing.
     ``notes`` has sentences about how the file was read.
     """
@@ -40,21 +41,17 @@ class TableReader:
     def __init__(
         self, name: str, frames: Iterable[pd.DataFrame], empty: pd.DataFrame, notes: list[str], *, typed: bool = True
     ) -> None:
+        super().__init__()
         self.name, self.notes, self.typed = name, notes, typed
         self.columns: list[str] = list(empty.columns)
         self._frames, self._empty = frames, empty
-        self._stack = ExitStack()
         self._begun = False
-
-    def closing(self, stack: ExitStack) -> Self:
-        """Take over the files to close at the end."""
-        self._stack = stack.pop_all()
-        return self
+        self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        """Yield frames with these columns and a running index; a table without rows yields none."""
+        """Yield frames with these columns and a running index; a table without rows yields no frames."""
         if self._begun:
-            raise TableError(f"{self.name} has been read already; open it again to read it again.")
+            raise TableError(f"{self.name} has already been read; open it again.")
         self._begun = True
         return self._numbered()
 
@@ -65,27 +62,16 @@ class TableReader:
 
     def _numbered(self) -> Iterator[pd.DataFrame]:
         start = 0
-        with self._stack:
+        with self:
             for frame in self._frames:
                 frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
                 yield frame
 
-    def close(self) -> None:
-        """Close the file; standard input stays open."""
-        self._begun = True
-        self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
 
 @contextmanager
 def refusing_damage(name: str, title: str) -> Iterator[None]:
-    """Turn any error of a decoder of files into a `TableError` with one sentence."""
+    """Convert any decoder error to a `TableError` with one sentence."""
     try:
         yield
     except TableError:
@@ -123,7 +109,7 @@ def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
     with refusing_damage(name, "Parquet"):
         reader = pq.ParquetFile(
             file,
-            buffer_size=COLUMN_BUFFER_BYTES,  # with pre_buffer=False: one row group may be larger than the memory
+            buffer_size=COLUMN_BUFFER_BYTES,  # pre_buffer=False, because one row group may be larger than the memory
             pre_buffer=False,
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",  # in nanoseconds the year 9999 wraps around
@@ -172,7 +158,7 @@ def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected
 
 
 def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
-    """Return the number of rows to decode at once, from the number of cells; bytes are known only afterwards."""
+    """Return the number of rows to decode at once, based on the number of cells; bytes are known only later."""
     return max(1, min(chunk_rows, FRAME_BYTES // (8 * max(1, n_columns))))
 
 
@@ -206,7 +192,7 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
                 batch = next(batches, None)
                 if batch is None:
                     return
-                # Without this check a damaged file could make pandas read memory that it does not own.
+                # Without this check, a damaged file could make pandas read memory outside its buffers.
                 batch.validate(full=True)
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, rows)

@@ -27,7 +27,7 @@ SAMPLED_BYTES = 1 << 18  # fewer records if they are long
 SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # A blank after each separator, as some tools write, is part of the mark and not a value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
-END = "uulearn: end of file"  # field of an added last record, which an open quote swallows
+END = "uulearn: end of file"  # field of an added last record, which an unclosed quote would absorb
 
 
 class Record(NamedTuple):
@@ -78,7 +78,7 @@ def is_header(fields: list[str]) -> bool:
 def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list[Record]:
     """Return the first records that are not blank.
 
-    An error after the first record ends the sample, unless ``strict``: with another separator there may be none.
+    An error after the first record ends the sample, unless ``strict``; another separator may avoid the error.
     """
     sample: list[Record] = []
     with closing(_records(source, separator)) as records:
@@ -114,7 +114,7 @@ def _records(source: TextSource, separator: str) -> Generator[Record]:
                 return
             if fields and fields[-1].endswith(END):
                 raise TableError(
-                    f"line {line:,} of {source.name}: a quote is opened and never closed; close it, or replace the "
+                    f"line {line:,} of {source.name}: a quote is never closed; close it, or replace the "
                     "file with an intact copy."
                 )
             yield Record(fields, line, read)
@@ -130,7 +130,7 @@ def _records(source: TextSource, separator: str) -> Generator[Record]:
 
 
 def _find_separator(source: TextSource, expected: str) -> str:
-    """Return another separator that divides every sampled record into equally many fields, if there is one."""
+    """Return another separator that gives every sampled record the same number of fields, or None."""
     dividing = {}
     for separator in SEPARATOR_NAMES.keys() - {expected}:
         try:
@@ -153,7 +153,7 @@ def _find_separator(source: TextSource, expected: str) -> str:
 
 
 class _WithEnd(io.RawIOBase):
-    """The rows of a file, after a blank line (so that no byte-order mark is looked for) and before an end record."""
+    """The rows of a file between a blank line, which hides a byte-order mark, and an end record."""
 
     def __init__(self, source: TextSource, header_bytes: int, end: str) -> None:
         content = source.open()

@@ -1,4 +1,4 @@
-"""File formats by suffix, folders of Parquet files, and column names; needs no other library."""
+"""File formats by suffix, folders of Parquet files, and column names, using only the standard library."""
 
 import os
 from collections import Counter
@@ -76,7 +76,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def check_not_read_again(out: Path, rows: str, named: str) -> None:
-    """Raise ValueError if ``out``, shown as ``named``, would be read as rows together with the folder ``rows``.
+    """Raise ValueError if ``out``, shown as ``named``, would later be read as part of the folder ``rows``.
 
     >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
     Traceback (most recent call last):

@@ -26,7 +26,7 @@ SURVEYED_LINES = 100_000  # lines of a JSON file whose keys are the columns
 SURVEYED_BYTES = FRAME_BYTES // 4  # fewer lines if they are long; Python objects are larger than their text
 LINE_CHARACTERS = 1 << 26  # limit for one line of JSON
 PLAIN_TYPES = {str, int, float, bool, type(None)}
-PAIRS = json.JSONDecoder(object_pairs_hook=tuple)  # pairs instead of a dict show a key that is given twice
+PAIRS = json.JSONDecoder(object_pairs_hook=tuple)  # pairs, because a dict would hide a duplicate key
 LARGEST_CONTENT = 1 << 31  # bytes of an unpacked .xlsx archive; more would not fit in memory
 
 Row = tuple[dict[str, Any], int, int]
@@ -42,8 +42,8 @@ def _object_frame(rows: list[Any], columns: list[str], cell: Callable[[Any, int]
 def open_json_lines(source: TextSource, name: str, chunk_rows: int) -> TableReader:
     """Open a file with one JSON object per line.
 
-    The columns are the keys of the first `SURVEYED_LINES` lines together. A key that is absent from a line is a missing
-    value; a key that first appears later is an error, because the rows before it have been handed out by then.
+    The columns are all keys of the first `SURVEYED_LINES` lines. A key that is absent from a line is a missing
+    value; a key that first appears later is an error, because earlier rows have already been returned.
     """
     rows = _json_rows(source)
     first: list[Row] = []
@@ -103,7 +103,7 @@ def _json_object(content: str, place: str) -> dict[str, Any]:
     """Return the object of one line."""
     try:
         pairs = PAIRS.decode(content)
-        if "\\u" in content:  # the only way to write half of a surrogate pair, which is not a character
+        if "\\u" in content:  # JSON can encode half of a surrogate pair, which is not a character
             json.dumps(pairs, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else in_one_line(error)

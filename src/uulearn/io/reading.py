@@ -22,7 +22,7 @@ BINARY_FORMATS = {"parquet": open_parquet, "feather": open_feather, "npy": open_
 def open_table(
     source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Open a file of rows, or standard input, for reading in chunks; `TableError` if it cannot be read.
+    """Open a file of rows, or standard input, for reading in chunks; raise `TableError` if it cannot be read.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def open_table(
         A folder with Parquet files is read as one table. Names ending in .gz or .zst are decompressed, and so is
         compressed text with another name.
     chunk_rows : int
-        Maximum number of rows per frame. Frames with many columns or long texts have fewer, so that they fit in memory.
+        Maximum number of rows per frame. Frames with many columns or long texts have fewer, to fit in memory.
     format : {"csv", "tsv", "parquet", "feather", "jsonl", "xlsx", "npy", "npz"}, optional
         By default the format of the suffix, and CSV for standard input.
     sheet : str, optional
@@ -43,15 +43,8 @@ def open_table(
     ...     path = Path(folder) / "clinic_a.csv"
     ...     _ = path.write_text("age; city\\n41;Basel\\n;Genf\\n38;NA\\n", encoding="utf-8")
     ...     with open_table(path, chunk_rows=2) as reader:
-    ...         print(reader.columns, reader.notes[0].removeprefix(folder))
-    ...         for frame in reader:
-    ...             print(frame)
-    ['age', 'city'] /clinic_a.csv is read with semicolons between its fields.
-       age   city
-    0   41  Basel
-    1  NaN   Genf
-      age city
-    2  38  NaN
+    ...         reader.columns, [len(frame) for frame in reader]
+    (['age', 'city'], [2, 1])
     """
     if not isinstance(chunk_rows, Integral) or isinstance(chunk_rows, bool) or chunk_rows < 1:
         raise ValueError(f"chunk_rows must be an integer of at least 1, got {chunk_rows!r}.")
@@ -77,11 +70,12 @@ def open_table(
     except BaseException:
         stack.close()
         raise
-    return reader.closing(stack)
+    reader.enter_context(stack.pop_all())
+    return reader
 
 
 def is_table_folder(source: str | Path) -> bool:
-    """Return whether a path is a folder with Parquet files, which make one table; other folders contain images."""
+    """Return whether a path is a folder of Parquet files, which form one table; other folders contain images."""
     return str(source) != STANDARD and Path(source).is_dir() and bool(parquet_files(Path(source)))
 
 

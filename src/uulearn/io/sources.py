@@ -24,7 +24,7 @@ READ_AHEAD_BYTES = 1 << 18  # bytes read ahead
 OPEN_ERRORS: dict[type[Exception], str] = {
     FileNotFoundError: "does not exist; check the path",
     IsADirectoryError: "is a folder; pass a file of rows",
-    PermissionError: "may not be read; ask for permission to read it",
+    PermissionError: "cannot be read; request read permission",
 }
 
 
@@ -60,7 +60,7 @@ def _unpack(stream: _Unclosed, name: str, stack: ExitStack) -> BinaryIO:
 
 @contextmanager
 def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
-    """Yield a temporary file to write to; it is at its start afterwards and is deleted with ``stack``."""
+    """Yield a temporary file to write to; it is rewound afterwards and deleted with ``stack``."""
     try:
         unpacked = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  (the stack closes it)
         yield unpacked
@@ -73,9 +73,9 @@ def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
 
 
 class TextSource:
-    """A text file, perhaps compressed, in UTF-8 or in UTF-16 with a byte-order mark.
+    """A text file in UTF-8, or in UTF-16 with a byte-order mark; it may be compressed.
 
-    ``compression`` is what the file name says; compressed content is recognized without it.
+    ``compression`` comes from the file name; other compressed content is detected.
     """
 
     def __init__(self, source: str | Path, name: str, compression: str | None, stack: ExitStack) -> None:
@@ -87,15 +87,15 @@ class TextSource:
         self._skipped = 3 if start == codecs.BOM_UTF8 else 0
 
     def open(self) -> io.BufferedReader:
-        """Return the content from its start, as UTF-8 without byte-order mark."""
+        """Open the content from its start, as UTF-8 without a byte-order mark."""
         return io.BufferedReader(_TextStream(self), READ_AHEAD_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
-        """Return the content from its start as text, with its line ends."""
+        """Open the content from its start as text, with its line ends."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
     def raw(self) -> Any:
-        """Return the content from its start: unchecked bytes without byte-order mark, or characters of UTF-16."""
+        """Open the content from its start: unchecked bytes without a byte-order mark, or characters of UTF-16."""
         stream = self._bytes()
         if self._utf16:
             return io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
@@ -129,7 +129,7 @@ class TextSource:
 
 
 class _Unclosed(io.RawIOBase):
-    """A stream whose errors are `TableError`, and which is not closed with its readers."""
+    """A stream that raises `TableError` and stays open when its readers are closed."""
 
     def __init__(self, stream: Any, name: str, failure: str = "cannot be read") -> None:
         self._stream, self._name, self._failure = stream, name, failure
@@ -163,7 +163,7 @@ class _TextStream(io.RawIOBase):
         except UnicodeError as error:
             name = self._source.name
             raise TableError(
-                f"{name} is not the UTF-16 that its byte-order mark announces ({error}); save it as UTF-8."
+                f"{name} is not valid UTF-16, which its byte-order mark indicates ({error}); save it as UTF-8."
             ) from error
         data = data.encode() if isinstance(data, str) else data
         if b"\0" in data:
@@ -173,7 +173,7 @@ class _TextStream(io.RawIOBase):
 
 
 def _check_compression(file: BinaryIO, name: str, expected: str | None) -> str | None:
-    """Return the compression that the first bytes show; it must be the expected one, if there is one."""
+    """Detect the compression from the first bytes; raise if it differs from the expected one."""
     file.seek(0)
     start = _Unclosed(file, name).read(4) or b""
     found = next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)

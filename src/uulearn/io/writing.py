@@ -1,4 +1,4 @@
-"""Write frames to one file (CSV, TSV, Parquet, Feather, JSON lines; perhaps compressed) or to standard output.
+"""Write frames to one file (CSV, TSV, Parquet, Feather, JSON lines; optionally compressed) or to standard output.
 
 A file appears under its name only when it is complete: rows go to a hidden temporary file beside it, which is flushed
 to disk and moved into place at the end, and removed after an error.
@@ -51,7 +51,7 @@ class TableWriter:
     Parameters
     ----------
     out : path, or "-" for standard output
-        The suffix decides the format, as for `open_table`; a further .gz or .zst compresses. A missing folder is made.
+        The suffix decides the format, as for `open_table`; .gz or .zst compresses. A missing folder is created.
     format : {"csv", "tsv", "parquet", "feather", "jsonl"}, optional
         By default the format of the suffix, and CSV for standard output.
     float_format : str, optional
@@ -63,13 +63,9 @@ class TableWriter:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "scored.csv"
     ...     with TableWriter(path, float_format="%.3g") as writer:
-    ...         writer.write(pd.DataFrame({"id": ["a", "b"], "score": [0.12345, 2.0]}))
-    ...         writer.write(pd.DataFrame({"id": ["c"], "score": [None]}))
-    ...     print(path.read_text(), end="")
-    id,score
-    a,0.123
-    b,2
-    c,
+    ...         writer.write(pd.DataFrame({"id": ["a", "b"], "score": [0.12345, None]}))
+    ...     path.read_text().split()
+    ['id,score', 'a,0.123', 'b,']
     """
 
     def __init__(self, out: str | Path, *, format: str | None = None, float_format: str | None = None) -> None:
@@ -147,7 +143,7 @@ class TableWriter:
         elif self._out.exists() and not self._out.is_file():  # a device or a named pipe
             file = self._stack.enter_context(self._out.open("wb"))
         else:
-            self._out = Path(os.path.realpath(self._out))  # a link stays one
+            self._out = Path(os.path.realpath(self._out))  # a link stays a link
             self._out.parent.mkdir(parents=True, exist_ok=True)
             remove_temporary_files(self._out.parent, glob.escape(self._out.name))
             handle, temporary = tempfile.mkstemp(prefix=f".{self._out.name}.", suffix=".tmp", dir=self._out.parent)
@@ -179,7 +175,7 @@ class TableWriter:
                 ) from error
 
     def _finish(self) -> None:
-        """Close all layers, the innermost first, and move the file into place."""
+        """Close all layers, innermost first, and move the file into place."""
         if self._columns is None:
             raise TableError(f"nothing was written to {self.name}; write at least one frame, which may be empty.")
         self._stack.close()
@@ -189,7 +185,7 @@ class TableWriter:
             write_atomically(self._out, self._temporary.replace)
 
     def _abandon(self) -> None:
-        """Close everything and remove the temporary file, if it was not moved."""
+        """Close everything and remove the temporary file unless it was moved."""
         self._write = None
         if self._sink is not None:
             self._sink.discards = True  # closing Parquet writes a footer, which may fail again
@@ -211,7 +207,7 @@ def cannot_be_written(name: str | Path, error: OSError) -> str:
 
 @contextmanager
 def explained(name: str | Path) -> Iterator[None]:
-    """Turn errors of the operating system while a file is written into one sentence."""
+    """Convert operating-system errors while writing a file to one sentence."""
     try:
         yield
     except BrokenPipeError:
@@ -221,7 +217,7 @@ def explained(name: str | Path) -> Iterator[None]:
 
 
 class _Sink:
-    """The file below all encoders; closing it does nothing, and it can discard further output."""
+    """The file that encoders write to; closing it has no effect, and it can discard further output."""
 
     closed = False
 
@@ -256,7 +252,7 @@ class _Sink:
 class _ArrowEncoder:
     """Encode frames as Parquet or Feather, one row group or batch per frame; the first frame fixes the types.
 
-    Categories are written as their values, and a column in which all values are missing as text.
+    Categories are written as their values, and columns without any value as text.
     """
 
     def __init__(self, stream: Any, format: str, name: str) -> None:

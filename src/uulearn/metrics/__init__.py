@@ -1,12 +1,13 @@
 """Evaluation without labels: metrics of a classifier, with intervals, from held-out rows of two unlabeled sets.
 
 The inputs are the scores of held-out rows of both sets and the class priors of the sets; estimates on training rows
-would be too optimistic. `evaluate_labelled` computes the usual metrics from labels. `uulearn.metrics.calibration` turns
+would be too optimistic. `evaluate_labeled` computes the usual metrics from labels. `uulearn.metrics.calibration` turns
 scores into probabilities.
 """
 
 from uulearn.metrics.estimates import Estimate
-from uulearn.metrics.evaluation import Evaluation, evaluate, evaluate_labelled
+from uulearn.metrics.evaluation import Evaluation, evaluate, evaluate_labeled
+from uulearn.metrics.mixture import MixtureCheck, check_mixture
 from uulearn.metrics.rates import (
     Rates,
     uu_accuracy,
@@ -18,6 +19,6 @@ from uulearn.metrics.rates import (
 )
 
 __all__ = [
-    "Estimate", "Evaluation", "Rates", "evaluate", "evaluate_labelled", "uu_accuracy", "uu_accuracy_difference",
-    "uu_auc", "uu_balanced_accuracy", "uu_cost", "uu_rates",
+    "Estimate", "Evaluation", "MixtureCheck", "Rates", "check_mixture", "evaluate", "evaluate_labeled", "uu_accuracy",
+    "uu_accuracy_difference", "uu_auc", "uu_balanced_accuracy", "uu_cost", "uu_rates",
 ]  # fmt: skip

@@ -25,8 +25,6 @@ STARTING_LOG_SLOPES = (-1.0, 1.0, 3.0)  # the likelihood can have several maxima
 class PlattScaling:
     """Log-odds of the positive class as a linear function of the score, at class prior ``prior``.
 
-    Examples
-    --------
     >>> PlattScaling(2.0, 0.5, prior=0.5).log_odds(np.array([-1.0, 0.0, 1.0])).tolist()
     [-1.5, 0.5, 2.5]
     """
@@ -36,7 +34,7 @@ class PlattScaling:
     prior: float
 
     def log_odds(self, scores: Any, target_prior: float | None = None) -> Floats:
-        """Return log-odds of the positive class, at another class prior if one is given."""
+        """Return the log-odds of the positive class, at another class prior if one is given."""
         log_odds = self.slope * np.asarray(scores, dtype=np.float64) + self.intercept
         return log_odds if target_prior is None else shift_log_odds(log_odds, self.prior, target_prior)
 
@@ -44,15 +42,13 @@ class PlattScaling:
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
     """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
 
-    The likelihood is that of the observed sets. Let t be the probability of the positive class at the class prior of
+    It maximizes the likelihood of the sets. Let t be the probability of the positive class at the class prior of
     all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
     ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
     its parameters for small samples.
 
     The log-odds are those at class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 20_000)
     >>> y = rng.random(40_000) < np.where(sets == 0, 0.8, 0.2)  # unknown in practice
@@ -77,7 +73,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     means, deviations = np.transpose([LOG_SLOPE_PRIOR, INTERCEPT_PRIOR])
 
     def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Mean negative log-posterior and its gradient, for (log slope, intercept) on standardized scores."""
+        """Return the mean negative log-posterior of (log slope, intercept) on standardized scores, and its gradient."""
         slope = math.exp(parameters[0])
         likelihood, derivative = set_log_likelihood(slope * standardized + parameters[1], at_negative, at_positive)
         distance = (parameters - means) / deviations
@@ -98,6 +94,10 @@ def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Float
     """Return ln P(set) of every row and its derivative, for log-odds of the positive class at the pooled class prior.
 
     ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row.
+
+    >>> log_likelihood, _ = set_log_likelihood(np.zeros(1), np.array([0.2]), np.array([0.8]))
+    >>> np.exp(log_likelihood)  # both classes are equally likely
+    array([0.5])
     """
     positive, negative = expit(log_odds), expit(-log_odds)
     likelihood = np.maximum(negative * at_negative + positive * at_positive, 1e-300)
@@ -109,15 +109,13 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
     low, median, high = np.quantile(values, [0.16, 0.5, 0.84])
     scale = float(high - low) / 2 or float(values.std())
     if not scale > 0:
-        raise ValueError(f"all scores are {values[0]:g}, without information about the class; train the model.")
+        raise ValueError(f"all scores are {values[0]:g} and carry no information about the class; train the model.")
     return float(median), scale
 
 
 def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
     """Move log-odds of the positive class from one class prior to another (prior shift).
 
-    Examples
-    --------
     >>> round(float(shift_log_odds(0.0, 0.5, 0.1)), 3)  # ln(0.1/0.9)
     -2.197
     """
@@ -129,9 +127,7 @@ def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
 def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> float:
     """Return the probability above which predicting positive minimizes the expected cost.
 
-    Examples
-    --------
-    >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # a false negative costs nine times as much
+    >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # misses cost nine times as much
     (0.5, 0.1)
     """
     for name, cost in (("false_positive_cost", false_positive_cost), ("false_negative_cost", false_negative_cost)):
@@ -141,12 +137,10 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
 
 
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """Expected calibration error, computed from labels.
+    """Compute the expected calibration error from labels.
 
-    It is the mean, over bins of equal size, of the distance between mean probability and fraction of positives.
+    It is the mean over equal-size bins of |mean probability − fraction of positives|.
 
-    Examples
-    --------
     >>> calibration_error([0.2] * 10, [1, 1] + [0] * 8, bins=1)
     0.0
     """
@@ -160,5 +154,9 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
 
 
 def decision_values(scores: NDArray[np.float32], scaling: PlattScaling | None) -> NDArray[np.float32]:
-    """Log-odds of the scores if there is a calibration, else the scores themselves."""
+    """Return calibrated log-odds, or the scores themselves if there is no calibration.
+
+    >>> decision_values(np.float32([1, 2]), PlattScaling(2.0, 0.5, prior=0.5))
+    array([2.5, 4.5], dtype=float32)
+    """
     return scores if scaling is None else scaling.log_odds(scores).astype(np.float32)

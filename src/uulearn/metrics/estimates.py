@@ -20,8 +20,6 @@ class Estimate:
     ``value`` is unbiased and can therefore lie outside the range of the metric (an accuracy of 1.01). The interval is
     clipped to the range.
 
-    Examples
-    --------
     >>> print(Estimate(0.9131, 0.0049, (0.9031, 0.9223)))
     0.913 (95% interval 0.903 to 0.922)
     """
@@ -47,12 +45,12 @@ def check_confidence(confidence: float) -> float:
 
 
 def two_sided_quantile(confidence: float) -> float:
-    """Return the two-sided normal quantile, 1.96 for a confidence of 0.95."""
+    """Return the two-sided normal quantile, for example 1.96 for a confidence of 0.95."""
     return float(norm.ppf(0.5 + confidence / 2))
 
 
 def wilson_interval(proportion: float, n: int, z: float) -> tuple[float, float]:
-    """Wilson's score interval of a proportion observed in n rows."""
+    """Return Wilson's score interval of a proportion observed in n rows."""
     scale = 1 + z**2 / n
     center = (proportion + z**2 / (2 * n)) / scale
     half = z / scale * math.sqrt(proportion * (1 - proportion) / n + z**2 / (4 * n**2))
@@ -85,7 +83,7 @@ def combine_proportions(
 
 
 def clip_interval(interval: tuple[float, float], bounds: tuple[float, float]) -> tuple[float, float]:
-    """Return the part of the interval within the bounds, or the nearest bound if there is none."""
+    """Clip an interval to the bounds; an interval outside becomes the nearest bound."""
     low, high = bounds
     return min(max(interval[0], low), high), max(min(interval[1], high), low)
 
@@ -103,7 +101,7 @@ def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
     return parts
 
 
-def split_labelled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
+def split_labeled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
     """Return the scores of positives and of negatives; labels are 1 and 0, or 1 and −1."""
     values, given = _read_pair(scores, labels, "labels")
     found = set(np.unique(given).tolist())

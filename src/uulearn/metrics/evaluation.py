@@ -1,10 +1,10 @@
-"""All metrics of a classifier in one result, without labels or with labels."""
+"""All metrics of a classifier in one result, with or without labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uulearn.metrics.estimates import CI_LEVEL, Estimate, check_confidence, combine_proportions, split_labelled
+from uulearn.metrics.estimates import CI_LEVEL, Estimate, check_confidence, combine_proportions, split_labeled
 from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
 
@@ -42,8 +42,6 @@ def evaluate(
 ) -> Evaluation:
     """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 5000)
@@ -62,7 +60,7 @@ def evaluate(
     return _evaluation(predicted, predicted.combine(pi, pi - 1, 1 - pi), auc, labels_used=False)
 
 
-def evaluate_labelled(
+def evaluate_labeled(
     scores: Any,
     labels: Any,
     target_prior: float | None = None,
@@ -70,20 +68,18 @@ def evaluate_labelled(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Evaluation:
-    """Compute the same metrics from labelled rows.
+    """Compute the same metrics from labeled rows.
 
     The accuracy is the fraction of correct rows or, if ``target_prior`` is given, the accuracy at that class prior.
 
-    Examples
-    --------
-    >>> print(evaluate_labelled([2.0, 1.0, -1.0, 0.5, -2.0, -1.5], [1, 1, 1, 0, 0, 0]).accuracy)
+    >>> print(evaluate_labeled([2.0, 1.0, -1.0, 0.5, -2.0, -1.5], [1, 1, 1, 0, 0, 0]).accuracy)
     0.667 (95% interval 0.300 to 0.903)
     """
     confidence = check_confidence(confidence)
-    positive, negative = split_labelled(scores, labels)
+    positive, negative = split_labeled(scores, labels)
     if not len(positive) or not len(negative):
         missing = "negative" if len(positive) else "positive"
-        raise ValueError(f"labels has no {missing} row; pass labelled rows of both classes.")
+        raise ValueError(f"labels has no {missing} row; pass labeled rows of both classes.")
     sizes = len(positive), len(negative)
     rates = float((positive > threshold).mean()), float((negative > threshold).mean())
 

@@ -70,7 +70,7 @@ def predicted_fractions(
 def uu_rates(
     scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CI_LEVEL
 ) -> Rates:
-    """True- and false-positive rate estimated from two unlabeled sets.
+    """Estimate the true- and false-positive rates from two unlabeled sets.
 
     Parameters
     ----------
@@ -100,12 +100,10 @@ def uu_accuracy(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Estimate:
-    """Accuracy at class prior π estimated from two unlabeled sets: one minus the unbiased zero-one risk (Eq. 4).
+    """Estimate the accuracy at class prior π from two unlabeled sets: one minus the unbiased zero-one risk (Eq. 4).
 
     See `uu_rates` for the parameters.
 
-    Examples
-    --------
     >>> scores, sets = [1, 1, 1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
     >>> uu_accuracy(scores, sets, (0.75, 0.25), 0.5).value
     1.0
@@ -118,12 +116,10 @@ def uu_accuracy(
 def uu_balanced_accuracy(
     scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CI_LEVEL
 ) -> Estimate:
-    """Mean of the accuracies on positives and on negatives, estimated from two unlabeled sets.
+    """Estimate the mean of the accuracies on positives and on negatives from two unlabeled sets.
 
-    It equals ½ + (q − q′)/(2(θ − θ′)), so that ranking models by it does not depend on the priors (Menon et al., 2015).
+    It equals ½ + (q − q′)/(2(θ − θ′)), so ranking models by it does not depend on the priors (Menon et al., 2015).
 
-    Examples
-    --------
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
     """
@@ -141,13 +137,11 @@ def uu_cost(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Estimate:
-    """Expected cost per row at class prior π, estimated from two unlabeled sets.
+    """Estimate the expected cost per row at class prior π from two unlabeled sets.
 
     See `uu_rates` for the other parameters, and `uulearn.metrics.calibration.bayes_threshold` for the threshold with
     the lowest cost.
 
-    Examples
-    --------
     >>> scores, sets = [1, 1, -1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
     >>> uu_cost(scores, sets, (0.75, 0.25), 0.5, false_positive_cost=1, false_negative_cost=9).value
     1.75
@@ -171,15 +165,13 @@ def uu_accuracy_difference(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Estimate:
-    """Accuracy of one classifier minus the accuracy of another at class prior π, from the same unlabeled rows.
+    """Estimate the difference of two classifiers' accuracies at class prior π from the same unlabeled rows.
 
-    Only rows with different predictions contribute, so that the difference is much more precise than either accuracy.
+    Only rows with different predictions contribute, so the difference is much more precise than either accuracy.
     ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
 
-    Examples
-    --------
-    >>> sets, old, new = [0, 0, 0, 0, 1, 1, 1, 1], [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
-    >>> uu_accuracy_difference(new, old, sets, (0.75, 0.25), 0.5).value
+    >>> old, new = [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
+    >>> uu_accuracy_difference(new, old, [0, 0, 0, 0, 1, 1, 1, 1], (0.75, 0.25), 0.5).value
     0.5
     """
     a, b, c, d = uu_coefficients(set_priors, target_prior)
@@ -196,10 +188,8 @@ def uu_accuracy_difference(
 
 
 def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CI_LEVEL) -> Estimate:
-    """Area under the ROC curve estimated from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
+    """Estimate the area under the ROC curve from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
 
-    Examples
-    --------
     >>> uu_auc([1, 1, 1, 1, -1, 1, -1, -1, -1, -1], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1], (0.8, 0.2)).value
     1.0
     """
@@ -217,10 +207,10 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
-    """Probability that a score of the first sample exceeds a score of the second; ties count as one half.
+    """Estimate the probability that a score of the first sample exceeds one of the second; ties count as one half.
 
     The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
-    samples do not overlap, DeLong's variance is zero; that of an AUC half a pair away from 0 or 1 is used instead.
+    samples do not overlap, DeLong's variance is zero; the variance of an AUC half a pair away from 0 or 1 replaces it.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))

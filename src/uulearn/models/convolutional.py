@@ -1,6 +1,6 @@
 """The two convolutional networks of the paper's experiments (Appendix B), for images of any size.
 
-Convolutions have no bias: batch normalization follows each of them and would subtract it again.
+Convolutions have no bias, because the batch normalization after each of them would subtract it.
 """
 
 import torch
@@ -26,7 +26,7 @@ class PackedConv2d(nn.Conv2d):
         self.packing = max(1, FULL_TILE // max(inputs, outputs))
 
     def _packed_kernel(self) -> Tensor:
-        """Kernel of shape (k·outputs, k·inputs, 3, 3) that maps pixel q at packed offset j to output pixel p."""
+        """Return kernel of shape (k·outputs, k·inputs, 3, 3) that maps pixel q at packed offset j to output pixel p."""
         k = self.packing
         outputs, inputs = self.weight.shape[:2]
         # Pixel q of the packed neighbor j lies k·(j − 1) + q − p + 1 columns into the kernel of pixel p.
@@ -38,7 +38,7 @@ class PackedConv2d(nn.Conv2d):
         return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Same as `torch.nn.Conv2d`."""
+        """Compute the same result as `torch.nn.Conv2d`."""
         packs = x.is_cuda and self.packing > 1 and x.shape[3] % self.packing == 0
         return self._convolve_packed(x) if packs else super().forward(x)
 
@@ -67,8 +67,6 @@ class AllConvNet(HiddenLayers):
     C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is that of an
     image, and ``momentum`` that of PyTorch's batch normalization (Keras's 0.99 is 0.01 here).
 
-    Examples
-    --------
     >>> AllConvNet()(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
     """
@@ -97,7 +95,7 @@ class AllConvNet(HiddenLayers):
 
 
 class ResidualBlock(nn.Module):
-    """Twice normalize, ReLU, convolve, plus the input; a 1×1 convolution adapts the input if shapes differ."""
+    """Normalize, ReLU, convolve, twice; then add the input, which a 1×1 convolution adapts if shapes differ."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
         super().__init__()
@@ -108,7 +106,7 @@ class ResidualBlock(nn.Module):
         self.shortcut = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
+        """Map shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
         active = F.relu(self.norm1(x))
         out: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
         return (x if self.shortcut is None else self.shortcut(active)) + out
@@ -119,6 +117,9 @@ class ResNet32(HiddenLayers):
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and third group halves height and width.
+
+    >>> ResNet32(shape=(3, 32, 32))(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2])
     """
 
     prefers_channels_last = True
@@ -138,6 +139,6 @@ class ResNet32(HiddenLayers):
         self.output = output_layer(channels, he_normal_)
 
     def features(self, x: Tensor) -> Tensor:
-        """The 64 channels, averaged over the image."""
+        """Return the 64 channels, averaged over the image."""
         x = F.relu(self.norm(self.blocks(self.stem(x))))
         return x.mean((2, 3), dtype=self.output.weight.dtype)

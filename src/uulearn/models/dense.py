@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,11 @@ INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
 
 
 class Linear(nn.Module):
-    """The linear-in-input model g(x) = ωᵀx + b."""
+    """The linear-in-input model g(x) = ωᵀx + b.
+
+    >>> Linear(n_features=3)(torch.zeros(2, 3)).shape
+    torch.Size([2])
+    """
 
     accepts_bfloat16_rows = True
 
@@ -40,13 +45,13 @@ class Linear(nn.Module):
         self.output = output_layer(n_features, lecun_normal_)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of shape (n,) for rows of shape (n, n_features)."""
+        """Return scores of shape (n,) for rows of shape (n, n_features)."""
         scores: Tensor = self.output(x)
         return scores.squeeze(1)
 
 
 def output_layer(inputs: int, initialize_: Callable[[Tensor], object]) -> nn.Linear:
-    """The layer that computes the score, with initialized weights and zero bias."""
+    """Return the layer that computes the score, with initialized weights and zero bias."""
     layer = nn.Linear(inputs, 1)
     initialize_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -59,25 +64,22 @@ class HiddenLayers(nn.Module):
     The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
     """
 
+    without_l2: ClassVar[tuple[str, ...]] = ("output",)
+    """Layers that L2 regularization does not act on."""
     hidden: nn.Sequential
     output: nn.Linear
 
     def features(self, x: Tensor) -> Tensor:
-        """The units before the output layer, of shape (n, d)."""
+        """Return the units before the output layer, of shape (n, d)."""
         units: Tensor = self.hidden(x)
         return units
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of shape (n,) for rows of shape (n, …)."""
+        """Return scores of shape (n,) for rows of shape (n, …)."""
         x = self.features(x)
         with torch.autocast(x.device.type, enabled=False):
             scores: Tensor = self.output(x.to(self.output.weight.dtype))
         return scores.squeeze(1)
-
-    def kernels(self) -> list[Tensor]:
-        """The weights that Keras-style L2 acts on: those of all convolutions and linear layers but the output."""
-        kinds = (nn.Conv2d, nn.Linear)
-        return [layer.weight for layer in self.modules() if isinstance(layer, kinds) and layer is not self.output]
 
 
 class MLP(HiddenLayers):
@@ -93,7 +95,7 @@ class MLP(HiddenLayers):
     dropout : float
         Fraction of hidden units dropped during training.
     initializer : str
-        Of all weight matrices, as in Keras: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``.
+        Initializer of all weight matrices, as in Keras: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``.
 
     Examples
     --------
@@ -137,7 +139,7 @@ class MLP(HiddenLayers):
 
     @torch.no_grad()
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """A module for scoring: batch normalization folded into the linear layers, hidden layers in ``dtype``."""
+        """Return a module for scoring, with folded batch normalization and hidden layers in ``dtype``."""
         linears = [layer for layer in self.hidden if isinstance(layer, nn.Linear)]
         norms = [layer for layer in self.hidden if isinstance(layer, nn.BatchNorm1d)]
         weights: list[tuple[Tensor, Tensor | None]] = [(layer.weight, layer.bias) for layer in linears]

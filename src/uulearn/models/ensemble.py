@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean of the scores of several models, each divided by its scale, so that all have the same weight."""
+    """The mean score of several models, each divided by its scale so that all models have the same weight.
+
+    >>> Ensemble([nn.Identity(), nn.Identity()], scales=[1.0, 2.0])(torch.tensor([4.0]))
+    tensor([3.])
+    """
 
     scales: Tensor
 
@@ -21,12 +25,12 @@ class Ensemble(nn.Module):
         self.accepts_bfloat16_rows = all(getattr(model, "accepts_bfloat16_rows", False) for model in models)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of shape (n,)."""
+        """Return scores of shape (n,)."""
         scores = [model(x).reshape(len(x)).float() for model in self.models]
         return (torch.stack(scores) / self.scales[:, None]).mean(0)
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """A module for scoring that uses the models' own ``for_inference`` if they have one."""
+        """Return a module for scoring that uses each model's own ``for_inference`` if it has one."""
         each: list[Any] = list(self.models)
         models = [m.for_inference(dtype) if hasattr(m, "for_inference") else _Cast(m, dtype) for m in each]
         return Ensemble(models, self.scales.tolist()).to(self.scales.device).eval()

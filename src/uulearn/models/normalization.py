@@ -1,4 +1,4 @@
-"""Batch normalization with the statistics of all workers, so that it sees the whole batch and not one part of it."""
+"""Batch normalization with the statistics of all workers, and therefore of the whole batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from uulearn.risk.distributed import world_size
 
 EPS = 1e-5
-"""Added to a variance and subtracted again, so that the inverse standard deviation of a constant channel is finite."""
+"""Added to a variance and subtracted again, to keep the inverse standard deviation of a constant channel finite."""
 
 
 class _Normalize(torch.autograd.Function):
@@ -70,7 +70,7 @@ class _Normalize(torch.autograd.Function):
 
 
 def _mean_and_variance(x: Tensor, wide: torch.dtype, inner: list[int]) -> tuple[Tensor, Tensor]:
-    """Mean and variance per channel; on a CPU the batch-normalization kernel is ten times as fast as `var_mean`."""
+    """Return mean and variance per channel; on a CPU the normalization kernel is ten times as fast as `var_mean`."""
     if x.device.type != "cpu":
         return _portable_mean_and_variance(x, wide, inner)
     weight, bias = x.new_ones(x.shape[1], dtype=wide), x.new_zeros(x.shape[1], dtype=wide)
@@ -86,7 +86,7 @@ def _portable_mean_and_variance(x: Tensor, wide: torch.dtype, inner: list[int]) 
 def _parameter_gradients(
     gradient: Tensor, x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, ctx: Any
 ) -> tuple[Tensor, Tensor]:
-    """Sums per channel of the gradient, and of the gradient times the normalized values; on a CPU by the kernel."""
+    """Return per-channel sums of the gradient and of the gradient times the normalized values."""
     if x.device.type != "cpu" or not len(x):
         return _portable_parameter_gradients(gradient, x, mean, scale, ctx)
     statistics = torch.ones_like(mean), mean, variance, None, None
@@ -125,7 +125,7 @@ class _Synchronized(_BatchNorm):
         return out
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        """Copies have the plain class: a single process that used a synchronized copy would wait forever."""
+        """Copy to the plain class, because a single process with a synchronized copy would wait forever."""
         state = {name: value for name, value in self.__dict__.items() if name != "group"}
         return self.plain, (self.num_features,), state
 
@@ -138,14 +138,12 @@ _SYNCHRONIZED: dict[type[nn.Module], type[nn.Module]] = {
 
 @contextmanager
 def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
-    """Context in which the model's batch normalization uses the statistics of all workers while training.
+    """Use the statistics of all workers in the model's batch normalization while training (a context manager).
 
     W workers that each hold a part of a batch then normalize like one worker with the whole batch, even if one has no
     rows. All workers must call the model equally often. Works on any device, unlike torch's ``SyncBatchNorm``. A copy
     of the model made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     >>> with synchronized(model):
     ...     type(model[1]).__name__

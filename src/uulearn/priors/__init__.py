@@ -22,14 +22,14 @@ from uulearn.priors.convert import (
     to_predictive_values,
     to_sensitivity,
 )
-from uulearn.priors.labels import Interval, LabelledPriors, priors_from_labels
+from uulearn.priors.labels import Interval, LabeledPriors, priors_from_labels
 from uulearn.priors.mixture import BestBin, RatioCurve, best_bin, ratio_curve
 from uulearn.priors.scoring import out_of_fold_scores
 from uulearn.priors.target import TargetPriorEstimate, estimate_target_prior
 from uulearn.priors.two_sets import Bounds, SetPriorsEstimate, estimate_set_priors, estimate_set_priors_from_scores
 
 __all__ = [
-    "BestBin", "Bounds", "CensoredLabels", "DiagnosticAccuracy", "Interval", "LabelledPriors", "MergedBags",
+    "BestBin", "Bounds", "CensoredLabels", "DiagnosticAccuracy", "Interval", "LabeledPriors", "MergedBags",
     "NoiseRates", "PredictiveValues", "RatioCurve", "SetPriorsEstimate", "TargetPriorEstimate", "best_bin",
     "estimate_set_priors", "estimate_set_priors_from_scores", "estimate_target_prior", "from_case_control",
     "from_censoring", "from_mixture_proportions", "from_noise_rates", "from_predictive_values", "from_sensitivity",

@@ -13,7 +13,11 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 @dataclass(frozen=True)
 class MergedBags:
-    """The assignment of bags to two sets."""
+    """The assignment of bags to two sets.
+
+    >>> merge_bags([0.2, 0.9], [100, 50]).sets(bags=[0, 0, 1])
+    array([1, 1, 0])
+    """
 
     assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]
@@ -21,7 +25,7 @@ class MergedBags:
     standard_error: float  # largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
-        """Return the set of each row from the bag of each row, shape (n,); drop rows with −1."""
+        """Return the set of each row, shape (n,), given the bag of each row; −1 marks rows to drop."""
         return np.asarray(self.assignment[np.asarray(bags)])
 
 
@@ -33,8 +37,6 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
 
     ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
-    Examples
-    --------
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
     (array([ 1,  0, -1,  0]), (150, 100))
@@ -62,7 +64,7 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
 
 
 def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, pi: float) -> Floats:
-    """`uulearn.risk.estimation_cost` for arrays of splits; infinite if the priors are equal."""
+    """Return the standard errors of many splits (see `uulearn.risk.estimation_cost`); infinite for equal priors."""
     gap = theta - theta_prime
     a_plus_b = (1 - theta_prime) * pi + theta_prime * (1 - pi)
     c_plus_d = (1 - theta) * pi + theta * (1 - pi)
@@ -73,7 +75,7 @@ def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, p
 def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Floats, NDArray[np.int64]]:
     fractions, rows = np.asarray(proportions, dtype=float), np.asarray(sizes)
     if fractions.ndim != 1 or fractions.shape != rows.shape or len(fractions) < 2:
-        raise ValueError(f"expected data of at least two bags, got arrays of shape {fractions.shape} and {rows.shape}.")
+        raise ValueError(f"expected at least two bags, got arrays of shape {fractions.shape} and {rows.shape}.")
     outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
         raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")

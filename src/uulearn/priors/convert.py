@@ -38,7 +38,7 @@ class PredictiveValues(NamedTuple):
 
 
 class CensoredLabels(NamedTuple):
-    """Class prior of all rows, labelled or not, and c, the fraction of positives that are labelled."""
+    """Class prior of all rows, labeled or not, and c, the fraction of positives that are labeled."""
 
     class_prior: float
     label_frequency: float
@@ -47,14 +47,12 @@ class CensoredLabels(NamedTuple):
 def from_noise_rates(
     rho_plus: float, rho_minus: float, *, class_prior: float | None = None, marked_fraction: float | None = None
 ) -> SetPriors:
-    """(θ, θ′) of the rows with noisy label 1 and of the rows with noisy label 0.
+    """Return (θ, θ′) of the rows with noisy label 1 and of the rows with noisy label 0.
 
     With class prior π, the fraction of rows with noisy label 1 is s = π(1 − ρ₊) + (1 − π)ρ₋, θ = π(1 − ρ₊)/s and
     θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and Williamson, ICML 2015), where ρ₊ = P(noisy 0 | positive) and
     ρ₋ = P(noisy 1 | negative). Pass either π or s; s can be counted.
 
-    Examples
-    --------
     >>> from_noise_rates(0.2, 0.1, class_prior=0.5)
     (0.888..., 0.181...)
     """
@@ -77,17 +75,15 @@ def from_noise_rates(
     marked = pi * (1 - rho_plus) + (1 - pi) * rho_minus
     if not 0 < marked < 1:
         raise ValueError(
-            f"rho_plus={rho_plus:g} and rho_minus={rho_minus:g} give every row the same noisy label, so that one set "
+            f"rho_plus={rho_plus:g} and rho_minus={rho_minus:g} give every row the same noisy label, so one set "
             "is empty; check the rates."
         )
     return check_set_priors((pi * (1 - rho_plus) / marked, pi * rho_plus / (1 - marked)))
 
 
 def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
-    """ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
+    """Return ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
 
-    Examples
-    --------
     >>> to_noise_rates((0.75, 0.25), marked_fraction=0.5)
     NoiseRates(rho_plus=0.25, rho_minus=0.25, class_prior=0.5)
     """
@@ -98,10 +94,8 @@ def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
 
 
 def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) -> SetPriors:
-    """(θ, θ′) of the rows with a positive test and of the rows with a negative test.
+    """Return (θ, θ′) of the rows with a positive test and of the rows with a negative test.
 
-    Examples
-    --------
     >>> from_sensitivity(0.9, 0.95, prevalence=0.1)
     (0.666..., 0.0115...)
     """
@@ -116,10 +110,8 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
 
 
 def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticAccuracy:
-    """Sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
+    """Return the sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
 
-    Examples
-    --------
     >>> to_sensitivity((0.75, 0.25), marked_fraction=0.5)
     DiagnosticAccuracy(sensitivity=0.75, specificity=0.75, prevalence=0.5)
     """
@@ -128,10 +120,8 @@ def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticA
 
 
 def from_predictive_values(precision: float, npv: float) -> SetPriors:
-    """(θ, θ′) of the rows that a labelling rule marks as positive and of the other rows.
+    """Return (θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
 
-    Examples
-    --------
     >>> from_predictive_values(precision=0.9, npv=0.75)
     (0.9, 0.25)
     """
@@ -139,10 +129,8 @@ def from_predictive_values(precision: float, npv: float) -> SetPriors:
 
 
 def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
-    """Precision and negative predictive value of the rule that marks set 0.
+    """Return the precision and negative predictive value of the rule that marks set 0.
 
-    Examples
-    --------
     >>> to_predictive_values((0.9, 0.25))
     PredictiveValues(precision=0.9, npv=0.75)
     """
@@ -151,10 +139,8 @@ def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
 
 
 def from_case_control(class_prior: float) -> SetPriors:
-    """(θ, θ′) of positive-unlabeled data drawn as two samples: positives, and rows of the population.
+    """Return (θ, θ′) of positive-unlabeled data drawn as two samples: positives, and rows of the population.
 
-    Examples
-    --------
     >>> from_case_control(0.3)
     (1.0, 0.3)
     """
@@ -162,56 +148,50 @@ def from_case_control(class_prior: float) -> SetPriors:
 
 
 def from_censoring(
-    labelled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
+    labeled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
 ) -> SetPriors:
-    """(θ, θ′) of positive-unlabeled data drawn as one sample, with labels on some of its positives.
+    """Return (θ, θ′) of positive-unlabeled data drawn as one sample, with labels on some of its positives.
 
-    Set 0 contains the labelled rows and set 1 all others, so that set 1 has a lower prior than the population. With ℓ
-    the labelled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
+    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. With ℓ
+    the labeled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
     c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
-    Examples
-    --------
     >>> from_censoring(0.1, class_prior=0.4)
     (1.0, 0.333...)
     """
-    _check_inside(labelled_fraction, "labelled_fraction")
+    _check_inside(labeled_fraction, "labeled_fraction")
     if (class_prior is None) == (label_frequency is None):
-        raise ValueError("pass exactly one of class_prior and label_frequency (the fraction of positives labelled).")
+        raise ValueError("pass exactly one of class_prior and label_frequency (the fraction of positives labeled).")
     if class_prior is None:
         assert label_frequency is not None
         if _check_fraction(label_frequency, "label_frequency") == 0:
-            raise ValueError("label_frequency=0 means that no row is labelled, but labelled_fraction is above 0.")
-        class_prior = labelled_fraction / label_frequency
-    if not labelled_fraction <= class_prior < 1:
+            raise ValueError("label_frequency=0 means that no row is labeled, but labeled_fraction is above 0.")
+        class_prior = labeled_fraction / label_frequency
+    if not labeled_fraction <= class_prior < 1:
         raise ValueError(
-            f"class_prior must be at least labelled_fraction={labelled_fraction:g} and below 1, because all labelled "
+            f"class_prior must be at least labeled_fraction={labeled_fraction:g} and below 1, because all labeled "
             f"rows are positive, got {class_prior:g}."
         )
-    return check_set_priors((1.0, (class_prior - labelled_fraction) / (1 - labelled_fraction)))
+    return check_set_priors((1.0, (class_prior - labeled_fraction) / (1 - labeled_fraction)))
 
 
-def to_censoring(set_priors: SetPriors, labelled_fraction: float) -> CensoredLabels:
-    """Class prior and label frequency, from the class prior of the unlabeled rows.
+def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabels:
+    """Return the class prior and label frequency, from the class prior of the unlabeled rows.
 
-    Examples
-    --------
-    >>> to_censoring((1.0, 0.5), labelled_fraction=0.5)
+    >>> to_censoring((1.0, 0.5), labeled_fraction=0.5)
     CensoredLabels(class_prior=0.75, label_frequency=0.666...)
     """
     theta, theta_prime = check_set_priors(set_priors)
-    fraction = _check_inside(labelled_fraction, "labelled_fraction")
+    fraction = _check_inside(labeled_fraction, "labeled_fraction")
     if theta != 1:
-        raise ValueError(f"labelled rows of positive-unlabeled data are all positive, but set 0 has θ = {theta:g}.")
+        raise ValueError(f"labeled rows of positive-unlabeled data are all positive, but set 0 has θ = {theta:g}.")
     class_prior = fraction + (1 - fraction) * theta_prime
     return CensoredLabels(class_prior, fraction / class_prior)
 
 
 def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
-    """(θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
+    """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
 
-    Examples
-    --------
     >>> from_mixture_proportions(0.5, 0.5)
     (0.666..., 0.333...)
     """
@@ -223,10 +203,8 @@ def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
 
 
 def to_mixture_proportions(set_priors: SetPriors) -> tuple[float, float]:
-    """κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
+    """Return κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
 
-    Examples
-    --------
     >>> to_mixture_proportions((0.75, 0.5))
     (0.5, 0.666...)
     """

@@ -1,4 +1,4 @@
-"""Class priors from a small labelled sample of each set, the most reliable source, with exact intervals."""
+"""Class priors with exact intervals from a small labeled sample of each set, the most reliable source."""
 
 import warnings
 from bisect import bisect_left
@@ -16,14 +16,18 @@ from uulearn.risk.coefficients import check_sizes
 
 
 class Interval(NamedTuple):
-    """An interval for a class prior."""
+    """An interval for a class prior.
+
+    >>> Interval(0.25, 0.75).covers(0.5), Interval(0.25, 0.75).width
+    (True, 0.5)
+    """
 
     low: float
     high: float
 
     @property
     def width(self) -> float:
-        """The difference of the two ends."""
+        """Difference between the two ends."""
         return self.high - self.low
 
     def covers(self, value: float) -> bool:
@@ -38,9 +42,9 @@ def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Inte
 
 
 def hypergeometric_interval(positives: int, rows: int, size: int, confidence: float = 0.95) -> Interval:
-    """Return the exact interval for the fraction of positives in a set of ``size`` rows, from ``rows`` labelled rows.
+    """Return the exact interval for the fraction of positives in a set of ``size`` rows, from ``rows`` labeled rows.
 
-    The rows are drawn without replacement: the width is zero if every row of the set is labelled.
+    The rows are drawn without replacement: the width is zero if every row of the set is labeled.
     """
     tail = (1 - confidence) / 2
     first, last = positives, size - (rows - positives)  # possible numbers of positives in the set
@@ -52,20 +56,20 @@ def hypergeometric_interval(positives: int, rows: int, size: int, confidence: fl
 
 
 @dataclass(frozen=True)
-class LabelledPriors:
-    """Class priors estimated from labelled samples of two sets."""
+class LabeledPriors:
+    """Class priors estimated from labeled samples of two sets."""
 
     set_priors: tuple[float, float]  # (θ, θ′): fractions of positives in the samples
     intervals: tuple[Interval, Interval]
     confidence: float
     positives: tuple[int, int]
-    rows: tuple[int, int]  # number of labelled rows of each set
+    rows: tuple[int, int]  # number of labeled rows of each set
     order_p_value: float  # p-value of Fisher's exact test that both sets have the same class prior
 
 
 def priors_from_labels(
     y0: Any, y1: Any, *, sizes: Sequence[int] | None = None, confidence: float = 0.95
-) -> LabelledPriors:
+) -> LabeledPriors:
     """Estimate (θ, θ′) from labels of a random sample of each set, with exact intervals.
 
     An UnidentifiedPriorsWarning is raised if the labels do not show which set has the higher prior.
@@ -95,9 +99,9 @@ def priors_from_labels(
         intervals = [clopper_pearson(k, n, confidence) for k, n in zip(positives, rows, strict=True)]
     else:
         totals = check_sizes(sizes)
-        for which, (size, labelled) in enumerate(zip(totals, rows, strict=True)):
-            if size < labelled:
-                raise ValueError(f"set {which} has {size} rows but y{which} has {labelled} labels; check sizes.")
+        for which, (size, labeled) in enumerate(zip(totals, rows, strict=True)):
+            if size < labeled:
+                raise ValueError(f"set {which} has {size} rows but y{which} has {labeled} labels; check sizes.")
         intervals = [
             hypergeometric_interval(k, n, size, confidence) for k, n, size in zip(positives, rows, totals, strict=True)
         ]
@@ -105,13 +109,13 @@ def priors_from_labels(
     p_value = float(stats.fisher_exact(table).pvalue)
     if p_value > 1 - confidence:
         warnings.warn(
-            f"{positives[0]} of {rows[0]} labelled rows of set 0 are positive, {positives[1]} of {rows[1]} of set 1: "
+            f"{positives[0]} of {rows[0]} labeled rows of set 0 are positive, {positives[1]} of {rows[1]} of set 1: "
             f"the labels do not show which set has the higher prior (p = {p_value:.2g}); label more randomly chosen "
             "rows of each set.",
             UnidentifiedPriorsWarning,
             stacklevel=2,
         )
-    return LabelledPriors(
+    return LabeledPriors(
         set_priors=(positives[0] / rows[0], positives[1] / rows[1]),
         intervals=(intervals[0], intervals[1]),
         confidence=confidence,

@@ -16,7 +16,7 @@ MIN_DISTINCT_FRACTION = 0.5
 
 
 def default_scorer(seed: int | None = None) -> Any:
-    """Return a forest with large leaves, which is robust to noisy labels; chosen by measurement (docs/priors.md)."""
+    """Return a forest with large leaves, which is robust to noisy labels (comparison: docs/studies/priors.md)."""
     return ExtraTreesClassifier(n_estimators=100, min_samples_leaf=10, random_state=seed)
 
 
@@ -31,8 +31,6 @@ def out_of_fold_scores(
     ``scorer`` is a scikit-learn classifier with ``decision_function`` or ``predict_proba`` (default: `default_scorer`),
     and ``random_state`` the seed of the folds and of the default scorer.
 
-    Examples
-    --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> A, B = rng.normal(1, 1, size=(200, 2)), rng.normal(-1, 1, size=(300, 2))
@@ -45,7 +43,7 @@ def out_of_fold_scores(
         raise ValueError(f"X0 has {rows0.shape[1]} columns and X1 has {rows1.shape[1]}; pass the same columns.")
     smaller = min(len(rows0), len(rows1))
     if not 2 <= folds <= smaller:
-        raise ValueError(f"folds must be between 2 and the rows of the smaller set ({smaller:,}), got {folds!r}.")
+        raise ValueError(f"folds must be at least 2 and at most {smaller:,}, the smaller set's rows, got {folds!r}.")
     rng = np.random.default_rng(random_state)
     seed = int(rng.integers(2**31 - 1))
     model = default_scorer(seed) if scorer is None else _check_scorer(scorer)

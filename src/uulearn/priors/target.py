@@ -29,7 +29,13 @@ MAX_ERRORS_OUTSIDE = 3.0  # an estimate further outside [0, 1], in standard erro
 
 @dataclass(frozen=True)
 class TargetPriorEstimate:
-    """Estimated class prior of unlabeled target rows."""
+    """Estimated class prior of unlabeled target rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> found = estimate_target_prior(*rng.random((3, 50)) + [[0.2], [0.4], [0.0]], (0.8, 0.2))
+    >>> round(found.target_prior, 1), round(found.standard_error, 1)
+    (0.5, 0.1)
+    """
 
     target_prior: float  # π̂; noise can move it outside [0, 1]
     interval: Interval  # clipped to [0, 1]
@@ -43,9 +49,10 @@ def estimate_target_prior(
 ) -> TargetPriorEstimate:
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
-    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/priors.md compares
-    alternatives). The interval is Fieller's for a ratio, which is valid for similar sets too. A NotAMixtureWarning is
-    raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior is possible.
+    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/studies/priors.md
+    shows the coverage). The interval is Fieller's for a ratio, which is valid for similar sets too. A
+    NotAMixtureWarning is raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior
+    is possible.
 
     Parameters
     ----------
@@ -89,7 +96,7 @@ def estimate_target_prior(
 
 
 def _mixing(pi: float, priors: tuple[float, float]) -> Floats:
-    """Weights of target, set 0 and set 1 in the deviation of the target from a mixture with class prior π."""
+    """Return the weights of target, set 0 and set 1 in the target's deviation from a mixture with class prior π."""
     theta, theta_prime = priors
     return np.array([1.0, (theta_prime - pi) / (theta - theta_prime), (pi - theta) / (theta - theta_prime)])
 
@@ -108,14 +115,14 @@ def _fieller(
     c = -(quantile**2) * float(weights**2 @ variances)
     if a <= 0:
         return -math.inf, math.inf
-    root = math.sqrt(b * b - 4 * a * c)  # real, because c ≤ 0 < a
+    root = math.sqrt(b * b - 4 * a * c)  # the roots are real, because c ≤ 0 < a
     return pi + (-b - root) / (2 * a), pi + (-b + root) / (2 * a)
 
 
 def _misfit(scores: list[Floats], pi: float, priors: tuple[float, float]) -> float:
     """Return the p-value of a χ² test on binned scores that the target is a mixture with class prior π.
 
-    One degree of freedom is not subtracted for the estimated π, which makes the test conservative.
+    No degree of freedom is subtracted for the estimated π, which makes the test conservative.
     """
     bins = int(np.clip(min(map(len, scores)) // MIN_ROWS_PER_BIN, 2, MAX_BINS))
     pooled = np.concatenate(scores)

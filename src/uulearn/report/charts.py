@@ -22,7 +22,7 @@ from uulearn.report.training import TrainingCurves, Values
 UNITS = 1000
 """Width and height of the stretched inner drawing."""
 MAX_TABLE_EPOCHS = 200
-"""Longer trainings show every second, third, … epoch in the table, and the epochs that matter."""
+"""Maximum number of epochs in the table; longer trainings show every k-th epoch and the important ones."""
 MAX_BARS = 12
 """Columns in the importance chart; its table lists all of them."""
 MAX_LABEL_WIDTH = 40
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def placed_markers(self) -> list[tuple[Marker, float]]:
-        """Markers with their position; the label of the outermost is on top, so that few lines cross a label."""
+        """Markers with their position; the outermost label is on top, so few lines cross a label."""
         placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
         return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
 
@@ -91,28 +91,26 @@ class Axis:
     labels: tuple[str, ...]
 
     def place(self, value: float) -> float:
-        """Position of the value, from 0 (low end) to 1 (high end)."""
+        """Return the position of the value, from 0 (low end) to 1 (high end)."""
         return (value - self.low) / (self.high - self.low)
 
     def at(self, value: float) -> str:
-        """The same in percent, for an SVG attribute."""
+        """Return the position in percent, for an SVG attribute."""
         return f"{100 * self.place(value):.2f}%"
 
     def up(self, value: float) -> str:
-        """Position from the top, in percent: SVG counts downwards."""
+        """Return the position from the top in percent, because SVG counts downwards."""
         return f"{100 * (1 - self.place(value)):.2f}%"
 
 
 def make_axis(
     values: Iterable[float], *, percents: bool = False, integers: bool = False, tight: bool = False, n_ticks: int = 5
 ) -> Axis:
-    """An axis that contains the values, with about ``n_ticks`` ticks at round numbers.
+    """Return an axis that contains the values, with about ``n_ticks`` ticks at round numbers.
 
     ``percents`` labels fractions in percent, ``integers`` puts ticks at whole numbers only, ``tight`` ends the axis at
     the outermost values instead of at ticks.
 
-    Examples
-    --------
     >>> make_axis([0.62, 0.97], percents=True).labels
     ('60%', '70%', '80%', '90%', '100%')
     >>> make_axis([1, 60], integers=True, tight=True).labels
@@ -158,7 +156,7 @@ def _tick_label(value: float, step: float, percents: bool) -> str:
 
 
 def _curve(x: Axis, y: Axis, points: Points, style: str) -> Markup:
-    """A line through the points, interrupted at missing values; an isolated point is a dot."""
+    """Draw a line through the points, with gaps at missing values; an isolated point becomes a dot."""
     runs: list[list[tuple[float, float]]] = [[]]
     for at, value in points:
         if value is None:
@@ -176,13 +174,13 @@ def _curve(x: Axis, y: Axis, points: Points, style: str) -> Markup:
 
 
 def _band(x: Axis, y: Axis, spans: Sequence[tuple[float, float, float]], style: str) -> Markup:
-    """The area between a lower and an upper value."""
+    """Draw the area between a lower and an upper value."""
     outline = [(at, low) for at, low, _ in spans] + [(at, high) for at, _, high in reversed(spans)]
     return _canvas(element("path", d=_path(x, y, outline) + "Z", class_=f"fill {style}"))
 
 
 def _steps(x: Axis, y: Axis, edges: Sequence[float], heights: Sequence[float], style: str) -> Markup:
-    """A histogram as a filled outline."""
+    """Draw a histogram as a filled outline."""
     corners = [(edges[0], 0.0)]
     for left, right, height in zip(edges, edges[1:], heights, strict=False):
         corners += [(left, height), (right, height)]
@@ -192,7 +190,7 @@ def _steps(x: Axis, y: Axis, edges: Sequence[float], heights: Sequence[float], s
 
 
 def _below_zero(y: Axis) -> Markup:
-    """Shading below zero, where no true risk can be, and a line at zero."""
+    """Draw shading below zero, where no true risk can be, and a line at zero."""
     if not y.low < 0 < y.high:
         return Markup()
     zero, height = y.up(0.0), f"{100 * y.place(0.0):.2f}%"
@@ -217,7 +215,7 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
 
 
 def _isolated(text: str) -> Markup:
-    """A name in a drawing, with marks that isolate its writing direction: SVG has no ``bdi``."""
+    """Return a name with marks that isolate its writing direction, because SVG has no ``bdi`` element."""
     return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
 
 
@@ -234,7 +232,7 @@ class EpochCurve(NamedTuple):
 
 
 def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
-    """Both signed risk terms and their sum by epoch; None if none of them was recorded."""
+    """Draw both signed risk terms and their sum by epoch; return None if no epoch recorded them."""
     prefix = "validation_" if held_out else ""
     risk = curves[prefix + "unbiased"]
     lines = [
@@ -253,7 +251,7 @@ def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
 
 
 def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart | None:
-    """Accuracy by epoch, estimated on held-out rows and, if given, counted on labeled test rows."""
+    """Draw the accuracy by epoch, estimated on held-out rows and, if given, measured on labeled test rows."""
     lines = [
         EpochCurve("estimated accuracy", ", no label used", "first", curves.accuracy),
         EpochCurve("accuracy on labeled test rows", "", "third dashed", curves["test_accuracy"]),
@@ -318,7 +316,7 @@ def _epoch_markers(curves: TrainingCurves, negative: int | None) -> list[Marker]
 
 
 def _described(line: EpochCurve, written: Callable[[float | None], str]) -> str:
-    """A curve in a sentence, for screen readers."""
+    """Describe a curve in one sentence, for screen readers."""
     known = [value for value in line.values if value is not None]
     ends = f"from {written(known[0])} in the first epoch to {written(known[-1])} in the last"
     return f"{line.name.capitalize()} {ends}, lowest {written(min(known))}, highest {written(max(known))}."
@@ -332,7 +330,7 @@ def _known(*values: float) -> bool:
 
 
 def target_chart(facts: FitFacts) -> Chart | None:
-    """Estimated accuracy by target prior."""
+    """Draw the estimated accuracy by target prior."""
     id_, title = "figure-targets", "Estimated accuracy by target prior"
     targets = [t for t in facts.targets if _known(t.target_prior, t.accuracy.value, *t.accuracy.interval)]
     if not targets:
@@ -381,7 +379,7 @@ def target_chart(facts: FitFacts) -> Chart | None:
 
 
 def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
-    """Estimated accuracy with one prior changed, one row per change."""
+    """Draw the estimated accuracy with one prior changed, one row per change."""
     errors = [row for row in errors if _known(row.error, row.accuracy.value, *row.accuracy.interval)]
     if not errors:
         return None
@@ -412,7 +410,7 @@ def _changed_prior(row: PriorError) -> str:
 
 
 def score_chart(facts: FitFacts) -> Chart:
-    """Histogram of the scores of the evaluation rows, as fractions of each set."""
+    """Draw a histogram of the scores of the evaluation rows, as fractions of each set."""
     id_, title, histogram = "figure-scores", "Scores of the evaluation rows by set", facts.histogram
     totals = [sum(counts) for counts in histogram.counts]
     fractions = [
@@ -447,7 +445,7 @@ def score_chart(facts: FitFacts) -> Chart:
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
-    """Accuracy lost per shuffled column, as bars."""
+    """Draw the accuracy lost per shuffled column, as bars."""
     columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
     if not columns:
         return None

@@ -57,20 +57,18 @@ def _environment(package: str) -> Environment:
 
 
 def name(text: str, width: int = NAME_WIDTH) -> Markup:
-    """A name chosen by a user: shortened, and unable to change the direction of the text around it."""
+    """Return a shortened user-chosen name that cannot change the direction of the text around it."""
     return Markup("<bdi>{}</bdi>").format(label(text, width))
 
 
 def label(text: str, width: int = NAME_WIDTH) -> str:
-    """The same as plain text."""
+    """Return a name like `name`, as plain text."""
     return shorten(visible(text).strip() or "(no name)", width)
 
 
 def visible(text: str) -> str:
-    """Spell out characters that cannot be seen but can mislead; HTML that is escaped already stays as it is.
+    """Spell out characters that cannot be seen but can mislead; escaped HTML is unchanged.
 
-    Examples
-    --------
     >>> visible("age\\x00 \\u202egpj.exe")
     'age\\\\x00 \\\\u202egpj.exe'
     """
@@ -90,10 +88,8 @@ def _is_misleading(character: str) -> bool:
 
 
 def shorten(text: str, width: int) -> str:
-    """The text, cut to ``width`` characters with an ellipsis; wide characters count twice.
+    """Return the text, cut to ``width`` characters with an ellipsis; wide characters count twice.
 
-    Examples
-    --------
     >>> shorten("mean concave points", 12), shorten("年齢と血圧", 7), shorten("age", 7)
     ('mean concav…', '年齢と…', 'age')
     """
@@ -115,10 +111,8 @@ def _width(character: str) -> int:
 
 
 def element(tag: str, content: object = "", **attributes: object) -> Markup:
-    """One SVG element; content and attributes are escaped. ``text_anchor`` becomes ``text-anchor``.
+    """Return an SVG element with escaped content and attributes; ``text_anchor`` becomes ``text-anchor``.
 
-    Examples
-    --------
     >>> element("text", "a < b", x=-8, text_anchor="end")
     Markup('<text x="-8" text-anchor="end">a &lt; b</text>')
     """

@@ -47,7 +47,7 @@ class ShownWarning(NamedTuple):
 
 
 def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> str:
-    """One self-contained HTML page about a fitted model.
+    """Render one self-contained HTML page about a fitted model.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def _metrics(facts: FitFacts) -> HtmlTable:
 def _training_facts(
     facts: FitFacts, curves: TrainingCurves, settings: list[tuple[str, str]]
 ) -> list[tuple[str, str | Markup]]:
-    """Labels and values of the section on what was trained."""
+    """Return the labels and values of the section on training."""
     found = {key.rpartition(".")[2]: text for key, text in settings}
     best = "" if curves.best_epoch is None else f", best epoch {curves.best_epoch}"
     return [
@@ -159,7 +159,7 @@ def _moment(created: str) -> str:
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as dotted names and texts."""
+    """Return nested settings as dotted names and texts."""
     found: list[tuple[str, str]] = []
     for key, value in settings.items():
         if isinstance(value, Mapping):

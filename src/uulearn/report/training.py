@@ -15,7 +15,7 @@ CURVES = (
     "validation_unbiased", "validation_zero_one", "test_accuracy",
 )  # fmt: skip
 LARGEST_VALUE = 1e100
-"""Values beyond this are treated as infinite: an axis could not show them."""
+"""Larger values are treated as infinite, because an axis could not show them."""
 DAMAGED, FIX = "the training history is damaged", "train the model again with uulearn fit"
 
 
@@ -23,8 +23,6 @@ DAMAGED, FIX = "the training history is damaged", "train the model again with uu
 class TrainingCurves:
     """Recorded values per epoch; ``values`` has only curves with at least one finite value.
 
-    Examples
-    --------
     >>> curves = TrainingCurves.from_history(History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}]))
     >>> curves.first_negative("unbiased"), curves["positive"]
     (2, (None, None))
@@ -38,7 +36,7 @@ class TrainingCurves:
 
     @classmethod
     def from_history(cls, history: History) -> TrainingCurves:
-        """The curves of a history; raises ValueError if it does not have the structure that training writes."""
+        """Return the curves of a history; raise ValueError if the history is damaged."""
         records = history.epochs if isinstance(history.epochs, list) else [None]
         epochs: tuple[Any, ...] = tuple(r.get("epoch") if isinstance(r, dict) else None for r in records)
         increasing = all(type(epoch) is int and 0 < epoch < LARGEST_VALUE for epoch in epochs)
@@ -61,12 +59,12 @@ class TrainingCurves:
         return self.values.get(name, (None,) * len(self))
 
     def first_negative(self, name: str) -> int | None:
-        """The first epoch with a negative value, None if there is none."""
+        """Return the first epoch with a negative value, or None if there is none."""
         pairs = zip(self.epochs, self[name], strict=True)
         return next((epoch for epoch, value in pairs if value is not None and value < 0), None)
 
     def count_negative(self, name: str) -> int:
-        """Number of epochs with a negative value."""
+        """Return the number of epochs with a negative value."""
         return sum(value is not None and value < 0 for value in self[name])
 
     @property

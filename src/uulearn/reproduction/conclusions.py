@@ -39,7 +39,7 @@ class Contest(NamedTuple):
 
 
 def contests(cells: CellsByModel) -> list[Contest]:
-    """Every corrected method against every plain one, on each row with both."""
+    """Compare every corrected method with every uncorrected one, on each row that has both."""
     found = []
     for model, own in cells.items():
         trials = {(cell.row, cell.column.name): cell.trials for cell in own}
@@ -56,7 +56,7 @@ def contests(cells: CellsByModel) -> list[Contest]:
 
 
 def drops_by_priors(cells: CellsByModel) -> dict[tuple[str, str, str], dict[tuple[float, float], float]]:
-    """Mean drop per pair of priors, farthest first, by (model, dataset, method)."""
+    """Return the mean drop per pair of priors, farthest first, by (model, dataset, method)."""
     found: dict[tuple[str, str, str], dict[tuple[float, float], float]] = {}
     for model, own in cells.items():
         for cell in sorted((cell for cell in own if cell.column.name in COMPARED_METHODS), key=_reading_order):
@@ -72,14 +72,14 @@ def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
 
 
 class CoOccurrence(NamedTuple):
-    """How often the training risk goes negative and the test error turns, and the rank correlation of the epochs."""
+    """Frequency of negative training risks and of turning test errors, and the rank correlation of their epochs."""
 
     both: int
     only_negative: int
     only_turns: int
     neither: int
     together: float
-    """Fraction of the runs in which both or neither happen."""
+    """Fraction of the runs with both events or neither."""
     spearman: float | None
 
 
@@ -108,7 +108,7 @@ class RegularizedRun(NamedTuple):
 
 
 def regularized_runs(records: Iterable[Record], entry: str) -> list[RegularizedRun]:
-    """The runs of one panel of Figure 3 by increasing strength; ``entry`` is ``dropout`` or ``l2``."""
+    """Return the runs of one panel of Figure 3 by increasing strength; ``entry`` is ``dropout`` or ``l2``."""
     found = []
     for record in sorted(records, key=lambda record: record["configuration"][entry]):
         curves = {n: [v for v in values if math.isfinite(v)] for n, values in record["curves"].items()}
@@ -126,7 +126,7 @@ def to_markdown(
     decay: Sequence[Record] = (),
     caveat: str = "",
 ) -> str:
-    """The page: ``cells`` and ``records`` (full runs) are those of the tables, the other runs those of Figure 3.
+    """Render the page; ``cells`` and ``records`` (full runs) come from the tables, the other runs from Figure 3.
 
     ``caveat`` is added to the title if the runs are not in the paper's setting.
     """
@@ -165,7 +165,7 @@ def _drop_lines(drops: Mapping[tuple[str, str, str], Mapping[tuple[float, float]
 
 
 def _groups(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Runs by method and by model, with only one λ of the leaky ReLU, so that each method counts once."""
+    """Yield runs by method and by model, with only one λ of the leaky ReLU so that each method counts once."""
     records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     yield "all methods, all models", records
     for method, name in METHOD_NAMES.items():

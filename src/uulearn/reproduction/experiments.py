@@ -1,7 +1,7 @@
 """The paper's experiments as data: the configuration of every run of every table and figure.
 
 A configuration is a plain dict that determines one run; `uulearn.reproduction.store` stores the run under it. Settings
-are those of Appendix C (tables), B (Figure 1) and D (Figure 3). Comments say how open points are decided.
+follow Appendix C (tables), B (Figure 1) and D (Figure 3). Comments explain choices that the paper leaves open.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ PAPER_SET_PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 
 BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
-"""Slopes λ with a name of their own."""
+"""Slopes λ that have their own name."""
 PAPER_SLOPES = (-0.01, -0.03, -0.1, -0.3)
 """λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" must mean magnitudes: λ > 0 corrects nothing."""
 FIXED_SLOPE = -0.1
-"""λ if none is chosen."""
+"""Default λ."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
 SELECTION_HOLD_OUT = 0.09
-"""Fraction of each set held out of the runs that choose λ; see `uulearn.reproduction.sampling.hold_out`."""
+"""Fraction of each set held out in the runs that choose λ; see `uulearn.reproduction.sampling.hold_out`."""
 
 PAPER_TRIALS, PAPER_EPOCHS, MOMENTUM = 5, 200, 0.9
 APPENDIX_C: Configuration = {
@@ -93,21 +93,19 @@ class Request:
         object.__setattr__(self, "datasets", tuple(name for name in DATASETS if name in names))
 
     def trials_of(self, model: str) -> int:
-        """Number of trials of each cell with this model."""
+        """Return the number of trials of each cell with this model."""
         default = CONVOLUTIONAL_TRIALS if model in CONVOLUTIONAL else PAPER_TRIALS
         return self.trials or (QUICK_TRIALS if self.quick else default)
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether the runs have the paper's setting, so that its numbers can be compared."""
+        """Whether the runs use the paper's setting, so its numbers are comparable."""
         return not self.quick and self.epochs in (None, PAPER_EPOCHS)
 
 
 def method_of(slope: float) -> tuple[str, float | None]:
-    """The method with this slope λ, and the entry ``slope`` of its configuration.
+    """Return the method with this slope λ, and the entry ``slope`` of its configuration.
 
-    Examples
-    --------
     >>> method_of(0), method_of(-0.1), method_of(-1)
     (('relu', None), ('leaky_relu', -0.1), ('abs', None))
     """
@@ -123,7 +121,7 @@ def configuration(
     seed: int,
     **settings: Any,
 ) -> Configuration:
-    """The configuration of one run; ``settings`` are ``lr``, ``l2`` and entries that differ from Appendix C."""
+    """Return the configuration of one run; ``settings`` are ``lr``, ``l2`` and entries that differ from Appendix C."""
     own = {"dataset": dataset, "model": model, "method": method[0], "slope": method[1], "seed": seed}
     priors = {"set_priors": list(set_priors), "target_prior": PAPER_TARGET_PRIORS[dataset]}
     run: Configuration = APPENDIX_C | own | priors | settings
@@ -142,7 +140,7 @@ class ResultRow:
 
     @property
     def dataset_label(self) -> str:
-        """The dataset's name for readers."""
+        """Display name of the dataset."""
         return DATASET_NAMES.get(self.dataset, self.dataset)
 
     @property
@@ -175,7 +173,7 @@ class TableRow(ResultRow):
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """All values of λ that are run; convolutional networks, whose runs are long, have one besides ReLU and ABS."""
+        """All values of λ to run; convolutional networks, whose runs are long, have one besides ReLU and ABS."""
         dense = QUICK_SLOPES if self.request.quick else PAPER_SLOPES
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else dense), ABS)
 
@@ -185,7 +183,7 @@ class TableRow(ResultRow):
         return self.slopes[1:] if self.request.selection and self.model not in CONVOLUTIONAL else ()
 
     def run(self, method: str | float, seed: int, held_out: float = 0.0) -> Configuration:
-        """The run of a method, given by its name or its λ."""
+        """Return the run of a method, given by its name or its λ."""
         named = (method, None) if isinstance(method, str) else method_of(method)
         lr, l2 = LR_AND_L2[self.model, self.dataset]
         return configuration(
@@ -193,19 +191,19 @@ class TableRow(ResultRow):
         )
 
     def trial(self, seed: int) -> list[Configuration]:
-        """The runs of one trial: all methods and, to choose λ, runs with held-out rows."""
+        """Return the runs of one trial: all methods and, to choose λ, runs with held-out rows."""
         methods: list[str | float] = [*BASELINES, *self.slopes]
         full = [self.run(method, seed) for method in methods]
         return full + [self.run(slope, seed, SELECTION_HOLD_OUT) for slope in self.candidates]
 
 
 def table_rows(table: str, request: Request) -> list[TableRow]:
-    """The rows of a table in the paper's order."""
+    """Return the rows of a table in the paper's order."""
     return [TableRow(dataset, priors, table, request) for dataset in request.datasets for priors in PAPER_SET_PRIORS]
 
 
 def figure1_panels(request: Request) -> dict[str, Configuration]:
-    """The run of each panel of Figure 1, by the name of the panel."""
+    """Return the run of each panel of Figure 1, by the name of the panel."""
     return {
         f"{dataset}-{model}-{loss}": configuration(
             request, dataset, model, ("unbiased", None), FIGURE_SET_PRIORS, 0, loss=loss, **settings
@@ -216,7 +214,7 @@ def figure1_panels(request: Request) -> dict[str, Configuration]:
 
 
 def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configuration]]:
-    """The runs of Figure 3: the left panel by dropout, the right panel by weight decay."""
+    """Return the runs of Figure 3: the left panel by dropout, the right panel by weight decay."""
     shared = request, "mnist", "mlp", ("unbiased", None), FIGURE_SET_PRIORS, 0
     left = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=rate, l2=1e-4) for rate in FIGURE3_DROPOUTS]
     right = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=0.2, l2=l2) for l2 in FIGURE3_DECAYS]
@@ -237,7 +235,7 @@ VARIANTS: dict[str, Callable[[Configuration], Configuration]] = {
     "Glorot": lambda run: {"initialiser": "glorot_uniform"},  # spelling of the stored records; vocabulary: ok
     "normalization": lambda run: {"norm_momentum": 0.1},
 }
-"""Readings of the paper that the tables might be based on, by the entry that each changes; the template
+"""Interpretations of the paper that the tables might be based on, by the entry that each changes; the template
 ``variants.md.jinja`` explains them."""
 VARIANT_METHODS: tuple[str | float, ...] = ("unbiased", ABS, RELU, -0.01, FIXED_SLOPE)
 SHORT_OF_ROWS = ("kmnist", "cifar10")
@@ -257,13 +255,13 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
-    """The run of a method under one of the `VARIANTS`; as printed, it is the run of the table."""
+    """Return the run of a method under one of the `VARIANTS`; the variant "as printed" is the run of the table."""
     run = row.run(method, seed)
     return run | VARIANTS[variant](run)
 
 
 def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
-    """The methods for which a variant is run in a row; empty if it does not apply."""
+    """Return the methods for which a variant is run in a row; empty if it does not apply."""
     if row.model in CONVOLUTIONAL:
         return RESNET_VARIANTS.get(variant, {}).get(row.set_priors, ())
     special = {"shortened": row.dataset in SHORT_OF_ROWS, "Glorot": row.model == "mlp"}
@@ -271,13 +269,13 @@ def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
 
 
 def variant_rows(variant: str, request: Request) -> list[TableRow]:
-    """The rows of Table 3, and of Table 2 on CIFAR-10, to which a variant applies; the other rows agree as printed."""
+    """Return the rows of Table 3, and of Table 2 on CIFAR-10, that a variant applies to; others agree as printed."""
     rows = table_rows("table3", request) + [row for row in table_rows("table2", request) if row.dataset == "cifar10"]
     return [row for row in rows if variant_methods(variant, row)]
 
 
 def variant_seeds(variant: str, row: TableRow) -> range:
-    """The seeds of the trials of a variant."""
+    """Return the seeds of the trials of a variant."""
     once = row.model in CONVOLUTIONAL and variant != "as printed"
     return row.seeds[: 1 if once else VARIANT_TRIALS]
 
@@ -304,12 +302,12 @@ EXPERIMENTS: dict[str, Callable[[Request], list[Configuration]]] = {
     "figure3": lambda request: [r for c in figure3_curves(request) for r in c if r["dataset"] in request.datasets],
     "variants": _variant_runs,
 }
-"""The runs of each target; Figure 2 shows functions and needs none."""
+"""The runs of each target; Figure 2 shows functions and needs no runs."""
 TARGETS = tuple(EXPERIMENTS)
 STUDIES = ("variants",)
 """Targets that are not in the paper."""
 
 
 def runs_of(targets: Sequence[str], request: Request) -> list[Configuration]:
-    """The configurations of some targets; a run shared by two targets occurs twice."""
+    """Return the configurations of some targets; a run shared by two targets occurs twice."""
     return [configuration for target in targets for configuration in EXPERIMENTS[target](request)]

@@ -28,7 +28,7 @@ PANELS = {
 
 
 def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """Negative training risk and overfitting occur together: the run of each of ``PANELS``, or "not run yet"."""
+    """Draw Figure 1 (negative training risk and overfitting occur together): each of ``PANELS``, or "not run yet"."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
 
 
 def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
-    """Training risk on the left axis, test error on the right, and dashed lines where they turn."""
+    """Draw the training risk (left axis), the test error (right axis), and dashed lines where they turn."""
     curves = record["curves"]
     lines = axis.plot(range(1, len(curves["unbiased"]) + 1), curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
     axis.axhline(0, color="black", lw=0.6)
@@ -71,7 +71,7 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
 
 
 def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
-    """Correction functions: the identity (no correction) and functions of the family of Definition 1."""
+    """Draw Figure 2: the identity (no correction) and correction functions of the family of Definition 1."""
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axis = figure.subplots()
     below, above = (torch.linspace(*ends, 201, dtype=torch.float64) for ends in ((-2, 0), (0, 2)))
@@ -90,7 +90,7 @@ def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
     axis.axhline(0, color="black", lw=0.6)
     axis.axvline(0, color="black", lw=0.6)
     for label, correction, look in shown:
-        # All functions agree for x ≥ 0, so that half is drawn once.
+        # All functions agree for x ≥ 0, so this half is drawn once.
         axis.plot(below.numpy(), correction(below).numpy(), lw=2, label=label, **look)
     axis.plot(above.numpy(), identity(above).numpy(), lw=2, color="#17202a", label="_all")
     axis.annotate("all: f(x) = x", (1.1, 0.75), fontsize=9)
@@ -100,7 +100,7 @@ def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
 
 
 def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> Figure:
-    """Regularization of the unbiased method: dropout on the left, weight decay on the right."""
+    """Draw Figure 3: the unbiased method with dropout on the left and weight decay on the right."""
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_settings(left, dropout_records, "dropout", "dropout")
@@ -121,7 +121,7 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
     for record in sorted(records, key=lambda record: float(record["configuration"][entry])):
         setting = float(record["configuration"][entry])
         color = shades(0.85 * settings.index(setting) / max(1, len(settings) - 1))
-        # A label that starts with an underscore is not in the legend: each setting is there once.
+        # Labels that start with an underscore are not in the legend, so it lists each setting once.
         for name, style, label in (("test_risk", "-", labels.pop(setting, "_")), ("unbiased", "--", "_")):
             curve = record["curves"][name]
             axis.plot(range(1, len(curve) + 1), curve, color=color, ls=style, lw=1.6, label=label)
@@ -135,7 +135,7 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
 
 
 def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
-    """Use an axis that is linear only around zero if a risk leaves [−10, 10], as the unbiased risk can."""
+    """Use a symmetric logarithmic axis if a risk leaves [−10, 10], as the unbiased risk can."""
     finite = [value for curve in curves for value in curve if math.isfinite(value)]
     if not finite or max(map(abs, finite)) <= MAX_LINEAR_RISK:
         return

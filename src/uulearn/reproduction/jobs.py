@@ -14,7 +14,7 @@ SHARED_ENTRIES = (
 )  # fmt: skip
 """Entries of the configuration that all runs of a batched job must share."""
 SAME_SETS = ("set_priors", "seed")
-"""Entries that runs on the CPU share in addition: large jobs gain little there and lose more if interrupted."""
+"""More entries that runs on the CPU must share: large jobs gain little there and lose more if interrupted."""
 MAX_BATCHED_RUNS = 150
 """Largest number of runs in one job on CUDA."""
 EPOCH_COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_700.0}
@@ -52,13 +52,13 @@ class Reporter:
         """Called after each epoch of a job, with the test accuracy of each run."""
 
     def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
-        """Called after the records of a job are stored; there are none if another process was faster."""
+        """Called after the records of a job are stored; empty if another process was faster."""
 
 
 def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[ExperimentJob]:
     """Group configurations into jobs, dataset by dataset.
 
-    With ``max_runs``, jobs are as large as possible; without, only runs on the same sets with the same seed share one.
+    With ``max_runs``, jobs are as large as possible; otherwise only runs with the same sets and seed share a job.
     """
     alike: dict[Any, list[Configuration]] = {}
     for position, configuration in enumerate(configurations):
@@ -74,7 +74,7 @@ def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> 
 
 
 def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[Configuration]]:
-    """As few parts of similar size as possible; runs on the same sets stay together if they can."""
+    """Split into as few parts of similar size as possible; runs on the same sets stay together if possible."""
     groups: dict[str, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
@@ -90,6 +90,6 @@ def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[
 
 
 def halves(job: ExperimentJob) -> list[ExperimentJob]:
-    """The job as two smaller ones."""
+    """Split the job into two smaller ones."""
     middle = math.ceil(len(job.configurations) / 2)
     return [ExperimentJob(job.configurations[:middle]), ExperimentJob(job.configurations[middle:])]

@@ -1,4 +1,4 @@
-"""Writes the files of each table and figure from the runs in a store; no dataset is needed."""
+"""Write the files of each table and figure from the runs in a store, without a dataset."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ TABLE_FORMATS: dict[str, Callable[[ResultTable], str]] = {"md": to_markdown, "te
 
 
 class Page(NamedTuple):
-    """The files that a target was written to, and its table if it is one."""
+    """The files of a target, and its table if it has one."""
 
     target: str
     paths: list[Path]
@@ -44,7 +44,7 @@ def render(targets: Iterable[str], request: Request, store: RunStore, out: str |
 
 
 def _studies(request: Request, find: Find, out: Path) -> list[Page]:
-    """The pages on the choice of λ and on the conclusions of Section 4, from the runs of both tables."""
+    """Return the pages on the choice of λ and on the conclusions of Section 4, from the runs of both tables."""
     rows = {table: _rows_shown(table, request, find) for table in TABLE_MODELS}
     pages = []
     trials = {table: selection.trials_of(own, find) for table, own in rows.items()}
@@ -75,7 +75,7 @@ def check_drawing(targets: Iterable[str]) -> None:
 
 
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
-    """Write a target; without any of its runs nothing is written, so existing files stay."""
+    """Write a target; a target without runs is not written, so existing files stay."""
     if target in TABLE_MODELS:
         table = make_table(target, _rows_shown(target, request, find), find)
         forms = TABLE_FORMATS if any(cell.runs for cell in table) else {}
@@ -104,7 +104,7 @@ def _written(path: Path, text: str) -> Page:
 
 
 def make_table(table: str, rows: Sequence[TableRow], find: Find) -> ResultTable:
-    """Table 2 or 3 from the runs that are there."""
+    """Build Table 2 or 3 from the available runs."""
     slopes = sorted({slope for row in rows for slope in row.slopes}, reverse=True)
     methods: dict[str, str | float] = {name: name for name in experiments.BASELINES} | {
         "relu": experiments.RELU,
@@ -133,7 +133,7 @@ def make_table(table: str, rows: Sequence[TableRow], find: Find) -> ResultTable:
 
 
 def _caveat(rows: Collection[TableRow]) -> str:
-    """Text for a title if the runs are not in the paper's setting."""
+    """Return a note for the title if the runs do not use the paper's setting."""
     if all(row.request.is_the_papers for row in rows):
         return ""
     shapes = {(run["sizes"][0], run["epochs"]): None for row in rows for run in [row.run(experiments.BASELINES[0], 0)]}
@@ -142,7 +142,7 @@ def _caveat(rows: Collection[TableRow]) -> str:
 
 
 def _slope_notes(rows: Collection[TableRow]) -> list[str]:
-    """How λ of the column UU-LReLU was set."""
+    """Describe how λ of the column UU-LReLU was chosen."""
     notes = []
     for slopes in dict.fromkeys(row.candidates for row in rows if row.candidates):
         among = ", ".join(f"{slope:g}".replace("-", "−") for slope in slopes)
@@ -153,7 +153,7 @@ def _slope_notes(rows: Collection[TableRow]) -> list[str]:
 
 
 def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
-    """Datasets with runs in several precisions, which might explain differences between cells."""
+    """List datasets with runs in several precisions, which might explain differences between cells."""
     found: dict[str, set[str]] = {}
     for row in rows:
         records = _found((run for seed in row.seeds for run in row.trial(seed)), find)
@@ -163,7 +163,7 @@ def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
 
 
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
-    """The rows of the requested datasets, and of others with runs in the store, with all trials that are there."""
+    """Return the rows of the requested datasets and of others with runs in the store, with all available trials."""
     shown = []
     for dataset in experiments.DATASETS:
         wanted = dataset in request.datasets

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation over trials, in percent; the deviation of a single trial is None."""
+    """Mean and standard deviation over trials, in percent; the deviation is None for a single trial."""
 
     mean: float
     std: float | None
@@ -26,10 +26,8 @@ PaperTable = dict[tuple[str, tuple[float, float]], dict[str, PaperCell]]
 
 @functools.cache
 def paper_table(name: str) -> PaperTable:
-    """The printed ``"table2"`` or ``"table3"``, by dataset and set priors, then by method.
+    """Return the paper's ``"table2"`` or ``"table3"``, keyed by dataset and set priors, then by method.
 
-    Examples
-    --------
     >>> paper_table("table3")["mnist", (0.8, 0.2)]["abs"]
     PaperCell(accuracy=Spread(mean=95.19, std=0.12), drop=Spread(mean=0.86, std=0.13), bold=True)
     """

@@ -1,4 +1,4 @@
-"""A `ResultTable` as Markdown, as LaTeX in the paper's layout, and as an HTML page.
+"""Render a `ResultTable` as Markdown, as LaTeX in the paper's layout, and as an HTML page.
 
 `cell_numbers` gives the numbers and marks of a cell; the templates ``tables.*.jinja`` arrange them and hold all
 sentences. Each page shows our number, the paper's and the difference in percent.
@@ -15,8 +15,8 @@ from uulearn.reproduction.reference import Spread
 from uulearn.reproduction.tables import MIN_TESTED_TRIALS, MethodColumn, ResultCell, ResultTable
 
 DIFFERS, NOT_FINITE, SPACE = "≠", "†", "\N{NO-BREAK SPACE}"
-QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop of accuracy, best epoch minus last"}
-SLOPES_CAPTION = "Each λ of the generalized leaky ReLU: accuracy and drop"
+QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop in accuracy from the best to the last epoch"}
+SLOPES_CAPTION = "Generalized leaky ReLU with each λ: accuracy and drop"
 LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -41,7 +41,7 @@ class CellNumber(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """Deviation and mark, which follow the mean."""
+        """The deviation and the mark, which follow the mean."""
         return (SPACE + self.std if self.std else "") + self.mark
 
     @property
@@ -51,7 +51,7 @@ class CellNumber(NamedTuple):
 
 
 def cell_numbers(cell: ResultCell, quantity: str) -> list[CellNumber]:
-    """The numbers of a cell: ``quantity`` is ``accuracy``, ``drop``, or ``both`` for our accuracy and drop."""
+    """Return the numbers of a cell; ``quantity`` is ``accuracy``, ``drop``, or ``both`` (our accuracy and drop)."""
     if quantity == "both":
         accuracy, *rest = (n for n in cell_numbers(cell, "accuracy") if n.kind in ("ours", "note"))
         return [accuracy, *cell_numbers(cell, "drop")[:1], *rest] if cell.drop else [accuracy, *rest]
@@ -77,7 +77,7 @@ def _number(kind: str, spread: Spread | None, bold: bool, mark: str = "", missin
 
 
 def signed(value: float) -> str:
-    """Two decimals with a sign, such as ``−0.50``."""
+    """Format a number with two decimals and a sign, such as ``−0.50``."""
     text = f"{value:+.2f}"
     return "±0.00" if text in ("+0.00", "-0.00") else text.replace("-", "−")
 
@@ -94,7 +94,7 @@ def _render(template: str, *tables: ResultTable, **functions: Any) -> str:
 
 
 def _grids(table: ResultTable) -> list[tuple[str, str, Sequence[MethodColumn]]]:
-    """Quantity, caption and columns of each grid of a table."""
+    """Return the quantity, caption and columns of each grid of a table."""
     paper, slopes = ([column for column in table.columns if bool(column.paper) is which] for which in (True, False))
     grids = [(quantity, caption, paper) for quantity, caption in QUANTITIES.items()]
     return [grid for grid in [*grids, ("both", SLOPES_CAPTION, slopes)] if grid[2]]
@@ -105,22 +105,22 @@ def _by_dataset(table: ResultTable) -> list[tuple[str, list[ResultRow]]]:
 
 
 def to_html(*tables: ResultTable) -> str:
-    """One self-contained page with all the tables."""
+    """Render one self-contained page with all tables."""
     return _render("tables.html.jinja", *tables, title=" · ".join(table.title for table in tables))
 
 
 def to_markdown(table: ResultTable) -> str:
-    """The table in GitHub Markdown."""
+    """Render the table as GitHub Markdown."""
     return _render("tables.md.jinja", table, escape=lambda text: MARKDOWN_SPECIAL.sub(r"\\\1", text), space=SPACE)
 
 
 def to_latex(table: ResultTable) -> str:
-    r"""The table in the paper's layout; the document needs ``\usepackage{booktabs,multirow,graphicx}``."""
+    r"""Render the table as LaTeX in the paper's layout; it needs ``\usepackage{booktabs,multirow,graphicx}``."""
     return _render("tables.tex.jinja", table, escape=lambda text: text.translate(LATEX), latex_block=_latex_block)
 
 
 def _latex_block(table: ResultTable, row: ResultRow, columns: Sequence[MethodColumn]) -> list[str]:
-    """The lines of one row: our means and, below, deviations; then the paper's; then the differences."""
+    """Return the lines of one row: our means and deviations, then the paper's, then the differences."""
     cells = [_latex_cell(table[row, column]) for column in columns]
     used = range(5) if any(table[row, column].paper for column in columns) else range(2)
     return [" & ".join([["ours", "", "paper", "", "diff."][i], *(cell[i] for cell in cells)]) for i in used]

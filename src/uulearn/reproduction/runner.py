@@ -1,4 +1,4 @@
-"""Trains the runs that are missing in a store: dense models together in a batch, convolutional ones one by one.
+"""Train the runs missing from a store: dense models together in a batch, convolutional models one by one.
 
 A finished job is stored at once, so an interruption loses only the job in progress. Several processes may work on one
 store; each checks again before it starts a job.
@@ -115,7 +115,7 @@ class JobTrainer:
             test=(DenseRows(test_images.to(self.device)), test_labels),
             callback=lambda record, _: self.reporter.epoch(job, record["epoch"], [record["test_accuracy"]]),
         )
-        with contextlib.suppress(NonFiniteRiskError):  # the history records it, and the epochs before it count
+        with contextlib.suppress(NonFiniteRiskError):  # the history records the failure, and the epochs before it count
             trainer.run()
         return [trainer.history], trainer.dtype
 
@@ -137,7 +137,7 @@ class JobTrainer:
         )
 
     def _drawn(self, configuration: Configuration) -> UnlabeledSets:
-        """The sets of a run: the same for all methods, with and without held-out rows."""
+        """Return the sets of a run: the same for all methods, with and without held-out rows."""
         priors, sizes, seed = tuple(configuration["set_priors"]), tuple(configuration["sizes"]), configuration["seed"]
         place = priors, sizes, seed, configuration.get("sampling", "without_replacement")
         if place not in self._sets:
@@ -147,7 +147,7 @@ class JobTrainer:
         return self._sets[place]
 
     def _rows(self, configuration: Configuration) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """Indices of the training rows and of the held-out rows."""
+        """Return the indices of the training rows and of the held-out rows."""
         sets = self._drawn(configuration).indices
         if not configuration["held_out"]:
             return _as_tensors(sets), None
@@ -155,7 +155,7 @@ class JobTrainer:
         return _as_tensors(training), _as_tensors(held_out)
 
     def _test(self, configuration: Configuration) -> tuple[Tensor, Tensor]:
-        """The labeled test rows; the quick version takes some, evenly spread, because files may be sorted by class."""
+        """Return the labeled test rows; the quick version uses evenly spaced rows, as files may be sorted by class."""
         n, wanted = len(self.test_labels), configuration.get("test_rows")
         if not wanted or wanted >= n:
             return self.test_images, self.test_labels
@@ -183,7 +183,7 @@ def _as_tensors(indices: tuple[Indices, Indices]) -> tuple[Tensor, Tensor]:
 
 
 def model_params(configuration: Configuration) -> dict[str, Any] | None:
-    """Parameters of the model of a run."""
+    """Return the parameters of the model of a run."""
     if configuration["model"] == "linear":
         return None
     initializer = configuration.get("initialiser")  # spelling of the stored records; vocabulary: ok
@@ -196,12 +196,12 @@ def _slope(configuration: Configuration) -> float:
 
 
 def _keras_decay(optimizer: torch.optim.Optimizer, decay: float) -> torch.optim.lr_scheduler.LRScheduler:
-    """Learning rate lr / (1 + decay·t) at step t."""
+    """Return a scheduler with the learning rate lr / (1 + decay·t) at step t."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + decay * step))
 
 
 class ReproductionOutcome(NamedTuple):
-    """Number of runs trained now, found in the store, and trained now but ended early by a non-finite risk."""
+    """Numbers of runs that were trained, found in the store, or trained but ended early by a non-finite risk."""
 
     done: int
     found: int
@@ -217,7 +217,7 @@ def reproduce(
     reporter: Reporter | None = None,
     max_runs: int = MAX_BATCHED_RUNS,
 ) -> ReproductionOutcome:
-    """Train every configuration that is missing in the store and add the results.
+    """Train every configuration missing from the store and add the results.
 
     ``tasks`` returns the task of a dataset by name, like `uulearn.datasets.load_task`; it is called once per dataset
     with missing runs. ``max_runs`` is the largest number of runs in a job on CUDA.
@@ -257,7 +257,7 @@ def train_in_parts(trainer: JobTrainer, job: ExperimentJob) -> list[Record]:
 
 
 def choose_device(device: str) -> torch.device:
-    """The torch device of a name; ``"auto"`` is CUDA if available."""
+    """Return the torch device with this name; ``"auto"`` is CUDA if available."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.partition(":")[0] not in ("cpu", "cuda"):

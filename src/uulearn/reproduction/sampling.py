@@ -1,4 +1,4 @@
-"""Hold-out splits of two sets, and sets as the authors' earlier public code draws them."""
+"""Hold-out splits of two sets, and sets drawn like in the authors' earlier public code."""
 
 import math
 from collections.abc import Sequence
@@ -22,8 +22,6 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
     and a few are dropped at random so that each set has the same number of training rows for every seed (1 − share −
     0.02 of a large set) and exactly ``share`` of its rows held out.
 
-    Examples
-    --------
     >>> training, held_out = hold_out((np.arange(30_000), np.arange(20_000, 50_000)), 0.09, seed=0)
     >>> [len(part) for part in (*training, *held_out)]
     [26700, 26700, 2700, 2700]
@@ -48,7 +46,7 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
 def shortened_sets(
     X: Any, y: Any, set_priors: Sequence[float], sizes: Sequence[int], *, random_state: int
 ) -> UnlabeledSets:
-    """Sets that become shorter if a class runs out of rows, so that their priors differ from ``set_priors``.
+    """Draw sets that become shorter if a class runs out of rows, so their priors differ from ``set_priors``.
 
     No row occurs twice in a set, and set 1 reuses rows of set 0 after all others.
     """

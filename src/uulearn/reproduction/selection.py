@@ -2,7 +2,7 @@
 
 The paper does not say how it selected λ. Here 9% of each unlabeled set is held out of extra runs, one per λ, without
 copies of these rows among the training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and
-its run on the whole sets counts. No label is used. "Hindsight" is the choice by the labels of the test data.
+its run on the whole sets is reported. No label is used. "Hindsight" is the choice by the labels of the test data.
 """
 
 import itertools
@@ -21,14 +21,14 @@ from uulearn.reproduction.render import signed
 from uulearn.reproduction.tables import Record, accuracy_curve, slope_column
 
 Find = Callable[[Configuration], Record | None]
-"""Returns the record of a configuration, None if there is none."""
+"""Returns the record of a configuration, or None if there is none."""
 
 LAST_EPOCHS = 10
 """Epochs over which the held-out risk is averaged: the noise of a single epoch exceeds the effect of λ."""
 
 
 def held_out_risk(record: Record) -> float:
-    """Mean zero-one risk on held-out rows over the last ten epochs; infinite for a run that ended early."""
+    """Return the mean zero-one risk on held-out rows over the last ten epochs; infinite for a run that ended early."""
     curve = record["curves"].get("validation_zero_one", [])
     if len(curve) < record["configuration"]["epochs"]:
         return math.inf
@@ -37,7 +37,7 @@ def held_out_risk(record: Record) -> float:
 
 
 def chosen_slope(row: TableRow, seed: int, find: Find) -> float | None:
-    """The λ with the lowest held-out risk, the one closest to 0 in case of a tie; None if runs are missing."""
+    """Return the λ with the lowest held-out risk (for ties, the one closest to 0), or None if runs are missing."""
     found = {slope: find(row.run(slope, seed, SELECTION_HOLD_OUT)) for slope in row.candidates}
     risks = {slope: (held_out_risk(record), abs(slope)) for slope, record in found.items() if record is not None}
     return min(risks, key=risks.__getitem__) if found and len(risks) == len(found) else None
@@ -59,12 +59,12 @@ class SlopeTrial:
 
 
 def best_candidate(row: TableRow, accuracies: Mapping[float, float]) -> float:
-    """The λ with the highest accuracy; the one closest to 0 in case of a tie."""
+    """Return the λ with the highest accuracy (for ties, the one closest to 0)."""
     return max(row.candidates, key=lambda slope: (accuracies[slope], -abs(slope)))
 
 
 def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
-    """All trials with complete runs."""
+    """Return all trials with complete runs."""
     trials = []
     for row, seed in [(each, seed) for each in rows for seed in each.seeds]:
         chosen = chosen_slope(row, seed, find)
@@ -97,7 +97,7 @@ class SlopeComparison:
 
 
 def compare(trials: Sequence[SlopeTrial]) -> list[SlopeComparison]:
-    """One comparison per row; trials are sorted by row."""
+    """Return one comparison per row; trials are sorted by row."""
     comparisons = []
     for row, group in itertools.groupby(trials, key=lambda trial: trial.row):
         own = list(group)
@@ -116,14 +116,14 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
-    """The page on the choice of λ; ``studies`` has the trials by the name of the table."""
+    """Render the page on the choice of λ; ``studies`` maps the name of each table to its trials."""
     sections = [_section(table, trials) for table, trials in studies.items() if trials]
     values = {"last_epochs": LAST_EPOCHS, "label": slope_column, "fixed_slope": FIXED_SLOPE, "signed": signed}
     return render_page("selection.md.jinja", "uulearn.reproduction", sections=sections, **values)
 
 
 def _section(table: str, trials: Sequence[SlopeTrial]) -> dict[str, Any]:
-    """What the page shows of one table: choices, accuracies, and gains over ReLU averaged over rows, in points."""
+    """Return the page's data on one table: choices, accuracies, and gains over ReLU averaged over rows, in points."""
     comparisons, printed = compare(trials), paper_table(table)
     cells = [printed[c.row.dataset, c.row.set_priors] for c in comparisons]
     ways = "chosen", "fixed", "hindsight_row", "hindsight_trial"

@@ -10,24 +10,24 @@ from scipy import stats
 LEVEL = 0.05
 """Significance level of the paired t-test behind the bold numbers."""
 AGREEMENT_POINTS = 1.5
-"""Differences up to this many points count as agreement, whatever the spread."""
+"""Differences up to this many points count as agreement for any spread."""
 ROUNDING = 1e-12
-"""Differences that vary less than this, relative to the values, vary by rounding only."""
+"""Relative spread of differences below which they count as equal up to rounding."""
 SMOOTHING_WINDOW = 5
 """Epochs in the moving median of the test error."""
 MIN_RISE = 0.005
 """Smallest rise of the error rate that counts as a turn."""
 NOISE_DEVIATIONS = 4.0
-"""Standard deviations of noise that a rise must exceed: 200 epochs of pure noise reach three in one run of 150."""
+"""Standard deviations of noise that a rise must exceed: 200 epochs of pure noise reach 3 in one of 150 runs."""
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (divisor n − 1), which is None for a single value."""
+    """Return the mean and sample standard deviation (divisor n − 1), which is None for a single value."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p value of the paired t-test, None with fewer than two pairs.
+    """Return the two-sided p value of the paired t-test, or None with fewer than two pairs.
 
     If all differences are equal the statistic is not defined: p is 1 if they are zero and 0 otherwise.
     """
@@ -46,12 +46,10 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """The methods in bold: the best by mean accuracy, and those not significantly worse with trials paired by seed.
+    """Return the methods in bold: the best by mean accuracy, and all that are not significantly worse (paired by seed).
 
     A method that shares fewer than two seeds with the best is not among them.
 
-    Examples
-    --------
     >>> sorted(best_methods({"a": {0: 0.90, 1: 0.92}, "b": {0: 0.91, 1: 0.90}, "c": {0: 0.5, 1: 0.52}}))
     ['a', 'b']
     """
@@ -70,9 +68,9 @@ def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL
 
 
 def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
-    """Whether two means over trials, in percent, agree within 1.5 points or two pooled standard deviations.
+    """Return whether two means over trials, in percent, agree within 1.5 points or two pooled standard deviations.
 
-    The pooled deviation is √((s₁² + s₂²)/2); an unknown one counts as 0, which is stricter.
+    The pooled deviation is √((s₁² + s₂²)/2); an unknown deviation counts as 0, which is stricter.
     """
     pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
     # The tolerance is for rounding: 91.5 − 90.0 and 81.4 − 79.9 both agree.
@@ -80,18 +78,16 @@ def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float |
 
 
 def first_negative_epoch(unbiased: Sequence[float]) -> int | None:
-    """The first epoch, counted from 1, with a negative training risk; None if there is none."""
+    """Return the first epoch, counted from 1, with a negative training risk, or None if there is none."""
     return next((epoch for epoch, risk in enumerate(unbiased, 1) if risk < 0), None)
 
 
 def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
-    """The epoch, counted from 1, after which the test error rises; None if it does not.
+    """Return the epoch, counted from 1, after which the test error rises, or None if it does not.
 
     The error is smoothed by a centered moving median over five epochs. It turns at the minimum of the smoothed curve
     if its last value exceeds the minimum by half a point and by four standard deviations of the epoch-to-epoch noise.
 
-    Examples
-    --------
     >>> rising, falling = [0.60 + 0.01 * epoch for epoch in range(30)], [0.89 - 0.01 * epoch for epoch in range(30)]
     >>> turning_epoch(rising + falling), turning_epoch(rising)
     (30, None)
@@ -109,5 +105,5 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     while end + 1 < len(smooth) and smooth[end + 1] == smooth[start]:
         end += 1
     rise = smooth[known][-1] - smooth[start]
-    # A median is flat around a peak: the middle of its lowest stretch is where the peak was.
+    # A median is flat around an extremum, so the middle of its lowest stretch is the position of the minimum.
     return (start + end) // 2 + 1 if rise > max(MIN_RISE, NOISE_DEVIATIONS * noise) else None

@@ -34,16 +34,14 @@ KEY_LENGTH = 20
 CURVE_DIGITS = 6
 """Significant digits of a curve: far below the noise of a run, and a third of the bytes."""
 ABANDONED_SECONDS = 3600.0
-"""Age at which a temporary file is deleted: its writer was killed."""
+"""Age at which a temporary file is deleted, because its writer must have been killed."""
 LOCK_SECONDS = 120.0
 """Longest wait for another process that packs the same folder."""
 
 
 def normalized(value: Any) -> Any:
-    """Plain JSON data in which equal settings are equal: 1.0 becomes 1, tuples lists, NumPy numbers numbers.
+    """Return JSON data in which equal settings compare equal: 1.0 becomes 1, tuples become lists.
 
-    Examples
-    --------
     >>> normalized({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
     {'epochs': 200, 'set_priors': [0.8, 0.2], 'slope': None}
     """
@@ -64,7 +62,7 @@ def normalized(value: Any) -> Any:
 
 
 def key(configuration: Configuration) -> str:
-    """A hash of a configuration that does not depend on the order of its entries."""
+    """Return a hash of a configuration that does not depend on the order of its entries."""
     text = json.dumps(normalized(configuration), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
@@ -72,8 +70,6 @@ def key(configuration: Configuration) -> str:
 class RunStore:
     """The finished runs in a folder, which the first `add` creates. Records are cached: do not modify them.
 
-    Examples
-    --------
     >>> store = RunStore(getfixture("tmp_path"))
     >>> configuration = {"dataset": "mnist", "model": "mlp", "seed": 0}
     >>> store.add({"configuration": configuration, "curves": {"test_accuracy": [0.5, 0.9]}})
@@ -87,16 +83,16 @@ class RunStore:
         self._cache: dict[Path, tuple[tuple[int, int, int], dict[str, Record]]] = {}
 
     def add(self, record: Record) -> bool:
-        """Store a finished run and return True; return False if its configuration has a record already.
+        """Store a finished run and return True; return False if its configuration already has a record.
 
         Curves are rounded to six significant digits; values that are not finite are read back as NaN.
         """
         return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Record]) -> list[bool]:
-        """Store runs that were trained together; returns for each whether it is new.
+        """Store runs that were trained together; return for each whether it is new.
 
-        All are on disk before the first gets its name, so that a killed process leaves all or none of them.
+        All files are on disk before the first gets its final name, so a killed process leaves all of them or none.
         """
         added: list[bool] = []
         waiting: dict[Path, Path] = {}
@@ -114,14 +110,14 @@ class RunStore:
         return isinstance(configuration, Mapping) and self.get(configuration) is not None
 
     def get(self, configuration: Configuration) -> Record | None:
-        """The record of a configuration, None if there is none."""
+        """Return the record of a configuration, or None if there is none."""
         name = key(configuration)
-        loose = self._read(self._loose(name))  # before the archives: it may move there now
+        loose = self._read(self._loose(name))  # before the archives, because the record may move there now
         packed = (records[name] for records in self._archives().values() if name in records)
         return next(packed, loose.get(name))
 
     def missing(self, configurations: Iterable[Configuration]) -> list[Configuration]:
-        """The configurations without a record, in order and without repetitions."""
+        """Return the configurations without a record, in order and without repetitions."""
         known = {path.stem for path in self._loose_files()}
         known.update(*self._archives().values())
         wanted: dict[str, Configuration] = {}
@@ -130,7 +126,7 @@ class RunStore:
         return [configuration for name, configuration in wanted.items() if name not in known]
 
     def records(self, **filters: Any) -> list[Record]:
-        """All records whose configuration has these values, sorted by key; None also matches a missing entry."""
+        """Return all records whose configuration has these values, sorted by key; None also matches a missing entry."""
         found: dict[str, Record] = {}
         for path in self._loose_files():
             found |= self._read(path)
@@ -143,7 +139,7 @@ class RunStore:
         return len(self.records())
 
     def pack(self, group: str = "runs", **filters: Any) -> list[Path]:
-        """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz`` and return those written.
+        """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz`` and return these paths.
 
         With ``filters``, only records whose configuration has these values move. The bytes of an archive depend on its
         records only, so packing again changes nothing.
@@ -179,11 +175,11 @@ class RunStore:
         return sorted(self.folder.glob("runs/*.json"))
 
     def _archives(self) -> dict[Path, dict[str, Record]]:
-        """Every archive with its records by key; call it after looking at the loose files, never before."""
+        """Return every archive with its records by key; call it only after reading the loose files."""
         return {path: self._read(path) for path in sorted(self.folder.glob("packed/*.jsonl.gz"))}
 
     def _read(self, path: Path) -> dict[str, Record]:
-        """The records of a file by key, cached until the file changes; empty if it does not exist."""
+        """Return the records of a file by key, cached until the file changes; empty if it does not exist."""
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -215,7 +211,7 @@ def _filter(entries: Configuration) -> Callable[[Record], bool]:
 
 
 def _storable(record: Record) -> Record:
-    """A validated copy of a record, with curves rounded to six digits; None stands for NaN and infinities."""
+    """Return a validated copy of a record, with curves rounded to six digits; None stands for NaN and infinities."""
     data = {"format": RECORD_FORMAT, **record}
     if data["format"] != RECORD_FORMAT:
         raise ValueError(f"a record of format {data['format']!r} cannot be stored; expected {RECORD_FORMAT}.")
@@ -231,7 +227,7 @@ def _storable(record: Record) -> Record:
 
 
 def _line(record: Record) -> bytes:
-    """One line of compact JSON: the same bytes for the same record, new or read from a file."""
+    """Return one line of compact JSON; equal records give equal bytes."""
     curves = {name: [None if value != value else value for value in curve] for name, curve in record["curves"].items()}
     data = {**record, "curves": curves}
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, default=normalized)
@@ -252,7 +248,7 @@ def _parse(line: bytes, path: Path) -> Record:
 
 def _write_archive(path: Path, content: bytes) -> None:
     if path.exists() and gzip.decompress(path.read_bytes()) == content:
-        return  # another zlib may compress the same records to other bytes
+        return  # other zlib versions may compress the same records to different bytes
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=buffer, mtime=0) as file:
         file.write(content)

@@ -1,6 +1,6 @@
 """Runs grouped into the cells of a table, next to the numbers of the paper.
 
-The caller decides which runs belong to which cell, and `uulearn.reproduction.render` decides how the table looks. All
+The caller assigns runs to cells, and `uulearn.reproduction.render` formats the table. All
 numbers are in percent.
 """
 
@@ -22,7 +22,7 @@ MIN_TESTED_TRIALS = 3
 
 @dataclass(frozen=True)
 class MethodColumn:
-    """A column of a table: one method. ``paper`` is its name in the paper's tables, None if it is not there."""
+    """A column of a table: one method. ``paper`` is its name in the paper's tables, or None."""
 
     name: str
     label: str
@@ -36,7 +36,7 @@ PAPER_COLUMNS = tuple(MethodColumn(name, label, name) for name, label in METHOD_
 
 
 def slope_column(slope: float) -> MethodColumn:
-    """The column of the generalized leaky ReLU with one λ, with a label such as ``λ = −1 (ABS)``."""
+    """Return the column of the generalized leaky ReLU with one λ, with a label such as ``λ = −1 (ABS)``."""
     label = f"λ = {slope:g}".replace("-", "−") + {-1.0: " (ABS)", 0.0: " (ReLU)"}.get(slope, "")
     return MethodColumn(f"leaky_relu({slope:g})", label)
 
@@ -61,11 +61,11 @@ class ResultCell:
 
     @property
     def complete(self) -> bool:
-        """Whether all requested trials are there."""
+        """Whether all requested trials are available."""
         return self.runs >= self.requested
 
     def difference(self, quantity: str = "accuracy") -> float | None:
-        """Our mean ``accuracy`` or ``drop`` minus the paper's, in points."""
+        """Return our mean ``accuracy`` or ``drop`` minus the paper's, in points."""
         ours: Spread | None = getattr(self, quantity)
         return ours.mean - getattr(self.paper, quantity).mean if ours and self.paper else None
 
@@ -121,7 +121,7 @@ def build_table(
 ) -> ResultTable:
     """Group runs into cells, compare them with the paper, and decide which numbers are bold.
 
-    ``runs(row, column)`` returns the records of a cell, one per seed, or None if the cell is not run at all. Bold
+    ``runs(row, column)`` returns the records of a cell, one per seed, or None if the cell is not run. Bold
     numbers are decided among the paper's columns, and only in rows in which all of them are complete with at least
     three trials.
     """
@@ -159,5 +159,5 @@ def _cell(
 
 
 def accuracy_curve(record: Record) -> list[float]:
-    """The finite test accuracies of a run by epoch, in percent; empty if it failed in its first epoch."""
+    """Return the finite test accuracies of a run by epoch, in percent; empty if its first epoch failed."""
     return [100 * value for value in record["curves"].get("test_accuracy", ()) if math.isfinite(value)]

@@ -1,4 +1,4 @@
-"""Other readings of the paper where it leaves something open, compared with the printed numbers."""
+"""Other interpretations of the paper where it leaves details open, compared with the printed numbers."""
 
 import math
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ class VariantResult:
 
     @property
     def agrees(self) -> bool:
-        """Agreement by the same rule as in the tables."""
+        """Whether the numbers agree, by the rule of the tables."""
         return agrees(self.mean, self.std, *self.paper.accuracy)
 
 
 def variant_results(request: Request, find: Find) -> list[VariantResult]:
-    """All results with complete trials; further trials count if they are there."""
+    """Return all results with complete trials, including any additional trials."""
     results = []
     cases = [
         (variant, row, method)
@@ -65,13 +65,13 @@ def variant_results(request: Request, find: Find) -> list[VariantResult]:
 
 
 def late_accuracy(record: Record | None) -> float:
-    """Median test accuracy of the last epochs in percent, which is less noisy than that of the last epoch."""
+    """Return the median test accuracy of the last epochs in percent, which is less noisy than the last one."""
     curve = [] if record is None else record["curves"].get("test_accuracy", ())
     return 100 * float(np.nanmedian(curve[-LATE_EPOCHS:]))
 
 
 def to_markdown(results: Sequence[VariantResult], caveat: str = "") -> str:
-    """The page on the variants; ``caveat`` is added to the title if the runs are not in the paper's setting."""
+    """Render the page on the variants; ``caveat`` is added to the title if the runs are not in the paper's setting."""
     dense = [result for result in results if result.row.model not in CONVOLUTIONAL]
     resnet = [result for result in results if result.row.model in CONVOLUTIONAL]
     return render_page(
@@ -92,7 +92,7 @@ def _present(results: Sequence[VariantResult]) -> list[str]:
 
 
 def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
-    """Per variant: number of cells, how many agree, how many of them agree as printed, mean distance per method."""
+    """Return per variant the numbers of cells, agreeing cells and cells that agree as printed, and mean distances."""
     lines: list[list[object]] = [["", "cells", "agree", "as printed, same cells"]]
     lines[0] += [f"{_label(method)}: distance" for method in VARIANT_METHODS]
     printed = {(result.row, result.method): result for result in results if result.variant == "as printed"}

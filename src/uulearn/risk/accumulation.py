@@ -1,4 +1,4 @@
-"""Gradient accumulation that equals the whole batch: the correction uses the risk terms of all micro-batches."""
+"""Gradient accumulation equal to the whole batch: the correction uses the risk terms of all micro-batches."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator

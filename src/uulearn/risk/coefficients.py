@@ -33,7 +33,7 @@ class EstimationCost(NamedTuple):
     """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
 
     standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
-    effective_rows: float  # number of labelled rows that would give the same standard error
+    effective_rows: float  # number of labeled rows that would give the same standard error
 
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
@@ -43,7 +43,7 @@ def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
 
 
 def check_priors(set_priors: Iterable[float], number: Literal["two", "two or more"]) -> list[float]:
-    """Return the class priors of two, or of two or more, sets; raise a ValueError unless they are valid and differ."""
+    """Return the class priors as floats, or raise a ValueError unless they are valid and different."""
     values = tuple(set_priors) if isinstance(set_priors, Iterable) else ()
     enough = len(values) == 2 if number == "two" else len(values) >= 2
     if not enough or not all(isinstance(value, Real) for value in values):
@@ -85,7 +85,7 @@ def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
 
 
 def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoefficients:
-    """Coefficients a, b, c, d of the rewritten risk (Section 2.2).
+    """Return the coefficients a, b, c, d of the rewritten risk (Section 2.2).
 
     Parameters
     ----------
@@ -111,13 +111,11 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 
 
 def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
-    """Worst-case precision of the zero-one risk estimated from two sets of the given sizes.
+    """Return the worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
     A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
-    SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labelled rows of the target population would give at most ½/√N.
+    SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
 
-    Examples
-    --------
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
     """
@@ -130,7 +128,7 @@ def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tup
 def warn_if_close(
     set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int] | None = None, stacklevel: int = 3
 ) -> None:
-    """Warn if |θ − θ′| is small, with the size of the coefficients and the resulting precision of the accuracy."""
+    """Warn if |θ − θ′| is small, and report the size of the coefficients and the precision of the accuracy."""
     theta, theta_prime = check_set_priors(set_priors)
     gap = abs(theta - theta_prime)
     if gap >= CLOSE_PRIORS:
@@ -140,9 +138,9 @@ def warn_if_close(
     cost = estimation_cost(set_priors, target_prior, (n, n_prime))
     subject = "these" if sizes else "for example"
     warnings.warn(
-        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so that the coefficients reach "
+        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients reach "
         f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
-        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labelled rows; "
+        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,

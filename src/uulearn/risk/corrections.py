@@ -19,14 +19,12 @@ from uulearn import defaults
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
 DEFAULT_SLOPE = defaults.SLOPE
-LARGEST_SLOPE = 1e6  # a function with a steeper slope than this counts as not Lipschitz
+LARGEST_SLOPE = 1e6  # a function with a steeper slope is rejected as not Lipschitz
 
 
 def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
-    """Generalized leaky ReLU: x for x ≥ 0, slope·x for x < 0, with slope ≤ 0.
+    """Apply the generalized leaky ReLU: x for x ≥ 0, slope·x for x < 0, with slope ≤ 0.
 
-    Examples
-    --------
     >>> leaky_relu(torch.tensor([2.0, -2.0]), slope=-0.5)
     tensor([2., 1.])
     """
@@ -34,7 +32,7 @@ def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return x: the unbiased method has no correction."""
+    """Return x unchanged; the unbiased method has no correction."""
     return x
 
 
@@ -104,8 +102,6 @@ def check_correction(f: Any) -> None:
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
     refined. A grid cannot prove a property, but it finds common mistakes.
 
-    Examples
-    --------
     >>> check_correction(torch.square)
     Traceback (most recent call last):
         ...
@@ -126,7 +122,7 @@ def check_correction(f: Any) -> None:
 
     def first(bad: Tensor) -> int | None:
         where = bad.nonzero().flatten()
-        # A point near ±1 is the easiest to understand in a message.
+        # A point near ±1 makes the clearest message.
         return int(where[x[where].abs().log10().abs().argmin()]) if len(where) else None
 
     remedy = "a consistent correction (Definition 1) is non-negative, Lipschitz, and f(x) = x for x ≥ 0."
@@ -142,7 +138,7 @@ def check_correction(f: Any) -> None:
 
 
 def _steepest(f: Correction, x: Tensor, y: Tensor) -> tuple[float, float]:
-    """Return the largest slope found and its position; halving intervals raises the slope at jumps and cusps only."""
+    """Return the largest slope and its position; halving an interval raises the slope only at jumps and cusps."""
     steep = (y.diff().abs() / x.diff()).topk(50).indices
     left, right = x[steep], x[steep + 1]
     for _ in range(40):

@@ -42,7 +42,7 @@ class UURisk(nn.Module):
         λ ≤ 0 of ``"leaky_relu"``.
     distributed : bool
         Whether the risk terms include the rows of all workers of the process group, if there is one. Pass False for
-        rows that each worker evaluates by itself.
+        rows that each worker evaluates separately.
     process_group : torch.distributed.ProcessGroup, optional
         The workers that share a batch; None means all workers.
 

@@ -22,6 +22,9 @@ class UURiskParts(NamedTuple):
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
     their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what training
     minimizes: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
+
+    >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (1.0, 0.0), 0.5).positive
+    tensor(0.1345)
     """
 
     positive: Tensor
@@ -32,7 +35,11 @@ class UURiskParts(NamedTuple):
 
 
 class PNRiskParts(NamedTuple):
-    """The supervised risk (Eq. 2): π·R̂_p⁺, (1 − π)·R̂_n⁻ and their sum."""
+    """The supervised risk (Eq. 2): π·R̂_p⁺, (1 − π)·R̂_n⁻ and their sum.
+
+    >>> pn_risk(torch.tensor([3.0, 1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").negative.item()
+    0.5
+    """
 
     positive: Tensor
     negative: Tensor
@@ -108,7 +115,7 @@ def risk_from_terms(
 
 
 def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
-    """Return Σ w·ℓ(z); a row of weight zero contributes zero even if its loss is infinite."""
+    """Return Σ w·ℓ(z); a row with weight zero contributes zero even if its loss is infinite."""
     return (weights * loss(torch.where(weights == 0, 0, margins))).sum()
 
 
@@ -122,7 +129,7 @@ def uu_risk(
     method: MethodLike = defaults.METHOD,
     slope: float = defaults.SLOPE,
 ) -> UURiskParts:
-    """Risk of the scores g(x) at class prior π, estimated from two unlabeled sets (Eqs. 4 and 6).
+    """Return the risk of the scores g(x) at class prior π, estimated from two unlabeled sets (Eqs. 4 and 6).
 
     Parameters
     ----------
@@ -153,7 +160,7 @@ def uu_risk(
 def estimate_risk(
     scores: Tensor, sets: Tensor, coefficients: UUCoefficients, loss: MarginLoss, method: Method
 ) -> UURiskParts:
-    """Compute `uu_risk` from coefficients, loss and method that are already resolved."""
+    """Compute `uu_risk` from resolved coefficients, loss and method."""
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))
     weights = row_weights(sets, coefficients, scores.dtype)
@@ -165,12 +172,10 @@ def estimate_risk(
 def pn_risk(
     scores: Tensor, labels: Tensor, target_prior: float, *, loss: str | LossFunction = "logistic"
 ) -> PNRiskParts:
-    """Supervised risk at class prior π from labelled rows (Eq. 2); a class without rows contributes zero.
+    """Return the supervised risk at class prior π from labeled rows (Eq. 2); a class without rows contributes zero.
 
     Labels are 1 and 0, or 1 and −1.
 
-    Examples
-    --------
     >>> pn_risk(torch.tensor([3.0, -1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").total.item()
     0.0
     """

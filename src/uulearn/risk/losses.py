@@ -2,7 +2,7 @@
 
 Two families suit unlabeled sets, and every loss here belongs to one of them:
 
-* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so that one row never dominates a risk term;
+* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so one row never dominates a risk term;
 * ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the unbiased risk is convex for a linear model.
 
 All losses and their gradients are finite for |z| ≤ 1e4 in float32.
@@ -19,38 +19,38 @@ LossFunction = Callable[[Tensor], Tensor]
 
 
 def logistic(z: Tensor) -> Tensor:
-    """ln(1 + exp(−z)), the paper's choice for training; its minimizer is the log-odds."""
+    """Return ln(1 + exp(−z)), the paper's choice for training; its minimizer is the log-odds."""
     # Above 50, softplus(x) equals x in double precision; the default threshold of torch, 20, would lose digits.
     return F.softplus(-z, threshold=50)
 
 
 def sigmoid(z: Tensor) -> Tensor:
-    """1 / (1 + exp(z))."""
+    """Return 1 / (1 + exp(z))."""
     return torch.sigmoid(-z)
 
 
 def ramp(z: Tensor) -> Tensor:
-    """(1 − z)/2 clipped to [0, 1]."""
+    """Return (1 − z)/2 clipped to [0, 1]."""
     return ((1 - z) / 2).clamp(0, 1)
 
 
 def double_hinge(z: Tensor) -> Tensor:
-    """max(−z, max(0, (1 − z)/2)): the cheapest convex loss with ℓ(z) − ℓ(−z) = −z."""
+    """Return max(−z, max(0, (1 − z)/2)), the convex loss with ℓ(z) − ℓ(−z) = −z that is cheapest to compute."""
     return torch.maximum(-z, ((1 - z) / 2).clamp(min=0))
 
 
 def squared(z: Tensor) -> Tensor:
-    """(1 − z)²/4; its minimizer is 2·p − 1, where p is the probability of the positive class."""
+    """Return (1 − z)²/4; its minimizer is 2·p − 1, where p is the probability of the positive class."""
     return (1 - z).square() / 4
 
 
 def squared_probability(z: Tensor) -> Tensor:
-    """The link of the squared loss: (1 + z)/2 clipped to [0, 1]."""
+    """Return the link of the squared loss: (1 + z)/2 clipped to [0, 1]."""
     return ((1 + z) / 2).clamp(0, 1)
 
 
 def zero_one(z: Tensor) -> Tensor:
-    """(1 − sign z)/2, which is ½ at z = 0. For evaluation only: it has no gradient."""
+    """Return (1 − sign z)/2, which is ½ at z = 0. For evaluation only: it has no gradient."""
     return (1 - torch.sign(z.detach())) / 2
 
 
@@ -59,6 +59,9 @@ class MarginLoss:
     """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
 
     It is calibrated at the minimizer of a *proper* loss only; for other losses it is correct only at score 0.
+
+    >>> MarginLoss("hinge", lambda z: (1 - z).clamp(min=0))(torch.tensor([0.0, 2.0]))
+    tensor([1., 0.])
     """
 
     name: str
@@ -68,7 +71,7 @@ class MarginLoss:
     probability: Callable[[Tensor], Tensor] = torch.sigmoid
 
     def __call__(self, z: Tensor) -> Tensor:
-        """ℓ(z), elementwise."""
+        """Return ℓ(z), elementwise."""
         return self.function(z)
 
 
@@ -88,8 +91,6 @@ LOSSES: dict[str, MarginLoss] = {
 def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     """Return the loss with the given name, or wrap an elementwise ℓ(z) after checking it on a few margins.
 
-    Examples
-    --------
     >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
     0.5
     """

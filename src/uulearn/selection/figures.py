@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from uulearn.selection.sensitivity import Sensitivity, SensitivityRow
 
 LETTERS = {"theta": "θ", "theta_prime": "θ′", "pi": "π"}
-# Standard errors from which on a gain is clear; not two, since the largest of a dozen gains is reported.
+# Minimum gain in standard errors; above two, because the largest of a dozen gains is reported.
 CLEAR_GAIN = 3.0
 # Legend and color of the three curves of a figure.
 LABELS = ("accuracy shown (95% interval)", "accuracy if the guess is right", "true accuracy (labels)")
@@ -21,7 +21,7 @@ CURVE_COLORS = ("#2471a3", "#8e5ba6", "#1e8449")
 
 
 def tabulate(found: Sensitivity) -> str:
-    """All runs as an aligned table, the number of rows, what was skipped, and the conclusion."""
+    """Return all runs as an aligned table, with the number of rows, the skipped runs and the conclusion."""
     table = [["assumed", "θ", "θ′", "π", "accuracy shown", "if the guess is right", "differing"]]
     table[0] += ["true accuracy"] * found.labels_used
     for row in found.rows:
@@ -34,14 +34,14 @@ def tabulate(found: Sensitivity) -> str:
     n, n_prime = found.held_out_sizes
     lines.append(f"estimated without labels from {n:,} + {n_prime:,} held-out rows, with 95% intervals")
     positive = f"{found.test_size:,} test rows, {found.test_prior or 0:.1%} of them positive"
-    used = f"labels were used for the true accuracy alone: {positive}" if found.labels_used else "no label was used"
+    used = f"labels were used only for the true accuracy: {positive}" if found.labels_used else "no label was used"
     lines.append(used)
     lines += [f"skipped: {assumption.name}, as {reason}" for assumption, reason in found.skipped]
     return "\n".join([*lines, conclude(found)])
 
 
 def conclude(found: Sensitivity) -> str:
-    """Which prior matters most, for the accuracy shown and for the classifier."""
+    """State which prior matters most for the accuracy shown and for the classifier."""
     (most, furthest), *others = found.moved.items()
     rest = ", ".join(f"{LETTERS[name]}: {move:.3f}" for name, move in others)
     shown = f"an error in {LETTERS[most]} moves the accuracy shown most, by up to {furthest:.3f}"
@@ -61,7 +61,7 @@ def _interval(estimate: Estimate) -> str:
 
 
 def frame(found: Sensitivity) -> Any:
-    """A data frame with one row per run."""
+    """Return a data frame with one row per run."""
     import pandas as pd
 
     records = []
@@ -77,7 +77,7 @@ def frame(found: Sensitivity) -> Any:
 
 
 def draw(found: Sensitivity, path: str | Path | None, ax: Sequence[Any] | None) -> Any:
-    """Accuracy against the error, one panel each for θ, θ′ and π; drawn without ``pyplot`` and its global state."""
+    """Draw the accuracy against the error, one panel each for θ, θ′ and π, without ``pyplot`` and its global state."""
     from matplotlib.figure import Figure
 
     axes = list(Figure(figsize=(11, 4.3), layout="constrained").subplots(1, 3, sharey=True) if ax is None else ax)

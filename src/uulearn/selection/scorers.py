@@ -47,11 +47,11 @@ class UUScorer:
         self.target_prior = None if target_prior is None else check_target_prior(target_prior)
 
     def __call__(self, estimator: Any, X: Any, sets: Any) -> float:
-        """The estimated measure; higher is better."""
+        """Return the estimated measure; higher is better."""
         return self.estimate(estimator, X, sets).value
 
     def estimate(self, estimator: Any, X: Any, sets: Any) -> Estimate:
-        """The same with its standard error and interval."""
+        """Return the estimated measure with its standard error and interval."""
         priors = self.set_priors or check_set_priors(_declared(estimator, "set_priors"))
         if hasattr(estimator, "decision_function"):
             scores = estimator.decision_function(X)
@@ -68,7 +68,7 @@ class UUScorer:
 
 
 def _declared(estimator: Any, name: str) -> Any:
-    """A parameter of the estimator, of the last step of a pipeline, or of what a search found."""
+    """Return a parameter of the estimator, of the last step of a pipeline, or of a search's best estimator."""
     while not hasattr(estimator, name):
         inner = getattr(estimator, "best_estimator_", None) or getattr(estimator, "_final_estimator", None)
         if inner is None:

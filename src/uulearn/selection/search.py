@@ -31,7 +31,7 @@ from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
-# Parameters that are not searched: facts about the data, and how to work.
+# Parameters that are not searched: facts about the data, and execution options.
 FIXED_PARAMETERS = {
     "set_priors", "target_prior", "n_estimators", "random_state", "device", "progress", "training",
     "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
@@ -54,17 +54,17 @@ class Candidate:
 
     params: dict[str, Any]
     evaluation: Evaluation
-    """Of the decisions of the classifier, calibrated if it is; all NaN if the setting failed."""
+    """Metrics of the classifier's (calibrated) decisions; all NaN if the setting failed."""
     gap: Estimate
     """Accuracy of the best candidate minus that of this one, on the same rows: more precise than either estimate."""
     rank: int
     """1 for the best; settings that failed come last."""
     failure: str | None = None
-    """Why the setting cannot be used, such as a risk that was not finite; None if it can."""
+    """Why the setting failed, such as a risk that was not finite; None if it did not fail."""
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
-    """What is searched by default: the slope λ from ReLU to absolute value, and learning rates."""
+    """Return the default grid: slopes λ from ReLU to absolute value, and learning rates."""
     grid: dict[str, list[Any]] = {}
     if isinstance(base.method, str) and base.method in ("leaky_relu", "abs"):
         grid = ({"method": ["leaky_relu"]} if base.method == "abs" else {}) | {"slope": SLOPES}
@@ -77,15 +77,15 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     The rows are split into folds. For every setting, one model per fold is trained on the other folds and scores the
     rows of its own, so the accuracy of the setting is estimated, from the two unlabeled sets, on all rows. Linear
     models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than one of
-    them. The ensemble of the best setting makes the predictions: nothing is trained twice.
+    them. The ensemble of the best setting makes the predictions, so nothing is trained twice.
 
-    Settings are compared by their decisions, calibrated if the classifier is. A setting whose training diverges ranks
+    Settings are compared by their decisions (calibrated ones if possible). A setting whose training diverges ranks
     last, and a `FailedSettingWarning` names it; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
 
     Parameters
     ----------
     estimator : UUClassifier
-        Everything that is not searched; it is cloned. ``n_estimators`` is the number of folds, 5 if it is 1 or "auto".
+        Provides the parameters that are not searched; cloned. ``n_estimators`` is the number of folds (1, "auto": 5).
     param_grid : dict, optional
         Lists of values to try by parameter name of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``; all
         combinations are tried. The default is a path of λ from the ReLU to the absolute value (if the method is
@@ -145,7 +145,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._search(base, inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(base.model)))
 
     def _base(self) -> UUClassifier:
-        """The estimator with a number of folds, checked."""
+        """Return a checked copy of the estimator with a number of folds."""
         if not isinstance(self.estimator, UUClassifier):
             raise TypeError(f"estimator must be a UUClassifier, got {type(self.estimator).__name__}.")
         base: UUClassifier = clone(self.estimator)
@@ -153,7 +153,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"executor must have a method train(trials, jobs), got {self.executor!r}.")
         if self.store is not None and not isinstance(base.random_state, int | np.integer):
             raise ValueError(
-                "a search with a store needs an estimator with an integer random_state, so that its models can be "
+                "a search with a store needs an estimator with an integer random_state, because its models must be "
                 f"recognized; got {base.random_state!r}."
             )
         if base.set_priors is None:
@@ -211,13 +211,13 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if result.error is not None:
             raise result.error
         warn_if_degenerate(plans[best], result, stacklevel=3)
-        # At the end, so that an interrupted search does not change the result of an earlier one.
+        # Set at the end, so an interrupted search does not change the result of an earlier one.
         self.best_estimator_ = tried[best].set_fitted(result)
         self.best_params_, self.candidates_ = settings[best], candidates
         return self
 
     def summary(self) -> str:
-        """The settings in the order of their estimated accuracy, and a description of the best one."""
+        """Return the settings in the order of their estimated accuracy, and a description of the best one."""
         check_is_fitted(self, "best_estimator_")
         lines = ["accuracy estimated without labels, on all rows, by models that were not trained on them"]
         for candidate in sorted(self.candidates_, key=lambda one: one.rank):
@@ -246,35 +246,35 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._best().feature_names_in_
 
     def __sklearn_tags__(self) -> Any:
-        # Whether the estimator is of the right type is checked by fit.
+        # fit checks the type of the estimator.
         return get_tags(self.estimator) if isinstance(self.estimator, UUClassifier) else super().__sklearn_tags__()
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Scores of shape (n,) by the best setting."""
+        """Return scores of shape (n,) by the best setting."""
         return self._best().decision_function(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Classes of shape (n,) by the best setting."""
+        """Return classes of shape (n,) by the best setting."""
         return self._best().predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of shape (n, 2) by the best setting."""
+        """Return probabilities of shape (n, 2) by the best setting."""
         return self._best().predict_proba(X)
 
     def score(self, X: Any, sets: Any) -> float:
-        """Accuracy of the best setting, estimated without labels from rows of both sets."""
+        """Estimate the accuracy of the best setting without labels, from rows of both sets."""
         return self._best().score(X, sets)
 
 
 def _with_resolved(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassifier:
-    """The classifier with the values that "auto" stands for."""
+    """Return the classifier with "auto" replaced by values."""
     resolved = resolve_defaults(classifier.get_params(deep=False), sizes)
     found: UUClassifier = clone(classifier).set_params(**resolved)
     return found
 
 
 def _plan_of(common: FitPlan, classifier: UUClassifier) -> FitPlan:
-    """The plan of one setting, with the rows, folds and seed of all."""
+    """Return the plan of one setting, with the rows, folds and seed that all settings share."""
     parameters = resolve(classifier.get_params(deep=False), common.data.sizes)
     learner = make_learner(parameters)
     learner.check(common.data.sample(0, 2), common.seed)
@@ -284,7 +284,7 @@ def _plan_of(common: FitPlan, classifier: UUClassifier) -> FitPlan:
 def _decisions(
     plan: FitPlan, fitted: OutOfFold | NonFiniteRiskError, sets: NDArray[np.int64]
 ) -> NDArray[np.float32] | Failure:
-    """Decision values of all rows, calibrated if the setting asks for it, or why there are none."""
+    """Return the decision values of all rows, calibrated if requested, or the reason for a failure."""
     if isinstance(fitted, NonFiniteRiskError):
         return fitted
     scores, scaling = torch.cat(fitted.scores), None
@@ -304,7 +304,7 @@ def _compare(
     set_priors: tuple[float, float],
     target_prior: float,
 ) -> list[Candidate]:
-    """Every setting evaluated and compared with the best; an error if all settings failed."""
+    """Evaluate every setting and compare it with the best; raise an error if all settings failed."""
     if all(isinstance(one, Exception) for one in decided):
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
         listed = _list_failures(zip(settings, map(str, decided), strict=True))
@@ -326,7 +326,7 @@ def _compare(
 
 
 def _list_failures(failed: Iterable[tuple[dict[str, Any], str]]) -> str:
-    """The first settings that failed, with the reasons."""
+    """Return the first failed settings, with the reasons."""
     texts = [f"{_format(params)} ({reason})" for params, reason in failed]
     more = [f"and {len(texts) - LISTED_FAILURES} more"] if len(texts) > LISTED_FAILURES else []
     return "; ".join([*texts[:LISTED_FAILURES], *more])

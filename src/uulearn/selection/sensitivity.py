@@ -1,7 +1,7 @@
-"""What if the priors are wrong? The classifier is trained again for each error, all runs together if possible.
+"""The effect of wrong priors: the classifier is trained again for each error, all runs together if possible.
 
 θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
-changes one of them at a time, trains as if that were true, and reports both effects.
+changes one of them at a time, trains with the changed value, and reports both effects.
 """
 
 import copy
@@ -16,25 +16,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from uulearn import defaults
-from uulearn.data import DenseRows, Rows, TwoSets, hold_out, inputs
+from uulearn.data import Rows, TwoSets, hold_out, inputs
 from uulearn.data.inputs import FitData
 from uulearn.estimator import FitPlan, UUClassifier, check_parameters, guards, make_plan, run_plan
 from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import choose_seed, takes_any_shape
 from uulearn.exceptions import NonFiniteRiskError
-from uulearn.metrics import Estimate, evaluate_labelled, uu_accuracy, uu_accuracy_difference
+from uulearn.metrics import Estimate, evaluate_labeled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior
 from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
 from uulearn.training.batched import BatchedTrainer, Run
+from uulearn.training.batched.out_of_fold import can_be_batched
 from uulearn.training.options import TrainingOptions
 
-# The parameter of the assumption that changes nothing.
+# Parameter name of the assumption without a change.
 BASELINE = "baseline"
 
 Scores = NDArray[np.float32]
@@ -50,7 +50,7 @@ class Assumption(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Such as ``θ + 0.05``."""
+        """Name of the change, such as ``θ + 0.05``."""
         if self.parameter == BASELINE:
             return "your guess"
         return f"{LETTERS[self.parameter]} {'−' if self.error < 0 else '+'} {abs(self.error):g}"
@@ -69,24 +69,24 @@ class SensitivityRow:
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy on the held-out rows, estimated with the priors it was trained with: what its user would see."""
+    """Accuracy on the held-out rows, estimated with the priors used in training, as a user would see it."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
     """Accuracy of the predictions of the baseline, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus that of the baseline; more precise than either, since both use the same rows."""
+    """``if_guess_right`` minus the baseline's; more precise than either, because both use the same rows."""
     differing: float
     """Fraction of the held-out rows whose prediction differs from that of the baseline."""
     true: Estimate | None
     """Accuracy on labeled test rows; None without labels."""
     true_gain: Estimate | None
-    """``true`` minus that of the baseline."""
+    """``true`` minus the baseline's."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How a classifier and its estimated accuracy depend on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
+    """Dependence of a classifier and its estimated accuracy on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
 
     rows: tuple[SensitivityRow, ...]
     """The baseline first, then θ, θ′ and π, each sorted by error."""
@@ -110,7 +110,7 @@ class Sensitivity:
         return self.rows[0]
 
     def along(self, parameter: str) -> list[SensitivityRow]:
-        """The rows of ``"theta"``, ``"theta_prime"`` or ``"pi"`` sorted by error, including the baseline."""
+        """Return the rows of ``"theta"``, ``"theta_prime"`` or ``"pi"`` sorted by error, including the baseline."""
         if parameter not in LETTERS:
             raise ValueError(f"parameter must be one of {', '.join(map(repr, LETTERS))}, got {parameter!r}.")
         chosen = [row for row in self.rows if row.assumption.parameter in (parameter, BASELINE)]
@@ -134,11 +134,11 @@ class Sensitivity:
         return figures.tabulate(self)
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
+        """Return a pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
         return figures.frame(self)
 
     def plot(self, path: str | Path | None = None, ax: Sequence[Any] | None = None) -> Any:
-        """A matplotlib figure with three panels, drawn into axes ``ax`` and written to ``path`` if they are given."""
+        """Draw a matplotlib figure with three panels, into axes ``ax`` and written to ``path`` if given."""
         return figures.draw(self, path, ax)
 
 
@@ -177,8 +177,8 @@ def prior_sensitivity(
     >>> X = rng.normal(size=(4000, 2)) + 2 * y[:, None] - 1
     >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=60, random_state=0)
     >>> found = prior_sensitivity(clf, X, sets, errors=(-0.1, 0.1))
-    >>> [(row.assumption.name, round(row.shown.value, 2), round(row.differing, 2)) for row in found.along("theta")]
-    [('θ − 0.1', 1.02, 0.01), ('your guess', 0.93, 0.0), ('θ + 0.1', 0.87, 0.01)]
+    >>> [(row.assumption.name, round(row.shown.value, 2)) for row in found.along("theta")]
+    [('θ − 0.1', 1.02), ('your guess', 0.93), ('θ + 0.1', 0.87)]
     """
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
@@ -191,32 +191,21 @@ def prior_sensitivity(
         BASELINE, 0.0, check_set_priors(parameters["set_priors"]), check_target_prior(parameters["target_prior"])
     )
     assumed, skipped = alter_priors(guess, errors)
-    given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(classifier.model), test_data=test_data)
-    assert isinstance(given.data, TwoSets)
-    labels = None if given.test is None else given.test[1]
-    if labels is not None and bool((labels == labels[0]).all()):
-        found = "positive" if labels[0] else "negative"
-        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
-    fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
-    train, held_out = hold_out(given.data, fraction, parameters["random_state"])
-    validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
-    plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
-    study = _Study(plan, train, held_out)
-    batched = study.can_be_batched()
-    results = dict(zip(assumed, study.together(assumed) if batched else study.one_by_one(assumed), strict=True))
+    study = _train_all(parameters, assumed, X, sets, test_data)
+    labels = None if study.plan.test is None else study.plan.test[1]
     return Sensitivity(
-        rows=tuple(_evaluate(results, study)),
-        skipped=(*skipped, *(Skipped(what, why) for what, why in results.items() if isinstance(why, str))),
-        held_out_sizes=held_out.sizes,
+        rows=tuple(_evaluate(study.results, study)),
+        skipped=(*skipped, *(Skipped(what, why) for what, why in study.results.items() if isinstance(why, str))),
+        held_out_sizes=study.held_out.sizes,
         test_size=0 if labels is None else len(labels),
         test_prior=None if labels is None else float(labels.double().mean()),
-        batched=batched,
-        seed=plan.seed,
+        batched=study.batched,
+        seed=study.plan.seed,
     )
 
 
 def _single_run(classifier: UUClassifier) -> dict[str, Any]:
-    """The parameters of each run: one model of the last epoch, unless the classifier says otherwise."""
+    """Return the parameters of each run: one model of the last epoch, unless the classifier specifies otherwise."""
     parameters: dict[str, Any] = classifier.get_params(deep=False)
     usual = {
         "n_estimators": defaults.N_ESTIMATORS if parameters["self_training_rounds"] else 1,
@@ -226,7 +215,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
     if isinstance(parameters["training"], TrainingOptions):
         parameters["training"] = dataclasses.replace(parameters["training"], checkpoint_dir=None)
-    # The seed of the last fit if it was random, else of the next fit.
+    # The seed of the last fit if that was random, else the seed of the next fit.
     if not isinstance(classifier.random_state, int | np.integer):
         state = {"random_state": copy.deepcopy(classifier.random_state), "training": None}
         parameters["random_state"] = classifier.seed_ if hasattr(classifier, "seed_") else choose_seed(state)
@@ -234,7 +223,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
 
 
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """The guess, then θ, θ′ and π changed by each error; and the changes that cannot be true, with the reason."""
+    """Return the guess, then θ, θ′ and π changed by each error, and the impossible changes with the reason."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
@@ -253,7 +242,7 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
 
 
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
-    """Why the changed priors cannot be true; None if they can."""
+    """Return why the changed priors are impossible, or None if they are possible."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
     if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
         return f"{outside[0]:g} is not a fraction"
@@ -266,7 +255,7 @@ def _objection(altered: Assumption, guess: Assumption) -> str | None:
 
 
 def check_errors(errors: Sequence[float]) -> list[float]:
-    """The errors, sorted; a ValueError if they are not usable."""
+    """Return the sorted errors; raise ValueError if they are not usable."""
     values = list(errors) if isinstance(errors, Sequence | np.ndarray) and not isinstance(errors, str) else [errors]
     if odd := [value for value in values if not isinstance(value, Real) or not 0 < abs(float(value)) < 1]:
         raise ValueError(
@@ -287,89 +276,89 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """What all runs share. Both ways to train return, per assumption, scores or why there are none."""
+    """What all runs share, and for each assumption the scores or why there are none."""
 
     plan: FitPlan
     """For the guessed priors."""
     train: TwoSets
     held_out: TwoSets
+    results: dict[Assumption, _Scored | str]
+    batched: bool
 
-    @property
-    def tables(self) -> list[Rows]:
-        """All rows in their original order and, if there are some, the test rows."""
-        return [self.train.rows[0], *([] if self.plan.test is None else [self.plan.test[0]])]
 
-    def can_be_batched(self) -> bool:
-        """Whether all runs can be trained together: a single network per run, on rows that fit a batch."""
-        learner = self.plan.learner
-        return self.plan.folds is None and isinstance(learner, NetworkLearner) and learner.can_be_batched(self.train)
+def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any, sets: Any, test_data: Any) -> _Study:
+    """Read the rows, hold some out, and train all runs: together if each is a single network that a batch can hold."""
+    given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(parameters["model"]), test_data=test_data)
+    assert isinstance(given.data, TwoSets)
+    if given.test is not None and bool((given.test[1] == given.test[1][0]).all()):
+        found = "positive" if given.test[1][0] else "negative"
+        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
+    fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
+    train, held_out = hold_out(given.data, fraction, parameters["random_state"])
+    positions = train.positions, held_out.positions
+    validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
+    plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
+    # All rows in their original order and, if there are some, the test rows.
+    tables = [train.rows[0], *([] if plan.test is None else [plan.test[0]])]
+    learner = plan.learner
+    if not (
+        plan.folds is None
+        and isinstance(learner, NetworkLearner)
+        and isinstance(learner.model, str)
+        and can_be_batched(learner.model, train, learner.options)
+    ):
+        return _Study(plan, train, held_out, _train_one_by_one(plan, assumed, tables), batched=False)
+    trainer = BatchedTrainer(
+        tables[0].slice(0, tables[0].n_rows),
+        [
+            Run(positions[0], priors, pi, learner.method, learner.slope, seed=plan.seed, held_out=positions[1])
+            for _, _, priors, pi in assumed
+        ],
+        model=learner.model,
+        model_params=learner.model_params,
+        loss=learner.loss,
+        options=learner.run_options(plan.seed),
+    )
+    reasons = [history.stop_reason or "" for history in trainer.run()]
+    scores = [trainer.scores(table.slice(0, table.n_rows)).numpy() for table in tables]
+    results: dict[Assumption, _Scored | str] = {}
+    for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True)):
+        own = [part[place] for part in scores]
+        if plan.parameters.calibrated and "not finite" not in reason:
+            decided, membership = _of_both_sets(own[0], held_out)
+            line = fit_platt_scaling(decided.astype(float), membership, assumption.set_priors, assumption.target_prior)
+            own = [decision_values(part, line) for part in own]
+        results[assumption] = reason if "not finite" in reason else _Scored(*own)
+    return _Study(plan, train, held_out, results, batched=True)
 
-    def together(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
-        """All runs in one batched training."""
-        learner, seed = self.plan.learner, self.plan.seed
-        assert isinstance(learner, NetworkLearner)
-        assert isinstance(learner.model, str)
-        rows, held_out = _positions(self.train), _positions(self.held_out)
-        tables = [
-            table.tensor if isinstance(table, DenseRows) else table.slice(0, table.n_rows) for table in self.tables
-        ]
-        trainer = BatchedTrainer(
-            tables[0],
-            [
-                Run(rows, priors, pi, learner.method, learner.slope, seed=seed, held_out=held_out)
-                for _, _, priors, pi in assumed
-            ],
-            model=learner.model,
-            model_params=learner.model_params,
-            loss=learner.loss,
-            options=learner.run_options(seed),
+
+def _train_one_by_one(
+    plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]
+) -> dict[Assumption, _Scored | str]:
+    """Fit once per assumption; an ensemble has its folds among the training rows."""
+    results: dict[Assumption, _Scored | str] = {}
+    for assumption in assumed:
+        parameters = dataclasses.replace(
+            plan.parameters, set_priors=assumption.set_priors, target_prior=assumption.target_prior
         )
-        reasons = [history.stop_reason or "" for history in trainer.run()]
-        scores = [trainer.scores(table).numpy() for table in tables]
-        return [
-            reason if "not finite" in reason else self._calibrated([part[place] for part in scores], assumption)
-            for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True))
-        ]
-
-    def _calibrated(self, scores: list[Scores], assumption: Assumption) -> _Scored:
-        """Log-odds instead of scores, if the classifier is calibrated."""
-        if self.plan.parameters.calibrated:
-            held_out, sets = _of_both_sets(scores[0], self.held_out)
-            line = fit_platt_scaling(held_out.astype(float), sets, assumption.set_priors, assumption.target_prior)
-            scores = [decision_values(part, line) for part in scores]
-        return _Scored(*scores)
-
-    def one_by_one(self, assumed: Sequence[Assumption]) -> list[_Scored | str]:
-        """One fit per assumption; an ensemble has its folds among the training rows."""
-        scored: list[_Scored | str] = []
-        for _, _, priors, pi in assumed:
-            parameters = dataclasses.replace(self.plan.parameters, set_priors=priors, target_prior=pi)
-            result = run_plan(
-                dataclasses.replace(self.plan, parameters=parameters, learner=make_learner(parameters), test=None)
-            )
-            if isinstance(result.error, NonFiniteRiskError) and scored:  # not for the guess itself
-                scored.append(result.history.stop_reason or "")
-            elif result.error is not None:
-                raise result.error
-            else:
-                found = [decision_values(result.model.score(rows).numpy(), result.scaling) for rows in self.tables]
-                scored.append(_Scored(*found))
-        return scored
-
-
-def _positions(data: TwoSets) -> tuple[Tensor, Tensor]:
-    """Positions, in the table of all rows, of the rows of set 0 and of set 1."""
-    first, second = (part for part in data.index if part is not None)
-    return first, second
+        result = run_plan(dataclasses.replace(plan, parameters=parameters, learner=make_learner(parameters), test=None))
+        if isinstance(result.error, NonFiniteRiskError) and results:  # not for the guess itself
+            results[assumption] = result.history.stop_reason or ""
+        elif result.error is not None:
+            raise result.error
+        else:
+            found = [decision_values(result.model.score(rows).numpy(), result.scaling) for rows in tables]
+            results[assumption] = _Scored(*found)
+    return results
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
-    """The scores of these rows of both sets, and the set of each."""
-    return scores[torch.cat(_positions(data)).numpy()], np.repeat([0, 1], data.sizes)
+    """Return the scores of these rows of both sets, and the set of each."""
+    return scores[torch.cat(data.positions).numpy()], np.repeat([0, 1], data.sizes)
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
-    """A row for every run that has scores; the guess, which comes first, must have some."""
+    """Return a row for every run with scores; the guess, which comes first, must have scores."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
@@ -388,7 +377,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
         assumed, true, true_gain = assumption[2:], None, None
         if study.plan.test is not None:
             labels = study.plan.test[1].numpy()
-            true = evaluate_labelled(scored.test, labels).accuracy
+            true = evaluate_labeled(scored.test, labels).accuracy
             # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
             true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
         rows.append(

@@ -21,8 +21,6 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
     A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that was trained on it. Use
     ``groups`` to put rows into one fold for other reasons, such as rows of one patient.
 
-    Examples
-    --------
     >>> X, sets = np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8])
     >>> for train, test in SetKFold(2, random_state=0).split(X, sets):
     ...     print(np.bincount(sets[train]), np.bincount(sets[test]))
@@ -36,11 +34,11 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         self.random_state = random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """The number of folds."""
+        """Return the number of folds."""
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
-        """Row numbers to train on and to test on, for each fold; ``y`` are the sets."""
+        """Yield the row numbers for training and for testing of each fold; ``y`` are the sets."""
         if y is None:
             raise ValueError("SetKFold needs the set of each row: call split(X, sets).")
         sets = np.asarray(y)
@@ -59,7 +57,7 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
             if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
-                raise ValueError("a fold has no row of one set: too many rows belong together; use fewer folds.")
+                raise ValueError("a fold has no row of one set: too many rows must share a fold; use fewer folds.")
             yield train, test
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from uulearn._version import __version__
-from uulearn.data.identity import describe, digest
+from uulearn.data.identity import digest
 from uulearn.data.rows import TwoSets
 from uulearn.estimator.learners import (
     Folds,
@@ -32,9 +32,10 @@ from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.storage import load_tree, remove_temporary_files, save_tree
 from uulearn.training.batched.out_of_fold import Variant
 from uulearn.training.history import History
+from uulearn.training.identity import describe
 from uulearn.training.out_of_fold import count_folds
 
-# Parameters in which networks that are trained together may differ.
+# Parameters that may differ between networks that are trained together.
 BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
 # Parameters that a model of one fold does not depend on, except for rounding.
 IRRELEVANT_PARAMETERS = (
@@ -74,30 +75,30 @@ class Trials:
         return folds
 
     def task(self, setting: int) -> ModelTask:
-        """What the models of a setting are trained on; each setting has its own checkpoint folder."""
+        """Return the training data of a setting's models; each setting has its own checkpoint folder."""
         plan = self.plans[setting]
         priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
         return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)
 
     def learner(self, setting: int) -> Learner:
-        """The learner of a setting, for the devices of this process: that of the plan may be for another machine."""
+        """Return the learner of a setting for the devices of this process, which may differ from those of the plan."""
         return make_learner(self.plans[setting].parameters)
 
     def parameters(self, setting: int) -> dict[str, Any]:
-        """The parameters of a setting, training options included."""
+        """Return the parameters of a setting, including training options."""
         found = dict(vars(self.plans[setting].parameters))
         training = found.pop("training")
         return found | {f"training__{name}": value for name, value in vars(training).items()}
 
     def is_batched(self, setting: int) -> bool:
-        """Whether the models of the setting are trained together with those of similar settings."""
+        """Return whether the models of the setting are trained together with those of similar settings."""
         learner = self.learner(setting)
         return isinstance(learner, NetworkLearner) and learner.can_be_batched(self.data)
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What is trained in one go: some folds of one setting, or of several that are trained together."""
+    """A unit of training: some folds of one setting, or of several settings trained together."""
 
     settings: tuple[int, ...]
     folds: tuple[int, ...]
@@ -107,13 +108,13 @@ class Executor(Protocol):
     """Where the models of a search are trained; `uulearn.engines.ray_search.RayExecutor` is one."""
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
-        """Run `train_job` for every job, in any order, and yield the results of each as soon as it is finished."""
+        """Run `train_job` for every job, in any order, and yield the results of each job when it finishes."""
 
 
 class FoldStore:
     """The finished models of a search in a folder, which is created if necessary.
 
-    Any number of searches may share a folder: a file appears complete or not at all, and files of the same name have
+    Any number of searches may share a folder: files are written atomically, and files of the same name have
     the same content. Nothing is unpickled.
     """
 
@@ -124,7 +125,7 @@ class FoldStore:
         remove_temporary_files(self.folder, f"*{STORE_SUFFIX}", older_than=STALE_SECONDS)
 
     def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
-        """The model of this name, restored by the learner, or why it failed; None if it is not stored."""
+        """Return the model with this name, restored by the learner, or the stored error; None if it is not stored."""
         path = self.folder / f"{name}{STORE_SUFFIX}"
         if not path.exists():
             return None
@@ -141,7 +142,7 @@ class FoldStore:
             raise CheckpointError(f"{reason} Delete it to train that model again.") from error
 
     def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
-        """Store a model, or that its training failed."""
+        """Store a model, or the failure of its training."""
         path = self.folder / f"{name}{STORE_SUFFIX}"
         about: dict[str, Any] = {"failure": str(result)}
         if not isinstance(result, NonFiniteRiskError):
@@ -158,7 +159,7 @@ class FoldStore:
 def train_all(
     trials: Trials, *, store: FoldStore | None = None, executor: Executor | None = None
 ) -> list[OutOfFold | NonFiniteRiskError]:
-    """Out-of-fold models of every setting, or why training failed; models in the store are not trained again."""
+    """Return out-of-fold models of every setting, or its error; models in the store are not trained again."""
     found: dict[Place, Result] = {}
     names = {} if store is None else model_names(trials)
     for place, name in names.items():
@@ -177,7 +178,7 @@ def train_all(
 
 
 def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> list[TrainingJob]:
-    """The jobs that remain; each of one fold if models are stored one by one or trained in parallel."""
+    """Return the remaining jobs; a job has one fold if models are stored one by one or trained in parallel."""
     groups: dict[str, list[int]] = {}
     for setting in range(len(trials.plans)):
         shared = {name: v for name, v in trials.parameters(setting).items() if name not in BATCHED_PARAMETERS}
@@ -194,7 +195,7 @@ def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> lis
 
 
 def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
-    """The results of a job; if a single setting fails in one fold, its other folds are not trained."""
+    """Train a job and return its results; if a single setting fails in one fold, its other folds are skipped."""
     first = job.settings[0]
     learner, task = trials.learner(first), trials.task(first)
     if isinstance(learner, NetworkLearner) and trials.is_batched(first):
@@ -221,7 +222,7 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
 
 
 def _check_finite(fitted: FoldScores) -> Result:
-    """The fit, or an error that batched training does not raise, since the other runs go on."""
+    """Return the fit, or an error that batched training does not raise because the other runs continue."""
     reason = fitted.history.stop_reason
     if reason is not None and "not finite" in reason:
         return NonFiniteRiskError(reason)
@@ -232,8 +233,8 @@ def _check_finite(fitted: FoldScores) -> Result:
 
 
 def model_names(trials: Trials) -> dict[Place, str]:
-    """A name of each model that is the same in every process: a digest of everything that the model depends on."""
-    rows = digest(trials.data.identity())
+    """Return a name for each model that is the same in every process: a digest of everything it depends on."""
+    rows = trials.data.identity()
     folds = digest(map(torch.from_numpy, trials.folds))
     names: dict[Place, str] = {}
     for setting, plan in enumerate(trials.plans):

@@ -17,7 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 from uulearn.metrics.calibration import set_log_likelihood
 from uulearn.surrogate.inversion import Floats, segment_ends
 
-PROBABILITY_MARGIN = 1e-3  # probabilities are clipped to this distance from 0 and 1; forests return exact zeros
+PROBABILITY_MARGIN = 1e-3  # minimum distance of probabilities from 0 and 1; forests return exact zeros
 # RIDGE/2·(a² + b²) is added to the negative log-likelihood: a weak prior (standard deviation 10) that keeps the curve
 # finite for perfectly separated sets.
 RIDGE = 1e-2
@@ -82,7 +82,7 @@ def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
 
 
 class MixtureCalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classifier of sets with probabilities on the segment; averages one classifier and one curve per fold."""
+    """Set classifier with probabilities on the segment: the average of one classifier and one curve per fold."""
 
     def __init__(self, estimator: Any, set_priors: Floats, set_fractions: Floats, cv: Any) -> None:
         self.estimator = estimator

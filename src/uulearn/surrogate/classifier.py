@@ -44,7 +44,7 @@ def default_estimator(random_state: Any = None) -> Any:
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Binary classifier from two or more unlabeled sets, based on any scikit-learn classifier.
 
-    The base classifier learns to predict the *set* of a row, with its own objective, so that trees, kernels and
+    The base classifier learns to predict the *set* of a row, with its own objective, so trees, kernels and
     nearest neighbors can be used. Its set probabilities are then converted to the probability of the positive class,
     using the known class priors (`uulearn.surrogate.inversion`).
 
@@ -115,7 +115,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.random_state = random_state
 
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on rows of all sets, in any order; ``sets`` contains the set of each row, 0 to m − 1.
+        """Train on rows of all sets, in any order; ``sets`` gives the set of each row, 0 to m − 1.
 
         ``sample_weight`` is passed to the estimator; ``set_priors`` are then weighted class priors.
         """
@@ -231,7 +231,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
 
 def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -> None:
-    """Warn if all priors are close to each other, with the resulting precision of the accuracy."""
+    """Warn if all priors are close to each other, and report the precision of the accuracy."""
     span = float(np.ptp(theta))
     if span >= CLOSE_PRIORS:
         return
@@ -239,7 +239,7 @@ def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -
     labels = max(1, round(0.25 / error**2))
     warnings.warn(
         f"set_priors={tuple(theta.tolist())} span only {span:.3g}: these {sum(sizes):,} rows estimate the accuracy "
-        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labelled rows; use sets whose class "
+        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labeled rows; use sets whose class "
         "priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=3,

@@ -1,7 +1,7 @@
 """Parse the cells of one column: numbers, booleans, dates and words, from any type.
 
-A cell is parsed on its own, never by its neighbors, so that a chunk gives the same result at fit and at predict time.
-Thousands separators and decimal commas are not guessed either: ``1,234`` is a word.
+Each cell is parsed independently of its neighbors, so a chunk gives the same result at fit and at predict time.
+Thousands separators and decimal commas are not guessed: ``1,234`` is a word.
 
 =======  ==================================================================================================
 number   ``12``, ``-3.5``, ``.5``, ``1e-3``, ``inf``; typed integers, floats, decimals, durations (in seconds)
@@ -31,7 +31,7 @@ from pandas.api import types
 
 NUMBER, BOOLEAN, DATE, WORD, UNREADABLE = range(5)
 KNOWN, DAY_FIRST, MONTH_FIRST, EITHER = range(4)
-"""What a date says about the order of day and month."""
+"""The order of day and month that a date implies."""
 
 BOOLEAN_TEXTS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
 NUMBER_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity))$"
@@ -52,25 +52,25 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cells:
-    """One column: which of k values each of its n rows holds, and what each value is."""
+    """One column as codes: k distinct values, and the value of each of its n rows."""
 
     codes: Integers
     """Shape (n,): the value of each row, −1 for a missing one. Different codes may stand for equal values."""
     kinds: NDArray[np.int8]
-    """Shape (k,), like all that follow: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
+    """Shape (k,), like all following fields: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
     numbers: Floats  # the value of a number, 1 or 0 for a boolean, else NaN
     dates: Moments  # in UTC, in microseconds, else NaT
-    orders: NDArray[np.int8]  # what a date says about the order of day and month
+    orders: NDArray[np.int8]  # the order of day and month that a date implies
     raw: NDArray[Any]
 
     @cached_property
     def words(self) -> NDArray[np.object_]:
-        """The values as text; a string is unchanged, but without surrounding blanks."""
+        """The values as text; strings only lose surrounding blanks."""
         return _objects([value if isinstance(value, str) else format_value(value) for value in self.raw.tolist()])
 
     @property
     def labels(self) -> NDArray[np.object_]:
-        """The values as categories: like `words`, but 1 and 1.0 are one number however they are written."""
+        """The values as categories: like `words`, but 1 and 1.0 are the same number."""
         labels = self.words.copy()
         number = self.kinds == NUMBER
         labels[number] = _objects([format_value(value) for value in self.numbers[number].tolist()])
@@ -81,7 +81,7 @@ class Cells:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.kinds)).astype(np.int64)
 
     def select(self, at: Any) -> Cells:
-        """Return some of the values, so that only these are formatted as text; the codes are those of all."""
+        """Return a subset of the values, so only these are formatted as text; the codes are unchanged."""
         return Cells(self.codes, self.kinds[at], self.numbers[at], self.dates[at], self.orders[at], self.raw[at])
 
 
@@ -121,7 +121,7 @@ def compact(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def parse_all_numbers(texts: Any) -> Floats | None:
-    """Return an Arrow array of strings as numbers, NaN for missing ones; None unless all others are numbers."""
+    """Return an Arrow array of strings as numbers (NaN if missing), or None if a cell is not a number."""
     try:
         pc.cast(pc.utf8_trim_whitespace(texts[:100]), pa.float64())  # a failing cast of many cells is slow
         numbers = pc.cast(pc.utf8_trim_whitespace(texts), pa.float64())
@@ -189,7 +189,7 @@ def _from_dates(column: pd.Series) -> Cells:
 
 
 def _count_known(known: NDArray[np.bool_]) -> Integers:
-    """Return codes that count the known cells."""
+    """Return codes that number the known cells."""
     return np.where(known, np.cumsum(known) - 1, -1)
 
 
@@ -240,7 +240,7 @@ def _from_objects(values: list[Any], day_first: bool) -> Cells:
 
 
 def _parse_object(value: Any) -> tuple[int | None, Any]:
-    """Return the kind of an object, None for a missing one, and the object in a plain type."""
+    """Return the kind of an object (None if missing) and the object in a plain type."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None, None
     if isinstance(value, str):
@@ -274,7 +274,7 @@ def _mask(values: Any) -> NDArray[np.bool_]:
 
 
 def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int8]]:
-    """Parse an Arrow array of strings with the same formats for each, so that no format is inferred from other cells.
+    """Parse an Arrow array of strings with fixed formats, so no format is inferred from other cells.
 
     Returns the moments in UTC (NaT for a text that is not a date, or not with the given order), and what each text says
     about the order of day and month: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
@@ -308,13 +308,13 @@ def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int
 
 
 def _parse_rest(texts: pd.Series, format: str, rest: NDArray[np.bool_], out: Moments) -> None:
-    """Parse some of the texts, which become NaT if they have another format."""
+    """Parse some of the texts; texts in another format become NaT."""
     if rest.any():
         out[rest] = pd.to_datetime(texts[rest], format=format, errors="coerce").to_numpy().astype("datetime64[us]")
 
 
 def _time_of_day(parts: Any) -> NDArray[np.timedelta64]:
-    """Return the time since midnight UTC, NaT for an invalid time."""
+    """Return the time since midnight UTC; NaT for an invalid time."""
     hour, minute, second = (_integers(parts.field(name)) for name in "HMS")
     fraction = _integers(pc.utf8_rpad(parts.field("f"), 6, "0"))
     half = pc.utf8_lower(parts.field("p")).to_numpy(zero_copy_only=False)

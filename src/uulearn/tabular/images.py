@@ -23,15 +23,15 @@ PATH = "path"  # name of the only column of a folder of images
 DEFAULT_SIZE = 32  # pixels per side
 LARGEST_SIZE = 1024
 MODES = {"L": 1, "RGB": 3}
-SURVEYED_IMAGES = 500  # images of each set that decide about size and color
-CHUNK = 2000  # images that are decoded at once
+SURVEYED_IMAGES = 500  # images of each set used to choose size and color
+CHUNK = 2000  # images decoded at once
 
 Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """The images that a model takes: the column of their paths, their size, and whether they have colors."""
+    """The images that a model accepts: the column of paths, the size, and whether they have colors."""
 
     column: str
     height: int
@@ -53,7 +53,7 @@ class ImageSchema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the schema in such data; other data raise ValueError."""
+        """Return the schema from the output of `to_dict`; other data raise ValueError."""
         own = data["images"]
         height, width = int(own["height"]), int(own["width"])
         if not (1 <= height <= LARGEST_SIZE and 1 <= width <= LARGEST_SIZE) or own["mode"] not in MODES:
@@ -64,7 +64,7 @@ class ImageSchema:
 def open_rows(
     source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Return a reader of a file of rows or a folder of images; ``images`` makes chunks whose pixels fit in memory."""
+    """Return a reader of a file of rows or a folder of images; with ``images``, the pixels of a chunk fit in memory."""
     if source != STANDARD and Path(source).is_dir() and not is_table_folder(source):
         return _open_folder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)
@@ -75,7 +75,7 @@ def _open_folder(folder: Path) -> TableReader:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [path.relative_to(folder).as_posix() for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
     if not found:
-        raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with some.")
+        raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with images.")
     others = len(files) - len(found)
     notes = [f"{others} files that are not images are ignored"] if others else []
     frames = (pd.DataFrame({PATH: found[start : start + CHUNK]}) for start in range(0, len(found), CHUNK))
@@ -91,9 +91,9 @@ def base_folder(source: str | Path) -> Path:
 def survey_images(
     sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = (), flat: bool = False
 ) -> tuple[ImageSchema, list[str]]:
-    """Decide size and color by some images of each source, and return notes about it.
+    """Choose size and color from some images of each source, and return notes about the choice.
 
-    Without ``size``, images of one size of up to 64 pixels keep it; others become 32 × 32.
+    Without ``size``, images that all have one size of up to 64 pixels keep it; others become 32 × 32.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise TableError(f"images of {size} pixels are not supported; choose a size from 1 to {LARGEST_SIZE}.")

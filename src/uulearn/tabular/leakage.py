@@ -1,4 +1,4 @@
-"""Find columns that distinguish the sets by more than their class priors: a clinic's number, a date of export.
+"""Find columns that distinguish the sets by more than their class priors, such as a clinic's number or an export date.
 
 Training on two sets assumes that positives look the same in both sets, and so do negatives. Then an event, such as "the
 color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the second, with t and f
@@ -25,20 +25,17 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from sklearn.naive_bayes import MultinomialNB
 
-from uulearn.metrics.estimates import combine_proportions, split_scores
-from uulearn.risk.coefficients import check_set_priors
 from uulearn.tabular.cells import format_value
 from uulearn.tabular.encoder import count_groups
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, quote_value
 from uulearn.tabular.survey import FILE_NAMES
 
-LEAKAGE_CONFIDENCE = 0.999  # of all statements about a pair of sets together
-MARGIN = 0.02  # how far outside [0, 1] a rate must be
-MAX_COMPARED_ROWS = 20_000  # rows of each set that are compared; more would find differences that do not matter
-MIN_COMPARED_ROWS = 10  # with fewer rows, one value in one file and another in the other means nothing
+LEAKAGE_CONFIDENCE = 0.999  # joint confidence of all statements about a pair of sets
+MARGIN = 0.02  # minimum distance of a rate from [0, 1]
+MAX_COMPARED_ROWS = 20_000  # compared rows of each set; more rows would find irrelevant differences
+MIN_COMPARED_ROWS = 10  # with fewer rows, different constant values in the two files are not evidence
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
-QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the scores: thresholds at which the sets are compared
-N_RANGES = 32  # ranges, with equally many rows, by which numbers are compared
+N_RANGES = 32  # number of ranges, with the same number of rows, for comparing numbers
 ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compared value by value
 
 Pair = tuple[float, float]
@@ -61,12 +58,12 @@ def find_leaking_columns(
     frame0: pd.DataFrame,
     frame1: pd.DataFrame,
     schema: Schema,
-    set_priors: Sequence[float],
+    set_priors: Pair,
     *,
     files: Sequence[str] = FILE_NAMES,
     seed: int = 0,
 ) -> list[LeakingColumn]:
-    """Return the columns that differ between two sets by more than their class priors allow, the clearest first.
+    """Return the columns that differ between two sets by more than their class priors allow, clearest first.
 
     The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
     ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, and find only columns with one
@@ -82,7 +79,6 @@ def find_leaking_columns(
     second file and 0% of those of the first file, but at priors of 0.7 and 0.3 no value can be more than 2.3 times as
     frequent.
     """
-    priors = check_set_priors(set_priors)
     frames = [frame.iloc[:: -(-len(frame) // MAX_COMPARED_ROWS) or 1] for frame in (frame0, frame1)]
     rng = np.random.default_rng(seed)
     halves = [rng.permutation(len(frame)) % 2 for frame in frames]
@@ -90,14 +86,14 @@ def find_leaking_columns(
     found = []
     for column in schema.columns:
         cells = [_column_cells(frame[column.name], column) for frame in frames]
-        leak = _one_value_each(column, cells, files) or _beyond_bounds(column, cells, halves, priors, alpha, files)
+        leak = _one_value_each(column, cells, files) or _beyond_bounds(column, cells, halves, set_priors, alpha, files)
         if leak is not None:
             found.append(leak)
     return sorted(found, key=lambda leak: -leak.auc)
 
 
 class ColumnCells(NamedTuple):
-    """One column of one set: the values, and which of them are known."""
+    """The values of one column of one set, and a mask of the known ones."""
 
     values: NDArray[Any]
     known: Mask
@@ -165,7 +161,7 @@ class Coding(NamedTuple):
 
 
 def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Coding]:
-    """Return the codings by which to compare a column: by values, by ranges, or both."""
+    """Return the codings for comparing a column: by values, by ranges, or both."""
     if column.kind == "category":
         return [Coding(column, np.array([*column.values, OTHER], dtype=object), ranges=False)]
     if column.kind == "boolean":
@@ -202,7 +198,7 @@ def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Codin
 
 
 def show_value(value: Any, column: TableColumn) -> str:
-    """Return a value as a person would write it."""
+    """Format a value for readers."""
     if column.kind == "boolean":
         return "true" if value else "false"
     if column.kind == "date":
@@ -213,7 +209,7 @@ def show_value(value: Any, column: TableColumn) -> str:
 
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
-    """Find a column with one value per file, such as the name of the file, without statistics."""
+    """Detect a column with one value per file, such as the file name, without statistics."""
     if min(len(own.known) for own in cells) < MIN_COMPARED_ROWS:
         return None
     values = []
@@ -330,55 +326,3 @@ def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
     order = np.argsort((before[0] + 1) / (before[1] + 1), kind="stable")
     first, second = (own[order] / own.sum() for own in after)
     return float(first @ (np.cumsum(second) - second / 2))
-
-
-@dataclass(frozen=True)
-class MixtureCheck:
-    """Whether the scores of two sets violate the mixture assumption."""
-
-    differ: bool
-    thresholds: tuple[float, ...]
-    true_positive: tuple[Pair, ...]
-    """At each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
-    false_positive: tuple[Pair, ...]
-    reason: str | None
-
-
-def compare_sets_beyond_priors(scores: Any, sets: Any, set_priors: Sequence[float]) -> MixtureCheck:
-    """Check whether scores distinguish two sets better than the class priors allow.
-
-    If no single column violates a bound, all of them together may. At five thresholds, the fractions of both sets above
-    it imply a true-positive and a false-positive rate (`uulearn.metrics.uu_rates`), with a 99.9% interval each; an
-    interval outside [0, 1] is impossible. In simulations of 36 true mixtures at most 0.13% gave an alarm.
-
-    Scores are higher for rows like those of the set with the higher prior, each from a model that has not seen the row
-    (`uulearn.priors.out_of_fold_scores`); ``sets`` has the set of each row, 0 or 1.
-
-    >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is above, set 1 below
-    >>> compare_sets_beyond_priors(scores, sets, (0.8, 0.2)).differ
-    True
-    >>> compare_sets_beyond_priors(scores, sets, (1.0, 0.0)).differ
-    False
-    """
-    theta, theta_prime = check_set_priors(set_priors)
-    parts = split_scores(scores, sets)
-    sizes, gap = [len(part) for part in parts], theta - theta_prime
-    thresholds = tuple(float(t) for t in np.quantile(np.concatenate(parts), QUANTILES, method="inverted_cdf"))
-    shares = [[float((part > threshold).mean()) for part in parts] for threshold in thresholds]
-    weights = ((1 - theta_prime) / gap, (theta - 1) / gap), (-theta_prime / gap, theta / gap)
-    unbounded = (-np.inf, np.inf)
-    rates = [
-        tuple(combine_proportions(own, sizes, pair, 0.0, LEAKAGE_CONFIDENCE, unbounded).interval for own in shares)
-        for pair in weights
-    ]
-    reason = None
-    for which, position in np.ndindex(2, len(thresholds)):
-        low, high = rates[which][position]
-        if reason is None and (high < 0 or low > 1):
-            q = [f"{100 * share:.0f}%" for share in shares[position]]
-            reason = (
-                f"The sets differ by more than the class priors allow: {q[0]} of the rows of set 0 and {q[1]} of set 1 "
-                f"score high, which at priors of {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to "
-                f"{100 * high:.0f}% of the {('positives', 'negatives')[which]}."
-            )
-    return MixtureCheck(reason is not None, thresholds, rates[0], rates[1], reason)

@@ -1,4 +1,4 @@
-"""Turn two files, or two folders of images, into two matrices, in memory that does not grow with them.
+"""Turn two files, or two folders of images, into two matrices, in bounded memory.
 
 A file is parsed once. Its rows are kept in memory if there are few; those of a larger CSV file go to a temporary file
 in Arrow format, already parsed. Files of other formats are read again: to sample rows, and to encode them.
@@ -33,7 +33,7 @@ from uulearn.tabular.schema import Schema, apply_schema
 from uulearn.tabular.survey import Survey
 
 KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
-ENCODER_ROWS = 100_000  # rows of each file that fit the encoder and are checked for leakage
+ENCODER_ROWS = 100_000  # rows of each file used to fit the encoder and to check for leakage
 MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
 MIN_DISTINCT_FRACTION = 0.5  # with a smaller fraction of distinct rows, copies are normal for the data, not an accident
 
@@ -57,13 +57,13 @@ class RowSource:
         return Path(self.path).name
 
     def closed(self) -> RowSource:
-        """Return the name, the number of rows and the notes, without the rows."""
+        """Return a copy with the name, the number of rows and the notes, without the rows."""
         other = RowSource(self.path, self.images, self.sheet)
         other.rows, other.notes = self.rows, self.notes
         return other
 
     def keep_spelling(self, columns: Iterable[str]) -> None:
-        """Parse the file again the next time if one of these columns was stored as numbers, ``007`` as 7."""
+        """Parse the file again next time if one of these columns was stored as numbers (``007`` as 7)."""
         if not self._as_numbers.isdisjoint(columns):
             self._kept, self._store = [], None
 
@@ -101,7 +101,7 @@ class RowSource:
 
 
 def _append_frames(file: Any, frames: list[pd.DataFrame]) -> BinaryIO | None:
-    """Return the temporary file with more frames, or None if the disk is full: then the file is parsed again."""
+    """Append frames to the temporary file; return None if the disk is full, and the file is then parsed again."""
     try:
         file = file or tempfile.TemporaryFile()  # noqa: SIM115  (closed with the source)
         for frame in frames:
@@ -129,7 +129,7 @@ def _stored_frames(file: BinaryIO) -> Iterator[pd.DataFrame]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Two files: their columns, the fitted encoder (None for images), and what was noticed."""
+    """Two files: their columns, the fitted encoder (None for images), and notes about them."""
 
     sources: tuple[RowSource, RowSource]
     schema: Schema | ImageSchema
@@ -170,7 +170,7 @@ def prepare(
     sheet: str | None = None,
     seed: int = 0,
 ) -> Prepared:
-    """Decide the columns of both files, fit the encoder, and look for columns that leak the set."""
+    """Determine the columns of both files, fit the encoder, and find columns that leak the set."""
     sources = (RowSource(first, sheet=sheet), RowSource(second, sheet=sheet))
     names = (sources[0].name, sources[1].name)
     survey = Survey(drop=drop, ids=ids, only=only, files=names)
@@ -213,7 +213,7 @@ def prepare_images(
     ids: Sequence[str] = (),
     flat: bool = False,
 ) -> Prepared:
-    """Decide size and color of the images of two folders, or of two tables with a column of paths."""
+    """Determine size and color of the images of two folders, or of two tables with a column of paths."""
     sources = (RowSource(first, images=True), RowSource(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
     sizes = _read_both(sources, "images", lambda frame, which: None)
@@ -223,7 +223,7 @@ def prepare_images(
 def encode_rows(
     frame: pd.DataFrame, schema: Schema | ImageSchema, encoder: TableEncoder | None, folder: Path, name: str
 ) -> Matrix:
-    """Return the rows of a chunk as the classifier takes them."""
+    """Return the rows of a chunk in the form that the classifier accepts."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
             raise TableError(f"{name} has no column {schema.column!r} of image paths; add it, or pass a folder.")
@@ -241,7 +241,7 @@ class RowSplit(NamedTuple):
 
 
 def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tuple[RowSplit, RowSplit], str | None]:
-    """Hold out rows of both sets, half to choose the epoch and half to evaluate; and return a note if copies are split.
+    """Hold out rows of both sets, half to choose the epoch and half to evaluate; return a note if copies are split.
 
     All copies of a row stay together, unless most rows have copies, as in tables with few categories: then a copy is
     another case that happens to be equal.
@@ -282,7 +282,7 @@ def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
 class MatrixWriter:
     """A matrix that is filled in pieces: in memory, or in a temporary file in ``folder`` if it is large.
 
-    The file is written, and mapped into memory only afterwards, so that its pages do not count as used memory.
+    The file is mapped into memory only after it is written, so its pages do not count as used memory.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> None:
@@ -304,7 +304,7 @@ class MatrixWriter:
             self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
 
     def matrix(self) -> Matrix:
-        """Return the matrix; a temporary file is gone with the last array that uses it."""
+        """Return the matrix; a temporary file is deleted with the last array that uses it."""
         if self._array is not None:
             return self._array
         with self._explained(), self._file:

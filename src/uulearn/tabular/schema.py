@@ -1,4 +1,4 @@
-"""The columns that a model uses, and the conversion of rows by them, the same at fit and at predict time.
+"""The columns that a model uses, and the conversion of rows to these columns, equal at fit and at predict time.
 
 A schema is plain data: it is stored as JSON in the model directory, and contains no values of the files except the
 frequent categories.
@@ -22,22 +22,22 @@ from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, pars
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
-"""The category of values that were rare in the training files, or not in them."""
-# Larger numbers are cut and smaller ones become 0, so that no later step overflows.
+"""The category of values that were rare or absent in the training files."""
+# Larger numbers are clipped and smaller ones become 0, so no later step overflows.
 LARGEST_CELL, SMALLEST_CELL = 1e300, 1e-280
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column that is used, with the details of its kind, such as the values of a category."""
+    """One used column with the details of its kind, such as the values of a category."""
 
     name: str
     kind: str
     """One of `KINDS`."""
     missing: bool = False  # whether any cell of either file was missing
     values: tuple[str, ...] = ()  # category: the values with their own feature
-    other: bool = False  # category: whether there are rare values, which share one feature
+    other: bool = False  # category: whether it has rare values, which share one feature
     day_first: bool = True  # date: whether 03/04/2024 is in April
     clock: bool = False  # date: whether any cell has a time of day
     long: bool = False  # text: whether cells are sentences, compared by words, or short, compared by letters
@@ -56,7 +56,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that are used, those kept only for the output, and why the others are dropped.
+    """The used columns, the columns copied to the output, and the reasons for dropping the others.
 
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
@@ -96,7 +96,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Return the schema in such data; other data raise ValueError."""
+        """Return the schema from the output of `to_dict`; other data raise ValueError."""
         given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out"}, set())
         version = given["format_version"]
         _check(version == SCHEMA_VERSION, f"format_version is {version!r}, expected {SCHEMA_VERSION}")
@@ -149,7 +149,7 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
 
 
 def join_names(names: Iterable[str], limit: int = 5) -> str:
-    """Return names in quotes, only the first if there are many.
+    """Return names in quotes; if there are many, only the first ones.
 
     >>> join_names(["a", "b", "c"]), join_names("abcdef", 2)
     ("'a', 'b' and 'c'", "'a', 'b' and 4 more")
@@ -161,7 +161,7 @@ def join_names(names: Iterable[str], limit: int = 5) -> str:
 
 
 def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
-    """Return similar names as a hint in parentheses, or nothing.
+    """Return similar names as a hint in parentheses, or an empty string.
 
     >>> suggest("wieght", ["weight", "age"])
     " (did you mean 'weight'?)"

@@ -1,4 +1,4 @@
-"""Decide the columns of two files over all of their rows, in chunks and bounded memory, and check that they match.
+"""Determine the columns of two files from all rows, in chunks and bounded memory, and check that they match.
 
 A column is a number, boolean or date if all cells that are not missing are, in both files. Otherwise it holds words: a
 category if there are few values, text if there are many. The decision does not depend on the order of the rows:
@@ -40,14 +40,14 @@ from uulearn.tabular.cells import (
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote_value, suggest
 
 FILE_NAMES = ("the first file", "the second file")
-MAX_CATEGORIES = 200  # columns with more distinct values are text, so no more are counted
+MAX_CATEGORIES = 200  # columns with more distinct values are text; counting stops there
 CATEGORIES = 50  # limit for a category, unless each value has enough rows
 ROWS_PER_CATEGORY = 100  # rows per value, on average, that allow up to `MAX_CATEGORIES` values
 MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
 LONG_TEXT = 40  # letters per cell, on average, above which text consists of sentences
-MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values are no sign of an identifier
+MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an identifier
 DENSE = 2  # distinct integers within a range of this many times their number look like row numbers
-FIRST_CELLS = 10_000  # cells of each file that show whether a column repeats a value
+FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
 """Numbers with thousands separators or a decimal comma; not parsed, but mentioned in notes."""
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
@@ -111,7 +111,7 @@ class ColumnSummary:
         self._count_words(cells, counts)
 
     def file_kind(self, which: int) -> int | None:
-        """Return the kind of the column in one file: WORD if cells have different kinds, None if it is empty there."""
+        """Return the kind of the column in one file: WORD if cells have different kinds, None if it is empty."""
         found = np.flatnonzero(self.kinds[which])
         return None if not len(found) else int(found[0]) if len(found) == 1 else WORD
 
@@ -123,7 +123,7 @@ class ColumnSummary:
 
     @property
     def compatible(self) -> bool:
-        """Whether the kinds in the two files go together; words may be only yes and no in one of them."""
+        """Whether the kinds in the two files are compatible; words may be only yes and no in one of them."""
         kinds = {self.file_kind(0), self.file_kind(1)}
         return len(kinds) == 1 or None in kinds or kinds == {BOOLEAN, WORD}
 
@@ -139,7 +139,7 @@ class ColumnSummary:
 
     @property
     def all_different(self) -> bool:
-        """Whether the first `FIRST_CELLS` cells of each file repeat no value; both files may have the same values."""
+        """Whether the first `FIRST_CELLS` cells of each file are all different; both files may have the same values."""
         return all(len(np.unique(own)) == len(own) for own in (np.concatenate([*f, []]) for f in self._first))
 
     def _count_values(self, cells: Cells, hashes: Hashes, counts: Integers) -> None:
@@ -210,7 +210,7 @@ def check_columns(
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns to use, in the order of the first file, and why the others are dropped; needs no row.
+    """Return the columns to use, in the order of the first file, and why the others are dropped, without reading rows.
 
     ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
 
@@ -253,7 +253,7 @@ def check_columns(
 
 
 class Survey:
-    """Collect counts of every row of both files, in chunks of any size, and make the schema.
+    """Count the cells of both files, in chunks of any size, and create the schema.
 
     ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the names in messages.
 
@@ -305,11 +305,11 @@ class Survey:
         return check_columns((first, second), drop=self.drop, ids=self.ids, only=self.only, files=self.files)
 
     def finish(self) -> tuple[Schema, list[str]]:
-        """Return the schema, and notes for the user, one sentence each."""
+        """Return the schema, and notes for the user of one sentence each."""
         wanted, dropped = self._check_columns()
         for which in (0, 1):
             if not any(summary.rows[which] for summary in self.summaries.values()):
-                raise TableError(f"{self.files[which]} has no rows; both files need some.")
+                raise TableError(f"{self.files[which]} has no rows; both files need rows.")
         summaries = {name: self.summaries[name] for name in wanted}
         self._check_kinds(summaries)
         useless, notes = _find_useless_columns(summaries)
@@ -400,7 +400,7 @@ def _make_column(name: str, summary: ColumnSummary) -> TableColumn:
 
 
 def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
-    """Return what the user may want to know about a column."""
+    """Return notes for the user about a column."""
     name, rows, n_separated, orders = column.name, summary.known, summary.n_separated, summary.orders
     notes = []
     words = [examples[WORD] for examples in summary.examples if WORD in examples]

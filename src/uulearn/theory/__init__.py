@@ -1,6 +1,6 @@
 """Bounds of the paper (Lemma 2, Theorems 3 and 4, Corollary 5), and the number of rows that an evaluation needs.
 
-`uulearn.theory.deviation` bounds the risk of a classifier chosen without the rows at hand, `uulearn.theory.estimation`
+`uulearn.theory.deviation` bounds the risk of a classifier that is independent of the rows, `uulearn.theory.estimation`
 that of a trained classifier, and `uulearn.theory.planning` plans the rows of an evaluation. Numbers of equations and
 theorems are those of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 """

@@ -1,6 +1,6 @@
 """Distance of the corrected risk from the true risk of a fixed classifier (Lemma 2 and Theorem 3).
 
-The classifier was chosen without the rows at hand: these bounds are for held-out rows. All functions have parameters
+These bounds are for held-out rows: the classifier must not depend on the rows. All functions have parameters
 from this list:
 
 * ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
@@ -8,10 +8,10 @@ from this list:
   zero-one loss the parts are the fractions of false negatives and of false positives among all rows;
 * ``loss_bound`` C_ℓ: the largest value of the loss, 1 for the zero-one loss;
 * ``correction_lipschitz`` L_f: 1 for relu and abs, max(1, |λ|) for leaky_relu;
-* ``delta`` δ: the probability with which the bound may fail.
+* ``delta`` δ: the probability that the bound fails.
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
-and a row of set 1 by d·C_ℓ/n′, so that McDiarmid's inequality gives b²/n + d²/n′, which is used here; for n = n′ both
+and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. The latter is used here; for n = n′ both
 agree. Bounds above 1 or C_ℓ are vacuous.
 """
 
@@ -68,8 +68,6 @@ def negative_term_bound(
 
         Δ_g = exp(−2(α/C_ℓ)² / (a²/n + c²/n′)) + exp(−2(β/C_ℓ)² / (b²/n + d²/n′))
 
-    Examples
-    --------
     >>> bound = negative_term_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.positive, 4), round(bound.value, 4)
     (0.005, 0.01)
@@ -96,8 +94,6 @@ def bias_bound(
     (L_f + 1)·E|X|·1[X < 0]. For the positive term this expectation is at most c·C_ℓ·Δ⁺ (a·C_ℓ·Δ⁺ if θ < θ′), and at
     most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used; likewise for the negative term.
 
-    Examples
-    --------
     >>> bound = bias_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> print(f"{bound.value:.1e} {bound.sharp:.1e}")
     3.3e-02 8.8e-05
@@ -127,8 +123,6 @@ def deviation_bound(
 ) -> DeviationBound:
     """Bound the distance of the corrected from the true risk with probability at least 1 − δ (Theorem 3, Eq. 9).
 
-    Examples
-    --------
     >>> bound = deviation_bound((0.8, 0.2), 0.5, (5000, 5000), alpha=0.05, beta=0.05)
     >>> round(bound.value, 4), round(bound.sharp, 4), bound.confidence
     (0.032, 0.0226, 0.95)
@@ -154,8 +148,6 @@ def alternative_deviation_bound(
 ) -> DeviationBound:
     """Bound the same distance without the bias, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
 
-    Examples
-    --------
     >>> bound = alternative_deviation_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.value, 3), round(bound.confidence, 3)
     (0.101, 0.94)
@@ -177,8 +169,6 @@ def hoeffding_half_width(
 
     It holds for every classifier chosen without these rows.
 
-    Examples
-    --------
     >>> round(hoeffding_half_width((0.8, 0.2), 0.5, (5000, 5000)), 4)
     0.0226
     """

@@ -1,7 +1,7 @@
 """Frobenius norms of a trained network, as Corollary 5 needs them.
 
 The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalization,
-and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported are
+and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported layers:
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
 * batch normalization directly after a linear layer, which is folded into the layer, and dropout, which has no effect in
@@ -41,7 +41,11 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """The properties of a network that Corollary 5 uses."""
+    """The properties of a network that Corollary 5 uses.
+
+    >>> NetworkNorms(frobenius=(2.0, 3.0), input_bound=1.0).score_bound
+    6.0
+    """
 
     frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
     input_bound: float  # C_x, including the carried constant
@@ -70,8 +74,6 @@ def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound of the Euclidean
     norm of every possible row, as it is passed to the model or the classifier.
 
-    Examples
-    --------
     >>> import torch
     >>> model = torch.nn.Linear(2, 1)
     >>> _ = model.weight.data.copy_(torch.tensor([[3.0, 4.0]])), model.bias.data.fill_(1.0)
@@ -129,7 +131,7 @@ def _network_of(classifier: Any) -> tuple[nn.Module, float]:
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; look at one of them, "
+            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; pass one of them, "
             "classifier.submodel(0).model_.models[0], or fit with n_estimators=1."
         )
     return module, float(classifier.trained_.input_scale)

@@ -5,7 +5,7 @@ positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
-so that its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
+so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
 of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
 """
 
@@ -25,7 +25,11 @@ GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance of the pr
 
 
 class SetSizes(NamedTuple):
-    """Numbers of rows of set 0 and of set 1."""
+    """Numbers of rows of set 0 and of set 1.
+
+    >>> SetSizes(300, 200).total
+    500
+    """
 
     set0: int
     set1: int
@@ -40,13 +44,9 @@ class SetSizes(NamedTuple):
 class IntervalSpread:
     """S₀ and S₁ of the half-width √(S₀²/n + S₁²/n′) of an interval.
 
-    Examples
-    --------
     >>> spread = IntervalSpread(3.0, 1.0)
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
     (0.75, SetSizes(set0=1200, set1=400), SetSizes(set0=1000, set1=1000))
-    >>> spread.rows_needed(set1=500, half_width=0.1)
-    1125
     """
 
     set0: float
@@ -94,12 +94,10 @@ class IntervalSpread:
 def anticipated_spread(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9, delta: float = 0.05
 ) -> IntervalSpread:
-    """Spread of the estimated accuracy for a classifier of the given accuracy.
+    """Return the spread of the estimated accuracy for a classifier of the given accuracy.
 
     The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
-    Examples
-    --------
     >>> spread = anticipated_spread((0.6, 0.4), 0.5, accuracy=0.9)
     >>> round(spread.half_width((3000, 3000)), 4), spread.rows(0.02)
     (0.0624, SetSizes(set0=29244, set1=29244))
@@ -111,10 +109,8 @@ def anticipated_spread(
 
 
 def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Largest spread of the estimated accuracy over all classifiers (compare `uulearn.risk.estimation_cost`).
+    """Return the worst-case spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
 
-    Examples
-    --------
     >>> worst_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=30012, set1=30012)
     """
@@ -122,10 +118,8 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 
 
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Spread by Hoeffding's inequality, valid for every classifier and every size; see `hoeffding_half_width`.
+    """Return the spread by Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
 
-    Examples
-    --------
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
     """
@@ -137,9 +131,7 @@ def prior_error_effect(
 ) -> tuple[float, float]:
     """Return the change of the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
 
-    Examples
-    --------
-    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]  # two points for an error of 0.01
+    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]
     [0.02, 0.02]
     """
     a, b, c, d = magnitudes(set_priors, target_prior)
@@ -203,7 +195,7 @@ class PlannedPrecision:
     corrected_half_width: float  # by Theorem 3 (Eq. 9), for the corrected zero-one risk with L_f = 1
     corrected_sharp: float  # see `DeviationBound.sharp`
     corrected_bias: float  # see `BiasBound.sharp`
-    labelled_rows: float  # number of labelled rows that would give the same precision in the worst case
+    labeled_rows: float  # number of labeled rows that would give the same precision in the worst case
     set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
     set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
@@ -245,8 +237,6 @@ def plan_rows(
     interval, and ``sizes`` the available rows (n, n′), to compute their precision. Intervals hold with probability
     1 − ``delta``.
 
-    Examples
-    --------
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed
     (SetSizes(set0=2567, set1=2567), 0.0262, None)
@@ -305,7 +295,7 @@ def _precision(
         corrected_half_width=corrected.value,
         corrected_sharp=corrected.sharp,
         corrected_bias=bias_bound(priors, pi, sizes, alpha=alpha, beta=beta).sharp,
-        labelled_rows=estimation_cost(priors, pi, sizes).effective_rows,
+        labeled_rows=estimation_cost(priors, pi, sizes).effective_rows,
         set0_needed=spread.rows_needed(half_width=half_width, set1=sizes.set1),
         set1_needed=spread.rows_needed(half_width=half_width, set0=sizes.set0),
     )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 class MovingAverage:
     """Moving average of the weights and buffers of ``model`` after each `update`; ``module`` holds it.
 
-    The decay after n updates is min(decay, (1 + n)/(10 + n)), so that short runs forget their initial weights.
+    The decay after n updates is min(decay, (1 + n)/(10 + n)), so short runs forget their initial weights.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -37,7 +37,7 @@ class MovingAverage:
         self.n_updates += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that `load_state_dict` restores."""
+        """Return the state that `load_state_dict` restores."""
         return {"n_updates": self.n_updates, "module": dict(self.module.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -47,6 +47,6 @@ class MovingAverage:
 
 
 def _split(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Floating-point tensors to average, and counters to copy; both share memory with the module."""
+    """Return floating-point tensors to average and counters to copy; both share memory with the module."""
     tensors = [tensor.detach() for tensor in itertools.chain(module.parameters(), module.buffers())]
     return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]

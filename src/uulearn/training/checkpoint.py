@@ -1,37 +1,35 @@
 """Checkpoints: a killed run can be resumed and ends like an uninterrupted one."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from uulearn.data.identity import describe, digest
-from uulearn.data.rows import TwoSets
-from uulearn.data.streams import StreamedSets
+from uulearn.data.identity import digest
 from uulearn.exceptions import CheckpointError
 from uulearn.risk import UURisk
-from uulearn.storage import load_tree, remove_temporary_files, save_tree, write_atomically
+from uulearn.storage import load_tree, save_tree
+from uulearn.training.identity import describe
 from uulearn.training.options import RunOptions
 
-CHECKPOINT_NAME, SEED_NAME = "checkpoint.safetensors", "seed.json"
+CHECKPOINT_NAME = "checkpoint.safetensors"
 CHECKPOINT_FORMAT = 1
-MAY_DIFFER = {"epochs", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
+MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
 """Options that may change when a run is resumed."""
 
 
 class Checkpoint:
-    """The checkpoint file of one run, in its own folder."""
+    """The checkpoint file of one run, in its own folder; the fingerprint says what the run depends on."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / CHECKPOINT_NAME
+    def __init__(self, folder: str | Path, fingerprint: dict[str, str] | None = None) -> None:
+        self.path, self.fingerprint = Path(folder) / CHECKPOINT_NAME, fingerprint or {}
 
     def write(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint atomically."""
         try:
-            save_tree(self.path, {"format": CHECKPOINT_FORMAT, **state})
+            save_tree(self.path, {"format": CHECKPOINT_FORMAT, "fingerprint": self.fingerprint, **state}, alone=True)
         except TypeError as error:
             raise CheckpointError(
                 f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state is "
@@ -41,8 +39,7 @@ class Checkpoint:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """The stored state, None if there is none."""
-        remove_temporary_files(self.path.parent, self.path.name)
+        """Return the stored state, or None if there is none."""
         if not self.path.exists():
             return None
         try:
@@ -57,13 +54,13 @@ class Checkpoint:
             )
         return dict(state)
 
-    def resume(self, fingerprint: dict[str, str], epochs: int) -> dict[str, Any] | None:
-        """The stored state, None if there is none; an error if it belongs to another run or has more epochs."""
+    def resume(self, epochs: int) -> dict[str, Any] | None:
+        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
-        stored = state["fingerprint"]
-        differing = sorted(key for key in fingerprint.keys() | stored.keys() if fingerprint.get(key) != stored.get(key))
+        own, stored = self.fingerprint, state["fingerprint"]
+        differing = sorted(key for key in own.keys() | stored.keys() if own.get(key) != stored.get(key))
         if differing:
             raise CheckpointError(
                 f"{self.path} belongs to another run (different: {', '.join(differing)}); delete it to train from the "
@@ -78,33 +75,11 @@ class Checkpoint:
         return state
 
 
-def store_seed(folder: str | Path, seed: int) -> None:
-    """Store the common seed of runs with checkpoints in subfolders, unless there are such checkpoints already."""
-    path = Path(folder) / SEED_NAME
-    if path.exists() and any(path.parent.rglob(CHECKPOINT_NAME)):
-        return
-    text = json.dumps({"format": CHECKPOINT_FORMAT, "seed": seed})
-    try:
-        write_atomically(path, lambda temporary: temporary.write_text(text))
-    except OSError as error:
-        raise _write_error(path, error) from error
-
-
 def stored_seed(folder: str | Path) -> int | None:
-    """The seed of the checkpoint in the folder, or of those in its subfolders; None if there are none."""
-    state = Checkpoint(folder).read()
-    if state is not None:
-        return int(state["seed"])
-    path = Path(folder) / SEED_NAME
-    remove_temporary_files(path.parent, path.name)
-    if not path.exists() or not any(path.parent.rglob(CHECKPOINT_NAME)):
-        return None
-    try:
-        return int(json.loads(path.read_text())["seed"])
-    except (ValueError, LookupError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} is damaged or was not written by uulearn ({error}); delete its folder to train from the start."
-        ) from error
+    """Return the seed of the fit whose checkpoints are in the folder and its subfolders, or None if there are none."""
+    found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
+    state = None if found is None else Checkpoint(found.parent).read()
+    return None if state is None else int(state["seed"])
 
 
 def _write_error(path: Path, error: OSError) -> CheckpointError:
@@ -114,8 +89,8 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
     )
 
 
-def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedSets, risk: UURisk) -> dict[str, str]:
-    """Descriptions of everything that must be the same for a run to be resumed."""
+def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
+    """Return descriptions of everything that must be equal for a run to be resumed; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
@@ -124,5 +99,5 @@ def fingerprint(options: RunOptions, model: nn.Module, data: TwoSets | StreamedS
         + describe((risk.method.name, *risk.method.corrections)),
         "device": torch.device(options.device).type,
         "model": digest([repr(model), *weights]),
-        "data": f"{data.sizes} " + digest(data.identity()),
+        "data": rows,
     }

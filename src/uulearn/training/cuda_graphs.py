@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 WARM_UP_CALLS = 2
-"""Number of plain calls before the capture, in which libraries allocate their buffers."""
+"""Number of warm-up calls before the capture, which let libraries allocate their buffers."""
 
 
 class GraphedFunction:
-    """Calls a function of static tensors; on CUDA by replaying a graph of its kernels, one graph per argument.
+    """Calls a function of static tensors; on CUDA it replays a graph of its kernels, one graph per argument.
 
     The function reads and writes tensors that stay in place, returns tensors or nothing, and has no other effect.
     Capturing needs warm-up calls: ``snapshot`` is called before them and returns a function that undoes their effects.
@@ -29,9 +29,9 @@ class GraphedFunction:
         self._graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """The function's result; on CUDA in tensors that the next call overwrites."""
+        """Call the function; on CUDA, the next call overwrites the result."""
         function = self._function()
-        assert function is not None  # its object is the caller
+        assert function is not None  # the owner is alive, because it is the caller
         if self.device.type != "cuda":
             return function(*arguments)
         with torch.cuda.device(self.device):
@@ -65,7 +65,7 @@ class GraphedFunction:
 
 @functools.cache
 def _capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """One stream per device, because cuBLAS allocates tens of megabytes for each stream it is used on."""
+    """Return one stream per device, because cuBLAS allocates tens of megabytes per stream."""
     stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     return stream
 

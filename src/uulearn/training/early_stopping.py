@@ -23,8 +23,6 @@ class BestEpoch:
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
     epoch is noisy. After ``patience`` epochs without improvement it is `exhausted`.
 
-    Examples
-    --------
     >>> best = BestEpoch(smoothing=2, patience=3)
     >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
     ([True, True, True, False, False], 3)
@@ -38,7 +36,7 @@ class BestEpoch:
         self._window: deque[float] = deque(maxlen=int(smoothing))
 
     def update(self, metric: float) -> bool:
-        """Add the metric of the next epoch; whether this epoch is the best so far."""
+        """Add the metric of the next epoch; return whether this epoch is the best so far."""
         self.seen += 1
         self._window.append(metric)
         smoothed = sum(self._window) / len(self._window)
@@ -66,14 +64,14 @@ class BestEpoch:
 
 
 def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
-    """The tracker of the best epoch of one run; None without early stopping."""
+    """Return the tracker of the best epoch of one run, or None without early stopping."""
     if not options.early_stopping:
         if options.patience is not None:
             raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True with it.")
         return None
     if not has_held_out:
         raise ValueError(
-            "early_stopping=True needs held-out rows of both sets, and there are none; hold some out, or set "
+            "early_stopping=True needs held-out rows of both sets, but none were given; hold some out, or set "
             "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)
@@ -83,7 +81,7 @@ class BestWeights:
     """Copies of the weights of each run's best epoch so far, in tensors of the same layout as the network's.
 
     ``weights`` are the parameters and buffers that predict; `restore` writes into them. ``per_run`` reshapes a tensor
-    of shape (R,) to multiply the tensor of a name. A run that has exhausted its patience is not updated any more.
+    of shape (R,) to multiply the tensor of a name. A run that has exhausted its patience is no longer updated.
     """
 
     def __init__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean
 from typing import Any
 
 BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
@@ -16,7 +15,7 @@ VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one
 
 
 class StopReason:
-    """Why a run stopped; ``{}`` is the place of the number of epochs or of the epoch."""
+    """Why a run stopped; ``{}`` is replaced by the number of epochs or the epoch."""
 
     CALLBACK = "the callback asked to stop"
     EPOCHS_DONE = "all {} epochs done"
@@ -24,7 +23,7 @@ class StopReason:
 
 
 def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, Any]:
-    """The record of an epoch from its `TRAINING_METRICS`."""
+    """Return the record of an epoch from its `TRAINING_METRICS`."""
     positive, negative, *others = metrics
     terms = {"positive": positive, "negative": negative, "unbiased": positive + negative}
     return {"epoch": epoch, **terms, **dict(zip(TRAINING_METRICS[2:], others, strict=True)), "lr": lr}
@@ -47,8 +46,12 @@ class History:
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given
-    ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labelled rows, if they were given
+    ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labeled rows, if they were given
     ===========================  ==========================================================================
+
+    >>> history = History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}])
+    >>> history.column("unbiased"), history.first_negative_epoch
+    ([0.2, -0.1], 2)
     """
 
     epochs: list[dict[str, Any]] = field(default_factory=list)
@@ -56,44 +59,30 @@ class History:
     labels_used: bool = False
     resumed_at: list[int] = field(default_factory=list)
     best_epoch: int | None = None
-    """The epoch whose weights are used, chosen on held-out rows; None if they are those of the last epoch."""
+    """The epoch whose weights are used, chosen on held-out rows; None if the last epoch is used."""
     models: list[History] = field(default_factory=list)
-    """Where several models were trained, the history of each; the records here are their means."""
+    """History of each model of an ensemble; the records here are their means."""
 
     @property
     def first_negative_epoch(self) -> int | None:
-        """The first epoch with an empirical (unbiased) risk below zero, None if there is none."""
+        """The first epoch with an empirical (unbiased) risk below zero, or None if there is none."""
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:
-        """One metric over all epochs; None for epochs without it (a resumed run may record more metrics)."""
+        """Return one metric over all epochs; None for epochs without it (a resumed run may record more metrics)."""
         if self.epochs and not any(name in record for record in self.epochs):
             known = sorted({key for record in self.epochs for key in record})
-            raise KeyError(f"no epoch recorded {name!r}; recorded are {', '.join(known)}")
+            raise KeyError(f"no epoch recorded {name!r}; recorded metrics: {', '.join(known)}")
         return [record.get(name) for record in self.epochs]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts, lists and numbers, ready for JSON."""
+        """Return plain dicts, lists and numbers, ready for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> History:
-        """The inverse of `to_dict`."""
+        """Create a history from the output of `to_dict`."""
         return cls(**data | {"models": [cls.from_dict(model) for model in data.get("models", [])]})
-
-    @classmethod
-    def mean(cls, histories: Sequence[History]) -> History:
-        """One history of several: each record has the means over the models that were trained that long."""
-        longest = max(histories, key=len)
-        epochs = []
-        for position, record in enumerate(longest):
-            running = [history[position] for history in histories if len(history) > position]
-            names = dict.fromkeys(name for other in running for name in other if name != "epoch")
-            means = {name: fmean(float(other[name]) for other in running if name in other) for name in names}
-            epochs.append({"epoch": record["epoch"], **means})
-        reasons = list(dict.fromkeys(history.stop_reason for history in histories if history.stop_reason))
-        labels_used = any(history.labels_used for history in histories)
-        return cls(epochs, "; ".join(reasons), labels_used, models=list(histories))
 
     def __len__(self) -> int:
         return len(self.epochs)

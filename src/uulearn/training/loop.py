@@ -1,4 +1,4 @@
-"""One training run (Algorithm 1): shuffle, form batches of both sets, one forward pass, correct the risk, step."""
+"""One training run (Algorithm 1): shuffle, form batches of both sets, run forward, correct the risk, step."""
 
 import contextlib
 import copy
@@ -13,6 +13,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from uulearn.data.augmentation import build_augmentation
 from uulearn.data.batches import BatchPlan
+from uulearn.data.folds import split_fold
+from uulearn.data.holdout import Positions
 from uulearn.data.rows import PickedRows, Rows, TwoSets, move_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
@@ -36,7 +38,7 @@ from uulearn.training.workers import join_workers
 UNBIASED = get_method("unbiased")
 OBJECTIVE = BATCH_METRICS.index("objective")
 VALIDATION_BYTES = 64 * 2**20
-"""Validation rows of at most this size are copied once, so that they need not be gathered every epoch."""
+"""Validation rows up to this size are copied once instead of gathered every epoch."""
 
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 Counts = tuple[int, int]
@@ -57,10 +59,20 @@ class Trainer:
         The rows of both sets, the risk to minimize, and all other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets: their risk is recorded every epoch.
+    fold : (folds, int), optional
+        The fold of every row, and the number of one fold: its rows are held out for validation.
     test : (Rows, tensor of 0 and 1), optional
         Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
     callback : callable, optional
         Called with the record and the model after every epoch; return True to stop.
+
+    Examples
+    --------
+    >>> from uulearn.data import DenseRows
+    >>> data = TwoSets((DenseRows(torch.ones(8, 1)), DenseRows(-torch.ones(8, 1))))
+    >>> trainer = Trainer(nn.Linear(1, 1), data, UURisk((0.8, 0.2), 0.5), RunOptions(epochs=3))
+    >>> trainer.run().column("epoch")
+    [1, 2, 3]
     """
 
     def __init__(
@@ -71,6 +83,7 @@ class Trainer:
         options: RunOptions,
         *,
         validation: TwoSets | tuple[Rows, Tensor] | None = None,
+        fold: tuple[tuple[Positions, Positions], int] | None = None,
         test: tuple[Rows, Tensor] | None = None,
         callback: Callback | None = None,
     ) -> None:
@@ -81,21 +94,24 @@ class Trainer:
         self.model = model.to(self.device)
         if self.workers is not None:
             self.workers.copy_weights(self.model)
-        self.kernels = kernel_parameters(self.model) if options.l2 else []
-        # Then, all work on the rows. Rows that are scored every epoch are moved to the device too.
+        # Rows that are scored every epoch are moved to the device too.
         moved: dict[int, Rows] = {}
+        if fold is not None:
+            assert isinstance(data, TwoSets)  # streamed sets have no folds
+            data, validation = split_fold(data, *fold)
         self.data = data.to_device(self.device, moved)
-        if isinstance(validation, tuple):
-            validation = TwoSets.from_membership(*validation)
-        self.validation = None if validation is None else validation.to_device(self.device, moved)
-        held_out = [] if self.validation is None else [self.validation.rows_of(i, VALIDATION_BYTES) for i in (0, 1)]
-        self._validation_rows = held_out
+        self.validation = TwoSets.from_membership(*validation) if isinstance(validation, tuple) else validation
+        held_out = None if self.validation is None else self.validation.to_device(self.device, moved)
+        self._validation_rows = [] if held_out is None else [held_out.rows_of(i, VALIDATION_BYTES) for i in (0, 1)]
         self.test = None if test is None else (move_tables([test[0]], self.device)[0], test[1])
         worker = (0, 1) if self.workers is None else (self.workers.rank, self.workers.count)
         self.plan = BatchPlan(data.sizes, options.batch_size, *worker)
         self.plan.check_workers()
         self.plan.warn_if_grown()
         sample = torch.cat([data.sample(which, 256) for which in (0, 1)])
+        checkpoint_dir = options.checkpoint_dir if self.first else None  # only the first of several workers writes
+        identity = f"{data.sizes} {self.data.identity()}" if checkpoint_dir else ""
+        self.kernels = kernel_parameters(self.model) if options.l2 else []
         # Convolutions run on tensor cores in the channels-last layout. A model must declare that it supports this
         # layout, because a common way of flattening, x.view(len(x), -1), does not.
         prefers = getattr(self.model, "prefers_channels_last", False)
@@ -103,7 +119,7 @@ class Trainer:
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.dtype = resolve_precision(options.precision, self.model, self.device, sample)
-        # A model that declares it gets rows in the type of its products, which saves two conversions.
+        # A model that declares support gets rows in the type of its products, which saves two conversions.
         self.rows_dtype = self.dtype if getattr(self.model, "accepts_bfloat16_rows", False) else torch.float32
         few = data.sample(0, 2).to(self.device, self.rows_dtype) * options.input_scale
         self.augment = None if options.augment is None else build_augmentation(options.augment, few)
@@ -116,26 +132,25 @@ class Trainer:
         self._static_rows: dict[tuple[Counts, Counts], Tensor] = {}
         self._weights: dict[tuple[Counts, Counts], RowWeights] = {}
         self._last_finite: list[dict[str, Any]] = []
+        self._checkpoint: Checkpoint | None = None
+        if checkpoint_dir:
+            self._checkpoint = Checkpoint(checkpoint_dir, fingerprint(options, self.model, identity, risk))
         self.history = History(labels_used=test is not None)
-        self.best = follow_epochs(options, validation is not None)
+        self.best = follow_epochs(options, self.validation is not None)
         self._best_weights: dict[str, Any] | None = None
 
     @property
     def final_model(self) -> nn.Module:
-        """The module to predict with."""
+        """The module used for prediction."""
         return self.model if self.average is None else self.average.module
 
     def run(self) -> History:
-        """Train to the last epoch, from a checkpoint of this run if there is one."""
-        checkpoint, identity = None, {}
-        if self.options.checkpoint_dir and self.first:
-            identity = fingerprint(self.options, self.model, self.data, self.risk)
-            checkpoint = Checkpoint(self.options.checkpoint_dir)
+        """Train to the last epoch, starting from a checkpoint of this run if one exists."""
         try:
             with self._context():
                 if self.options.checkpoint_dir:
-                    self._resume(checkpoint, identity)
-                self._epochs(checkpoint, identity)
+                    self._resume()
+                self._epochs()
         except NonFiniteRiskError:
             raise
         except BaseException as error:
@@ -150,14 +165,14 @@ class Trainer:
                 self._graphed.clear()
         return self.history
 
-    def _resume(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
-        """Resume a stored run if there is one; all workers get its state or raise its error."""
+    def _resume(self) -> None:
+        """Resume a stored run if one exists; all workers get its state or raise its error."""
         state, failure = None, None
         try:
-            if checkpoint is not None:
-                state = checkpoint.resume(identity, self.options.epochs)
+            if self._checkpoint is not None:
+                state = self._checkpoint.resume(self.options.epochs)
                 if state is None:
-                    checkpoint.write(self._state(identity))  # a folder that is not writable fails now, not after hours
+                    self._checkpoint.write(self._state())  # fail now, not after hours, if the folder is not writable
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))
@@ -169,14 +184,14 @@ class Trainer:
                 seed_generators(self.workers.seed(self.options.seed, len(self.history)), self.device)
 
     def _agreed(self, value: Any) -> Any:
-        """The value of the first of several workers."""
+        """Return the value of the first worker."""
         return value if self.workers is None else self.workers.broadcast(value)
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[None]:
-        """Seeded generators, batch statistics of all workers, and, with ``compile``, the fastest convolutions.
+        """Seed generators, share batch statistics between workers and, with ``compile``, use the fastest convolutions.
 
-        The fastest algorithm, and with it the rounding, may differ from run to run.
+        The fastest algorithm, and therefore the rounding, may differ between runs.
         """
         seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
         joint = contextlib.nullcontext() if self.workers is None else synchronized(self.model)
@@ -188,7 +203,7 @@ class Trainer:
         finally:
             torch.backends.cudnn.benchmark = before
 
-    def _epochs(self, checkpoint: Checkpoint | None, identity: dict[str, str]) -> None:
+    def _epochs(self) -> None:
         with ProgressBar(self.options.epochs, self.options.progress and self.first, done=len(self.history)) as bar:
             while self.history.stop_reason is None:
                 record = self._epoch(len(self.history) + 1)
@@ -203,8 +218,8 @@ class Trainer:
                 elif self.best is not None and self.best.exhausted:
                     self.history.stop_reason = self.best.stop_reason
                 finished = self.history.stop_reason is not None
-                if checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
-                    checkpoint.write(self._state(identity))
+                if self._checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
+                    self._checkpoint.write(self._state())
 
     # ------------------------------------------------------------------------------------------ one epoch, one step
 
@@ -224,7 +239,7 @@ class Trainer:
             x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
             metrics.append(self.step(x, counts, whole))
             n_rows.append(sum(whole))
-            # Reading a value is free on a CPU, but stalls a GPU: there, the check at the end of the epoch must do.
+            # Reading a value is free on a CPU but stalls a GPU, which is checked only at the end of the epoch.
             if self.device.type == "cpu" and not math.isfinite(metrics[-1][OBJECTIVE].item()):
                 break
         record = self._record(epoch, torch.stack(metrics), torch.tensor(n_rows))
@@ -241,7 +256,7 @@ class Trainer:
         return record
 
     def step(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """One update of the weights; returns the `BATCH_METRICS` of the batch, shape (5,).
+        """Update the weights once; return the `BATCH_METRICS` of the batch, shape (5,).
 
         ``counts`` are the numbers of rows of each set in x, and ``whole`` those in the parts of all workers together.
         """
@@ -253,7 +268,7 @@ class Trainer:
         return metrics
 
     def _update(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Forward pass, risk, backward pass, optimizer step."""
+        """Compute the forward pass, the risk and the backward pass, and step the optimizer."""
         metrics: list[Tensor] = []
 
         def closure() -> Tensor:
@@ -280,7 +295,7 @@ class Trainer:
         return metrics[0]
 
     def _replay(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """`_update` as a captured graph, one per composition of a batch; it reads the rows from a static tensor."""
+        """Run `_update` as a captured graph, one per batch composition; it reads the rows from a static tensor."""
         assert self._graphed is not None
         if (counts, whole) not in self._static_rows:
             self._static_rows[counts, whole] = torch.empty_like(x)
@@ -371,10 +386,9 @@ class Trainer:
         parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer, "scheduler": self.scheduler}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _state(self, identity: dict[str, str]) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {
-            "fingerprint": identity,
-            "seed": self.options.seed,
+            "seed": self.options.seed if self.options.fit_seed is None else self.options.fit_seed,
             "history": self.history.to_dict(),
             **{name: dict(part.state_dict()) for name, part in self._parts().items()},
             "best": None if self._best_weights is None else dict(self._best_weights),

@@ -36,7 +36,7 @@ class TrainingOptions:
     clip_norm : float, optional
         Maximum norm of the gradient.
     ema : float, optional
-        Decay per batch of a moving average of the weights, which makes the predictions; None uses the weights
+        Decay per batch of a moving average of the weights, used for prediction; None uses the weights
         themselves.
     precision : str
         ``"auto"`` multiplies in bfloat16 if the device does so natively, the model is wide enough to gain from it and
@@ -86,8 +86,9 @@ class TrainingOptions:
 class RunOptions(TrainingOptions):
     """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that `TrainingOptions` does not have.
 
-    ``graph`` captures the step as a CUDA graph, so that the device does not wait for Python. It needs a model whose
-    forward pass does not synchronize with the host, and no scheduler.
+    ``graph`` captures the step as a CUDA graph, so the device does not wait for Python. It needs a model whose
+    forward pass does not synchronize with the host, and no scheduler. ``fit_seed`` is the seed that ``seed`` is derived
+    from, if it is: checkpoints hold it, so that a fit without a fixed seed can be resumed.
     """
 
     epochs: int = defaults.EPOCHS
@@ -97,32 +98,33 @@ class RunOptions(TrainingOptions):
     early_stopping: bool = False
     patience: int | None = None
     seed: int = 0
+    fit_seed: int | None = None
     device: str | torch.device = "cpu"
     graph: bool = False
     progress: bool = True
 
 
 def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer with this name, class or factory; with torch's fused kernel if it has one."""
+    """Return the optimizer with this name, class or factory; with torch's fused kernel if it has one."""
     parameters = list(parameters)
     optimizer = OPTIMIZERS[options.optimizer] if isinstance(options.optimizer, str) else options.optimizer
     arguments = dict(options.optimizer_params or {})
     if isinstance(optimizer, type):
         arguments.setdefault("lr", options.lr)
         if "weight_decay" in inspect.signature(optimizer).parameters:
-            # Always, since some optimizers (AdamW) would decay by a default of their own.
+            # Always passed, because some optimizers (AdamW) have a non-zero default.
             arguments.setdefault("weight_decay", options.weight_decay)
         elif options.weight_decay:
             raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
         if optimizer in OPTIMIZERS.values() and not {"fused", "foreach", "differentiable"} & arguments.keys():
             arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
         if options.graph and (optimizer is torch.optim.LBFGS or arguments.get("dampening")):
-            raise ValueError("graph=True needs an optimizer of one pass without dampening; set graph=False.")
+            raise ValueError("graph=True needs a single-pass optimizer without dampening; set graph=False.")
         if options.graph and "capturable" in inspect.signature(optimizer).parameters:
             arguments.setdefault("capturable", all(p.device.type == "cuda" for p in parameters))
     elif options.weight_decay:
         raise ValueError(
-            f"weight_decay={options.weight_decay:g} cannot reach an optimizer made by a factory; set it in the factory."
+            f"weight_decay={options.weight_decay:g} does not affect an optimizer from a factory; set it in the factory."
         )
     try:
         built = optimizer(parameters, **arguments)
@@ -137,7 +139,7 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
 
 
 def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
-    """The scheduler that the factory makes, checked."""
+    """Build the scheduler with the factory and check it."""
     if options.scheduler is None:
         return None
     if options.graph:
@@ -150,19 +152,18 @@ def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LR
     return scheduler
 
 
-def kernel_parameters(model: nn.Module) -> list[Tensor]:
-    """The weights that Keras-style L2 acts on: what ``model.kernels()`` names, else all products and convolutions."""
-    named = getattr(model, "kernels", None)
-    if callable(named) and not isinstance(named, nn.Module):
-        return list(named())
-    products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
-    return [module.weight for module in model.modules() if isinstance(module, products)]
-
-
 def resolve_device(device: str) -> str:
-    """The device of this process: "auto" is the first CUDA device if there is one, else the CPU."""
+    """Return the device of this process; "auto" is the first CUDA device, or the CPU without CUDA."""
     if device == "auto":
         return local_device("cuda" if torch.cuda.is_available() else "cpu")
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r} needs a CUDA device, and torch finds none; use device='auto'.")
     return local_device(device)
+
+
+def kernel_parameters(model: nn.Module) -> list[Tensor]:
+    """Return the weights that L2 acts on: all products and convolutions but the layers in ``model.without_l2``."""
+    excluded = [model.get_submodule(name) for name in getattr(model, "without_l2", ())]
+    products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
+    layers = [layer for layer in model.modules() if isinstance(layer, products)]
+    return [layer.weight for layer in layers if not any(layer is other for other in excluded)]

@@ -1,4 +1,4 @@
-"""Training without one fold, so that every row can be scored by a model that was not trained on it."""
+"""Training without one fold, so every row can be scored by a model that was not trained on it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class FoldFit:
 
 
 def count_folds(folds: tuple[Positions, Positions]) -> int:
-    """The number of folds."""
+    """Return the number of folds."""
     return 1 + max(int(part.max()) for part in folds)
 
 
@@ -49,26 +49,24 @@ def fit_fold(
     ``build`` maps a seed to an untrained module, and ``folds`` is the result of `uulearn.data.folds.assign_folds`.
     `fold_options` derives the seed and the checkpoint folder of the module.
     """
-    inside, outside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (True, False))
     own = fold_options(options, fold)
-    held_out = data.pick(*inside)
-    trainer = Trainer(
-        build(own.seed), data.pick(*outside), risk, own, validation=held_out, test=test, callback=callback
-    )
+    trainer = Trainer(build(own.seed), data, risk, own, fold=(folds, fold), test=test, callback=callback)
     trainer.run()
+    assert trainer.validation is not None
     first, second = (
-        score_rows(trainer.final_model, held_out.rows_of(which), dtype=trainer.dtype, scale=options.input_scale)
-        for which in (0, 1)
+        score_rows(trainer.final_model, trainer.validation.rows_of(i), dtype=trainer.dtype, scale=options.input_scale)
+        for i in (0, 1)
     )
     return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
 
 
 def fold_seed(seed: int, fold: int) -> int:
-    """The seed of the model of one fold."""
+    """Return the seed of the model of one fold."""
     return int(np.random.SeedSequence([seed, fold]).generate_state(1)[0])
 
 
 def fold_options(options: RunOptions, fold: int) -> RunOptions:
-    """The options of the model of one fold: its own seed and its own checkpoint folder."""
+    """Return the options of the model of one fold: its own seed and its own checkpoint folder."""
     folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"model-{fold}"
-    return dataclasses.replace(options, seed=fold_seed(options.seed, fold), checkpoint_dir=folder)
+    fit_seed = options.seed if options.fit_seed is None else options.fit_seed
+    return dataclasses.replace(options, seed=fold_seed(options.seed, fold), fit_seed=fit_seed, checkpoint_dir=folder)

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 MIN_WIDTH = 128
-"""Width from which a matrix product is faster in bfloat16."""
+"""Minimum width at which a matrix product is faster in bfloat16."""
 MAX_MEAN = 16.0
 """Largest |mean| of a column, in standard deviations, for bfloat16: rounding then adds at most 2% noise."""
 
 
 @functools.cache
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether this processor has bfloat16 instructions (AVX-512 BF16, AMX or Arm's BF16)."""
+    """Return whether this processor has bfloat16 instructions (AVX-512 BF16, AMX or Arm's BF16)."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -32,20 +32,20 @@ def cpu_multiplies_bfloat16() -> bool:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 natively."""
+    """Return whether the device multiplies bfloat16 natively."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and cpu_multiplies_bfloat16()
 
 
 def resolve_precision(precision: str, model: nn.Module, device: torch.device, sample: Tensor) -> torch.dtype:
-    """The type of matrix products, bfloat16 or float32; ``sample`` holds a few rows, shape (n, …)."""
+    """Return the type of matrix products, bfloat16 or float32; ``sample`` holds a few rows, shape (n, …)."""
     if precision == "bfloat16":
         return torch.bfloat16
     if precision == "float32" or not multiplies_bfloat16(device):
         return torch.float32
     wide = any(p.ndim >= 2 and min(len(p), p[0].numel()) >= MIN_WIDTH for p in model.parameters())
-    # On a GPU, convolutions are limited by memory bandwidth, whatever their number of channels.
+    # On a GPU, memory bandwidth limits convolutions for any number of channels.
     convolves = device.type == "cuda" and any(isinstance(layer, nn.Conv2d) for layer in model.modules())
     return torch.bfloat16 if (wide or convolves) and _survives_rounding(sample) else torch.float32
 

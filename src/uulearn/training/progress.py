@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 BAR_DELAY = 2.0
-"""Seconds before the bar of a training appears, so that short trainings stay silent."""
+"""Seconds before the progress bar appears; shorter trainings stay silent."""
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """The start of a stage of a workflow, which trains at most ``models`` models."""
+
+    name: str
+    models: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Progress of training: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
+
+    epochs: int
+    done: int
+    models: int = 1
+    resumed: int = 0
+    """Number of epochs from a checkpoint when training started."""
+    stopped: bool = False
+    """Whether training ended: after the last epoch, early, or with an error."""
 
 
 class ProgressCallback(Protocol):
-    """Called with a description of each stage of a workflow when the stage starts."""
+    """Called when a stage starts, when training starts, after every epoch, and when training stops."""
 
-    def __call__(self, stage: str, models: int = 0, /) -> None:
-        """Start a stage that trains at most ``models`` models."""
-
-
-def no_progress(stage: str, models: int = 0, /) -> None:
-    """Ignore a stage; the default `ProgressCallback`."""
+    def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
+        """Show the event."""
 
 
-class TrainingObserver(Protocol):
-    """Receives the progress of models that are trained one after another, or several at once."""
-
-    def begin(self, epochs: int, models: int, done: int) -> None:
-        """Training of ``models`` models starts; a checkpoint holds the first ``done`` of their ``epochs``."""
-
-    def epoch(self, done: int) -> None:
-        """Each of the models has finished ``done`` epochs."""
-
-    def end(self) -> None:
-        """Training stopped: after the last epoch, early, or with an error."""
+def no_progress(event: StageStarted | TrainingProgress, /) -> None:
+    """Ignore an event; the default `ProgressCallback`."""
 
 
-_OBSERVER: ContextVar[TrainingObserver | None] = ContextVar("training observer", default=None)
-
-
-@contextlib.contextmanager
-def observe_training(observer: TrainingObserver) -> Iterator[None]:
-    """Send the progress of all training in this block to an observer instead of showing a bar.
-
-    Training with ``progress=False`` is not observed.
-    """
-    before = _OBSERVER.set(observer)
-    try:
-        yield
-    finally:
-        _OBSERVER.reset(before)
+TRAINING_OBSERVER: ContextVar[ProgressCallback | None] = ContextVar("training observer", default=None)
+"""Receives the progress of all training instead of a bar, except training with ``progress=False``."""
 
 
 class TerminalBar:
@@ -79,7 +74,7 @@ class TerminalBar:
         self._bar.update(self._task, total=total, completed=fraction or 0.0, text=text)
 
     def refresh(self) -> None:
-        """Draw now; otherwise a stage shorter than the refresh interval would never be visible."""
+        """Draw now, so that a stage shorter than the refresh interval is visible."""
         if self._bar is not None:
             self._bar.refresh()
 
@@ -92,26 +87,25 @@ class TerminalBar:
 class ProgressBar:
     """Shows finished epochs, time left and the current risk on a terminal, or sends them to the observer.
 
-    ``done`` epochs of ``total`` are in a checkpoint already, and ``models`` are trained at once. Other units than
+    ``done`` epochs of ``total`` are already in a checkpoint, and ``models`` are trained at once. Other units than
     epochs are not sent.
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
-        self.total, self.start, self.models, self.unit = total, done, models, unit
-        self.observer = _OBSERVER.get() if enabled and unit == "epochs" else None
-        self.enabled = enabled and _OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
+        self.total, self.start, self.done, self.models, self.unit = total, done, done, models, unit
+        self.observer = TRAINING_OBSERVER.get() if enabled and unit == "epochs" else None
+        self.enabled = enabled and TRAINING_OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
         self.started = time.monotonic()
         self._bar = TerminalBar()
 
     def __enter__(self) -> Self:
-        if self.observer is not None:
-            self.observer.begin(self.total, self.models, self.start)
+        self._notify()
         return self
 
     def update(self, done: int, record: dict[str, Any]) -> None:
         """Show that ``done`` epochs are finished, with the risk and the test accuracy in ``record``."""
-        if self.observer is not None:
-            self.observer.epoch(done)
+        self.done = done
+        self._notify()
         seconds = time.monotonic() - self.started
         if not self.enabled or seconds < BAR_DELAY:
             return
@@ -126,16 +120,17 @@ class ProgressBar:
         self._bar.show(done / self.total, ", ".join(parts))
 
     def __exit__(self, *_: object) -> None:
-        if self.observer is not None:
-            self.observer.end()
+        self._notify(stopped=True)
         self._bar.close()
+
+    def _notify(self, stopped: bool = False) -> None:
+        if self.observer is not None:
+            self.observer(TrainingProgress(self.total, self.done, self.models, self.start, stopped))
 
 
 def format_duration(seconds: float) -> str:
-    """A time in seconds, minutes or hours.
+    """Format a duration in seconds, minutes or hours.
 
-    Examples
-    --------
     >>> format_duration(3.21), format_duration(12.3), format_duration(90), format_duration(7300)
     ('3.2 s', '12 s', '1 min 30 s', '2 h 1 min')
     """

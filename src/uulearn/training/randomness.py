@@ -10,7 +10,7 @@ CPU = torch.device("cpu")
 
 @contextlib.contextmanager
 def isolated_rng(seed: int, device: torch.device = CPU) -> Iterator[None]:
-    """Context in which torch's generators of the CPU and the device start from the seed; restored at the end."""
+    """Seed torch's generators of the CPU and the device within a context, and restore them at the end."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         seed_generators(seed, device)
         yield

@@ -10,16 +10,20 @@ SCORING_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 
 
 def module_device(module: nn.Module) -> torch.device:
-    """The device of a module's first parameter, the CPU if it has none."""
+    """Return the device of a module's first parameter; the CPU for a module without parameters."""
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
 @torch.no_grad()
 def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
-    """The score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
+    """Return the score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
 
     If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
     computes the scores from rows of that type; other models run under autocast. The model's mode does not change.
+
+    >>> from uulearn.data import DenseRows
+    >>> score_rows(nn.Flatten(0), DenseRows(torch.tensor([[1.0], [2.0]])))
+    tensor([1., 2.])
     """
     device, was_training = module_device(model), model.training
     fold = getattr(model, "for_inference", None)

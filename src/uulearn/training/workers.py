@@ -36,7 +36,7 @@ class Workers:
         """Replace every gradient by its mean over all workers, with one exchange per floating-point type."""
         by_type: dict[torch.dtype, list[Tensor]] = {}
         for p in parameters:
-            if p.requires_grad:  # with or without a gradient: all workers must send the same number of values
+            if p.requires_grad:  # even without a gradient: all workers must send the same number of values
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
                 by_type.setdefault(p.dtype, []).append(p.grad)
         for gradients in by_type.values():
@@ -47,29 +47,29 @@ class Workers:
                 gradient.copy_(part.view_as(gradient))
 
     def share(self, n_rows: int) -> slice:
-        """The rows of a table that this worker scores."""
+        """Return the rows of a table that this worker scores."""
         return slice(self.rank * n_rows // self.count, (self.rank + 1) * n_rows // self.count)
 
     def gather(self, values: Tensor, n_rows: int, device: torch.device) -> Tensor:
-        """The values of all rows, on the CPU, from the values of each worker's `share`."""
+        """Collect the values of all workers' shares, and return the values of all rows on the CPU."""
         result = torch.zeros(n_rows, device=device)
         result[self.share(n_rows)] = values.to(device)
         dist.all_reduce(result)
         return result.cpu()
 
     def broadcast(self, value: Any) -> Any:
-        """The first worker's value, so that all workers make the same decision."""
+        """Return the first worker's value, so all workers make the same decision."""
         values = [value if self.first else None]
         dist.broadcast_object_list(values, src=0)
         return values[0]
 
     def run_on_first(self, work: Callable[[], Any]) -> Any:
-        """The result of ``work`` in the first worker; if it fails, the others raise `FirstWorkerError`."""
+        """Run ``work`` in the first worker and return its result; if it fails, the others raise `FirstWorkerError`."""
         result, error = None, None
         if self.first:
             try:
                 result = work()
-            except Exception as failed:  # raised again below, after the other workers know
+            except Exception as failed:  # raised again below, after informing the other workers
                 error = failed
         result, text = self.broadcast((result, None if error is None else str(error)))
         if error is not None:
@@ -79,7 +79,7 @@ class Workers:
         return result
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """The values of all workers, in the order of their ranks."""
+        """Return the values of all workers, in the order of their ranks."""
         values: list[Any] = [None] * self.count
         dist.all_gather_object(values, value)
         return values
@@ -90,22 +90,22 @@ class Workers:
             dist.broadcast(tensor.detach(), src=0)
 
     def seed(self, seed: int, *more: int) -> int:
-        """A seed per worker for dropout and augmentation; the first worker uses the seed of the run."""
+        """Return a seed per worker for dropout and augmentation; the first worker uses the seed of the run."""
         if self.first and not more:
             return seed
         return int(np.random.SeedSequence([seed, self.rank, *more]).generate_state(1)[0])
 
 
 def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether torchrun or a similar launcher started this process as one of several."""
+    """Return whether torchrun or a similar launcher started this process as one of several."""
     variables = os.environ if environment is None else environment
     return RANK in variables and int(variables.get(COUNT, "1")) > 1
 
 
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
-    """The workers to train with, None for a single process; a process that torchrun started joins the group first.
+    """Return the workers to train with, or None for a single process; join the group first if torchrun started it.
 
-    "auto" uses the process group if it has several processes. True raises an error if it has not.
+    "auto" uses the process group if it has several processes. True raises an error otherwise.
     """
     if distributed is False:
         return None
@@ -125,7 +125,7 @@ def join_workers(distributed: bool | str, device: str | torch.device = "cpu") ->
 
 
 def local_device(device: str) -> str:
-    """The device of this process: with torchrun, each process of a machine has its own GPU."""
+    """Return the device of this process; with torchrun, each process of a machine has its own GPU."""
     if device == "cuda" and started_by_torchrun():
         return f"cuda:{os.environ.get(LOCAL, '0')}"
     return device
@@ -133,7 +133,7 @@ def local_device(device: str) -> str:
 
 @contextmanager
 def warn_on_rank_zero(workers: Workers | None) -> Iterator[None]:
-    """Context in which only the first worker shows warnings."""
+    """Show warnings only in the first worker within a context."""
     with warnings.catch_warnings():
         if workers is not None and not workers.first:
             warnings.simplefilter("ignore")

@@ -2,7 +2,7 @@
 
 `uulearn.training.batched.layers` has the same formulas in plain torch, and decides which are used. Activations of a
 layer have the shape (R, n, h), contiguous; before the normalization of the first layer, the ``width`` runs of a group
-are side by side instead, (R/width, n, width·h). Sums over rows are computed in parts, so that all processors have work;
+are side by side instead, (R/width, n, width·h). Sums over rows are computed in parts to keep all processors busy;
 the callers add up the parts.
 """
 
@@ -25,7 +25,7 @@ FLAT = 1024
 
 @triton.jit
 def _moments(x, about, sums, n, h, width, n_runs, rows_per_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sums of (x − about) and of its square over the rows of one part."""
+    """Sum (x − about) and its square over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -66,7 +66,7 @@ def _gradient_sums(
     x, gradient, gamma, beta, mean, inverse, sums, n, h, width, n_runs, rows_per_part,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the gradient before the ReLU, and of its product with the normalized input, over the rows of one part."""
+    """Sum the gradient before the ReLU, and its product with the normalized input, over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -95,7 +95,7 @@ def _gradient_sums(
 def _gradient(
     x, gradient, gamma, beta, mean, inverse, first, second, out, n, h, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """The gradient with respect to x, in the layout of x; ``first`` and ``second`` are the sums, over all rows."""
+    """Compute the gradient with respect to x, in the layout of x; ``first`` and ``second`` are sums over all rows."""
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     rows, run = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -130,7 +130,7 @@ def _scores(hidden, kernel, bias, out, n, h, ROWS: tl.constexpr, COLUMNS: tl.con
 def _scores_gradient(
     hidden, kernel, gradient, out, sums, n, h, n_runs, rows_per_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """The gradient with respect to the hidden units, and that of the kernel summed over the rows of one part."""
+    """Compute the gradients with respect to the hidden units and, summed over the rows of one part, the kernel."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -152,7 +152,7 @@ def _adam(
     p, gradient, first, second, lr, l2, decay, alive, finite, corrections, n, block, width, h,
     rest1, beta2, rest2, eps, decoupled: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
-    """One step of Adam on a parameter of all runs; ``lr`` to ``finite`` hold one value per run.
+    """Apply one step of Adam to a parameter of all runs; ``lr`` to ``finite`` hold one value per run.
 
     Entries that would not be finite are not changed, and their runs get 0 in ``finite``.
     """
@@ -182,7 +182,7 @@ def _adam(
 
 
 def moments(x: Tensor, about: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Sums over rows of x − about and of its square, each of shape (R, 1, h)."""
+    """Return the sums over rows of x − about and of its square, each of shape (R, 1, h)."""
     n_runs, _, h = about.shape
     n = x.shape[1]
     sums = torch.empty(2, PARTS, n_runs, 1, h, device=x.device)
@@ -193,7 +193,7 @@ def moments(x: Tensor, about: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
-    """relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x."""
+    """Return relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x."""
     n_runs, _, h = scale.shape
     n = x.shape[1]
     out = torch.empty(n_runs, n, h, dtype=x.dtype, device=x.device)
@@ -204,7 +204,7 @@ def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, widt
 def normalize_gradient(
     x: Tensor, gradient: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, inverse: Tensor, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `NormalizeReLU` with respect to x, γ and β."""
+    """Return the gradients of `NormalizeReLU` with respect to x, γ and β."""
     n_runs, _, h = mean.shape
     n = x.shape[1]
     sums = torch.empty(2, PARTS, n_runs, 1, h, device=x.device)
@@ -218,7 +218,7 @@ def normalize_gradient(
 
 
 def scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-    """Scores of shape (R, n) from hidden units (R, n, h), kernels (R, h, 1) and biases (R, 1, 1)."""
+    """Return scores of shape (R, n) from hidden units (R, n, h), kernels (R, h, 1) and biases (R, 1, 1)."""
     n_runs, n, h = hidden.shape
     out = torch.empty(n_runs, n, device=hidden.device)
     _scores[(triton.cdiv(n, ROWS), n_runs)](hidden, kernel, bias, out, n, h, ROWS, COLUMNS)
@@ -226,7 +226,7 @@ def scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
 
 
 def scores_gradient(hidden: Tensor, kernel: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of `scores` with respect to the hidden units and the kernels."""
+    """Return the gradients of `scores` with respect to the hidden units and the kernels."""
     n_runs, n, h = hidden.shape
     out = torch.empty_like(hidden)
     sums = torch.empty(PARTS, n_runs, h, 1, device=hidden.device)
@@ -245,7 +245,7 @@ def adam(
     settings: dict[str, Any],
     decoupled: bool,
 ) -> None:
-    """A step of Adam in place; ``per_run`` holds lr, l2, weight decay, alive and finite, each of shape (R,)."""
+    """Apply a step of Adam in place; ``per_run`` holds lr, l2, weight decay, alive and finite, each of shape (R,)."""
     beta1, beta2 = settings["betas"]
     n, block, h = p.numel(), p[0].numel(), p.shape[2] // width
     _adam[(triton.cdiv(n, FLAT),)](
@@ -255,5 +255,5 @@ def adam(
 
 
 def _elementwise(n: int, h: int, n_runs: int) -> tuple[int, int, int]:
-    """Grid of blocks of rows and columns of each run; only the first axis may exceed 65,535."""
+    """Return the grid of blocks of rows and columns of each run; only the first axis may exceed 65,535."""
     return triton.cdiv(n, ROWS), triton.cdiv(h, COLUMNS), n_runs

@@ -1,7 +1,7 @@
 """Layers of batched networks with hand-written gradients: batch normalization with ReLU, and the output unit.
 
 Autograd would store more and pass over the batch more often. On CUDA the Triton kernels of
-`uulearn.training.batched.kernels` do the work; on other devices, or without Triton, the torch formulas below.
+`uulearn.training.batched.kernels` do the work; other devices, or systems without Triton, use the torch formulas below.
 """
 
 import importlib.util
@@ -14,18 +14,18 @@ HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 
 def use_kernels(x: Tensor) -> bool:
-    """Whether the Triton kernels are used for this tensor."""
+    """Return whether the Triton kernels are used for this tensor."""
     return x.is_cuda and HAS_TRITON
 
 
 def split_runs(x: Tensor, width: int) -> Tensor:
-    """From (G, n, width·h), with the runs of a group side by side, to (R, n, h)."""
+    """Reshape (G, n, width·h), with the runs of a group side by side, to (R, n, h)."""
     groups, n, columns = x.shape
     return x.reshape(groups, n, width, columns // width).transpose(1, 2).reshape(groups * width, n, columns // width)
 
 
 def concatenate_runs(x: Tensor, width: int) -> Tensor:
-    """The inverse of `split_runs`."""
+    """Invert `split_runs`."""
     runs, n, h = x.shape
     return x.view(runs // width, width, n, h).transpose(1, 2).reshape(runs // width, n, width * h)
 
@@ -34,7 +34,7 @@ class NormalizeReLU(torch.autograd.Function):
     """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each unit over the rows of a batch.
 
     x has the shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments
-    are computed about the first row, so that one pass gives both without cancellation. Returns the activations,
+    are computed about the first row, so one pass gives both without cancellation. Returns the activations,
     (R, n, h) in the type of x, and the mean and the (biased) variance of the batch.
     """
 
@@ -61,7 +61,7 @@ class NormalizeReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient through the activations, including that through the statistics."""
+        """Return the gradient through the activations and through the statistics."""
         x, gamma, beta, mean, inverse = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(x):
@@ -83,13 +83,13 @@ class OutputUnit(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-        """hidden · kernel + bias."""
+        """Return hidden · kernel + bias."""
         ctx.save_for_backward(hidden, kernel)
         return output_scores(hidden, kernel, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients with respect to all three."""
+        """Return the gradients with respect to all three inputs."""
         hidden, kernel = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(hidden):
@@ -103,7 +103,7 @@ class OutputUnit(torch.autograd.Function):
 
 
 def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, width: int) -> Tensor:
-    """relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x, for x of shape (G, n, width·h)."""
+    """Return relu((x − mean)·scale + shift) of shape (R, n, h), in the type of x, for x of shape (G, n, width·h)."""
     if use_kernels(x):
         from uulearn.training.batched import kernels
 
@@ -112,7 +112,7 @@ def scale_shift_relu(x: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, widt
 
 
 def output_scores(hidden: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
-    """Scores of shape (R, n) from hidden units (R, n, h), in float32."""
+    """Return scores of shape (R, n) from hidden units (R, n, h), in float32."""
     if use_kernels(hidden):
         from uulearn.training.batched import kernels
 

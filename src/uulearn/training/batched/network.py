@@ -86,23 +86,23 @@ class BatchedNetwork:
         return max(self.params["0.kernel"].shape[1] // self.groups.width, *widths)
 
     def pad_rows(self, x: Tensor) -> Tensor:
-        """Rows padded to the number of inputs of the first kernels."""
+        """Pad rows to the number of inputs of the first kernels."""
         return self._pad(x, x.ndim - 1)
 
     def per_run(self, values: Tensor, name: str) -> Tensor:
-        """Values of shape (R,) reshaped to multiply the named parameter or statistic."""
+        """Reshape values of shape (R,) to multiply the named parameter or statistic."""
         if name != "0.kernel":
             return values[:, None, None]
         width, outputs = self.groups.width, self.params[name].shape[2]
         return values.view(-1, 1, width, 1).expand(-1, 1, width, outputs // width).reshape(-1, 1, outputs)
 
     def narrowed(self) -> dict[str, Tensor]:
-        """The parameters, with hidden kernels (and so their gradients) in the type of the products."""
+        """Return the parameters, with hidden kernels (and therefore their gradients) in the type of the products."""
         hidden = {f"{layer}.kernel" for layer in range(self.n_layers - 1)}
         return {name: value.to(self.dtype) if name in hidden else value for name, value in self.params.items()}
 
     def module(self, run: int, params: Tensors, buffers: Tensors) -> nn.Module:
-        """The model of one run, on the CPU, in evaluation mode."""
+        """Return the model of one run, on the CPU, in evaluation mode."""
         model = copy.deepcopy(self.template)
         norms = _norms(model)
         with torch.no_grad():
@@ -122,7 +122,7 @@ class BatchedNetwork:
     # --------------------------------------------------------------------------------------------------------- scores
 
     def training_scores(self, params: Tensors, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Scores of shape (R, n) for rows of shape (G, n, d), and the batch statistics by name."""
+        """Return scores of shape (R, n) for rows of shape (G, n, d), and the batch statistics by name."""
         statistics: dict[str, Tensor] = {}
         hidden = x
         for layer in range(self.n_layers - 1):
@@ -140,7 +140,7 @@ class BatchedNetwork:
         return self._output(params, hidden), statistics
 
     def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
-        """Scores of shape (R, n) with the running statistics, for rows of shape (G, n, d) or, for all runs, (n, d)."""
+        """Return scores (R, n) with the running statistics, for rows of shape (G, n, d) or, for all runs, (n, d)."""
         hidden = x if x.ndim == 3 else x.expand(self.groups.count, *x.shape)
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
@@ -154,7 +154,7 @@ class BatchedNetwork:
         return self._output(params, hidden)
 
     def _product(self, params: Tensors, layer: int, hidden: Tensor) -> tuple[Tensor, int]:
-        """The matrix product of a layer, and the number of runs side by side in it."""
+        """Return the matrix product of a layer, and the number of runs side by side in it."""
         return torch.bmm(hidden, params[f"{layer}.kernel"].to(self.dtype)), self.groups.width if layer == 0 else 1
 
     def _output(self, params: Tensors, hidden: Tensor) -> Tensor:

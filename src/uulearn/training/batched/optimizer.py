@@ -1,6 +1,6 @@
 """Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 per run.
 
-The arithmetic is that of torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
+The arithmetic follows torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
 """
 
 import math
@@ -57,7 +57,7 @@ class BatchedOptimizer:
         self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in self.params.items()}
 
     def update(self, gradients: Mapping[str, Tensor], alive: Tensor) -> None:
-        """One step of the runs that are alive; a run with an entry that would not be finite is not alive any more."""
+        """Update the runs that are alive; a run whose update would not be finite is no longer alive."""
         lr = self.lr / (1 + self.lr_decay * self.step)
         self.step += 1
         if self.name != "sgd" and len(self.kernels) > 1 and use_kernels(lr):
@@ -92,12 +92,12 @@ class BatchedOptimizer:
         alive &= finite.bool()
 
     def _corrections(self) -> list[Tensor]:
-        """1 − β₁ᵗ and 1 − β₂ᵗ, computed without loss of digits in float32."""
+        """Return 1 − β₁ᵗ and 1 − β₂ᵗ, computed without loss of digits in float32."""
         betas = self.settings["betas"]
         return [-torch.expm1(self.step * math.log(beta)) if beta else torch.ones_like(self.step) for beta in betas]
 
     def _move(self, p: Tensor, g: Tensor, slots: list[Tensor], key: str) -> Tensor:
-        """The change of a parameter for a learning rate of 1; updates the state."""
+        """Update the state and return the change of a parameter for a learning rate of 1."""
         if self.name == "sgd":
             momentum = self.settings["momentum"]
             if not momentum:

@@ -23,7 +23,7 @@ MAX_RUNS = 150
 
 
 def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
-    """Whether these models can be trained together on these rows; several workers train one model at a time."""
+    """Return whether these models can be trained together on these rows; several workers train one model at a time."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
     alone = join_workers(options.distributed, options.device) is None
@@ -40,7 +40,7 @@ class Variant:
     weight_decay: float | None = None
 
     def run(self, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor], seed: int) -> Run:
-        """A run with these settings."""
+        """Return a run with these settings."""
         risk = (self.risk.set_priors, self.risk.target_prior, self.risk.method)
         rates: dict[str, Any] = {"lr": self.lr, "l2": self.l2, "weight_decay": self.weight_decay}
         return Run(rows, *risk, seed=seed, held_out=held_out, **rates)
@@ -57,7 +57,7 @@ def fit_folds_batched(
     *,
     test: tuple[Rows, Tensor] | None = None,
 ) -> list[list[FoldFit]]:
-    """Like `uulearn.training.out_of_fold.fit_fold`, for several folds and variants of a named model at once.
+    """Train several folds and variants of a named model at once; see `uulearn.training.out_of_fold.fit_fold`.
 
     Returns one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained together;
     on a CPU those of one fold, which share their batches. Runs that are trained together need sets of the same sizes,
@@ -72,7 +72,7 @@ def fit_folds_batched(
         for side in (False, True)
     ]
     trained, held_out = ([_rows(index, positions) for positions in _equalize(parts, rng)] for parts in sides)
-    labelled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
+    labeled = None if test is None else (test[0].slice(0, test[0].n_rows), test[1])
     tasks = [(fold, place) for fold in chosen for place in range(len(variants))]
     step = MAX_RUNS if torch.device(options.device).type == "cuda" else len(variants)
     found: dict[tuple[int, int], FoldFit] = {}
@@ -83,7 +83,7 @@ def fit_folds_batched(
             for fold, place in together
         ]
         own_options = dataclasses.replace(options, seed=runs[0].seed)
-        trainer = BatchedTrainer(table, runs, options=own_options, test=labelled, **settings)
+        trainer = BatchedTrainer(table, runs, options=own_options, test=labeled, **settings)
         histories, models, scores = trainer.run(), trainer.models(), trainer.scores(table)
         for (fold, place), module, history, own in zip(together, models, histories, scores, strict=True):
             inside = _rows(index, [np.flatnonzero(part == fold) for part in folds])
@@ -101,6 +101,6 @@ def _is_dense(rows: Rows) -> bool:
 
 
 def _equalize(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:
-    """Positions of both sets for every fold, reduced at random to the size of the smallest fold."""
+    """Return the positions of both sets for every fold, reduced at random to the size of the smallest fold."""
     sizes = [min(len(pair[which]) for pair in parts) for which in (0, 1)]
     return [[np.sort(rng.permutation(own)[:size]) for own, size in zip(pair, sizes, strict=True)] for pair in parts]

@@ -39,7 +39,7 @@ class BatchedRisk:
         self._weights: dict[tuple[int, int], RowWeights] = {}
 
     def weights(self, counts: tuple[int, int]) -> RowWeights:
-        """Row weights of shape (R, n) of a batch with these numbers of rows of each set."""
+        """Return row weights of shape (R, n) for a batch with the given number of rows of each set."""
         if counts not in self._weights:
             sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
             each = [row_weights(sets, run.coefficients) for run in self.runs]
@@ -47,7 +47,7 @@ class BatchedRisk:
         return self._weights[counts]
 
     def risk(self, scores: Tensor, weights: RowWeights) -> BatchedRiskParts:
-        """All parts of the risk of each run."""
+        """Return all parts of the risk of each run."""
         positive, negative = self._terms(scores, weights, self.loss)
         corrected = self._correct(positive, 0) + self._correct(negative, 1)
         objective = corrected
@@ -68,8 +68,8 @@ class BatchedRisk:
             out = torch.where(mask, f(torch.where(mask, terms, 0)), out)
         return out
 
-    def labelled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
-        """The supervised risk (Eq. 2) of each run, shape (R,), from scores (R, n) and classes (n,)."""
+    def labeled_risk(self, scores: Tensor, is_positive: Tensor) -> Tensor:
+        """Return the supervised risk (Eq. 2) of each run, shape (R,), from scores (R, n) and classes (n,)."""
         positive = is_positive.to(scores.dtype)
         on_positives = (self.loss(scores) * positive).sum(1) / positive.sum().clamp(min=1)
         on_negatives = (self.loss(-scores) * (1 - positive)).sum(1) / (1 - positive).sum().clamp(min=1)
@@ -77,12 +77,12 @@ class BatchedRisk:
 
 
 def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
-    """Σ w·ℓ(z) over rows; rows of weight zero contribute nothing, even if their loss is infinite."""
+    """Return Σ w·ℓ(z) over rows; rows with weight zero contribute nothing, even if their loss is infinite."""
     return (weights * loss(torch.where(weights == 0, 0, margins))).sum(1)
 
 
 def _slope(f: Correction) -> float | None:
-    """λ of a generalized leaky ReLU (1 for the identity), None for another function."""
+    """Return λ of a generalized leaky ReLU (1 for the identity), or None for another function."""
     if f is identity:
         return 1.0
     if isinstance(f, functools.partial) and f.func is leaky_relu:
@@ -91,7 +91,7 @@ def _slope(f: Correction) -> float | None:
 
 
 def _other_corrections(functions: Sequence[Correction], device: torch.device) -> list[tuple[Tensor, Correction]]:
-    """The distinct corrections other than leaky ReLUs, each with a mask of the runs that use it."""
+    """Return the distinct corrections other than leaky ReLUs, each with a mask of the runs that use it."""
     users: dict[int, tuple[Correction, list[bool]]] = {}
     for position, f in enumerate(functions):
         if _slope(f) is None:

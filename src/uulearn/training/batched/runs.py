@@ -40,6 +40,11 @@ class Run:
         Override those of the options and the model. Dropped units differ from a single run: runs share a generator.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
+
+    Examples
+    --------
+    >>> Run((range(4), range(4, 8)), (0.75, 0.25), 0.5).coefficients
+    UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
     """
 
     rows: tuple[IndexLike, IndexLike]
@@ -83,7 +88,7 @@ class Run:
 
 
 def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Tensor, Tensor] | None:
-    """Row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
+    """Return row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -99,7 +104,7 @@ def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Te
 
 @dataclass(frozen=True)
 class Groups:
-    """An order of the runs in which each ``width`` neighbors use the same batches, which are then gathered once.
+    """An order of the runs in which groups of ``width`` neighbors share batches, which are gathered once.
 
     ``order[k]`` is the position, in the caller's list, of the run at place k.
     """
@@ -110,7 +115,7 @@ class Groups:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Groups:
-        """Groups of the largest possible width; all groups have the same width."""
+        """Return groups of the largest possible width; all groups have the same width."""
         groups: dict[Hashable, list[int]] = defaultdict(list)
         contents: dict[int, bytes] = {}
         for position, run in enumerate(runs):
@@ -124,7 +129,7 @@ class Groups:
 
 
 def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
-    """The initial model of a run with this seed, the same as for a single run."""
+    """Return the initial model of a run with this seed, the same as for a single run."""
     if name not in ("linear", "mlp"):
         raise ValueError(
             f"batched training supports models 'linear' and 'mlp', got {name!r}; train others one by one with Trainer."
@@ -149,7 +154,7 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
     if table.ndim != 2:
         raise ValueError(f"X must have two dimensions, rows and columns, got shape {tuple(table.shape)}; reshape it.")
     if not runs:
-        raise ValueError("batched training needs at least one run, got none.")
+        raise ValueError("batched training needs at least one run, got an empty list.")
     for name in ("sizes", "held_out_sizes"):
         found = {getattr(run, name) for run in runs}
         if len(found) > 1:

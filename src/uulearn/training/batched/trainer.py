@@ -1,6 +1,6 @@
-"""Batched training of many runs: every step is one gather, one set of batched products and one update for all.
+"""Batched training of many runs: each step gathers rows, multiplies and updates for all runs at once.
 
-On a CUDA device the step is captured as a graph, so that the device never waits for Python.
+On a CUDA device the step is captured as a graph, so the device never waits for Python.
 """
 
 import time
@@ -33,7 +33,7 @@ EVALUATION_BYTES = 2**30
 EPOCHS_AHEAD = 4
 """Number of epochs whose shuffles are drawn in advance."""
 ALIGNMENT = 8
-"""Number of half-precision values in 16 bytes, to which tensor cores need rows to be aligned."""
+"""Number of half-precision values in 16 bytes, the row alignment that tensor cores need."""
 
 BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 
@@ -55,7 +55,7 @@ class BatchedTrainer:
     options : RunOptions
         All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional
-        Labelled rows: the accuracy and the supervised risk of every run are recorded every epoch, and not used.
+        Labeled rows: the accuracy and the supervised risk of every run are recorded every epoch but not used.
     callback : callable, optional
         Called with the number of the epoch and the records of all runs after every epoch; return True to stop.
 
@@ -112,7 +112,7 @@ class BatchedTrainer:
             params, buffers = ({name: value.clone() for name, value in kind.items()} for kind in self._final)
             self._final = params, buffers
         self.table = self.network.pad_rows(table).to(self.device)
-        self.test = None if test is None else self._labelled(*test)
+        self.test = None if test is None else self._labeled(*test)
         self.held_out = self._gather_held_out()
         self.alive = torch.ones(len(runs), dtype=torch.bool, device=self.device)
         self.totals = torch.zeros(len(TRAINING_METRICS), len(runs), device=self.device)
@@ -139,7 +139,7 @@ class BatchedTrainer:
         return rates if bool((rates > 0).any()) else None
 
     def _snapshot(self) -> Callable[[], None]:
-        """Copy all tensors that a step changes; returns a function that restores them."""
+        """Copy all tensors that a step changes; return a function that restores them."""
         weights = [
             value for kind in (self.network.params, self.network.buffers, *self._final) for value in kind.values()
         ]
@@ -156,7 +156,7 @@ class BatchedTrainer:
             raise ValueError(f"{name} must have {self.n_features} columns like X, got shape {tuple(x.shape)}.")
         return x
 
-    def _labelled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    def _labeled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
         x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
         if len(x) != len(y) or not len(x):
             raise ValueError(f"test must be rows and one label per row, got {len(x)} rows and {len(y)} labels.")
@@ -193,7 +193,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch, unless that was done before; the histories are in the order of the given runs."""
+        """Train to the last epoch, unless already done; the histories are in the order of the given runs."""
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
@@ -234,7 +234,7 @@ class BatchedTrainer:
         return [value for _, value in sorted(zip(self.groups.order, values, strict=True), key=lambda pair: pair[0])]
 
     def _shuffle(self, epoch: int) -> Tensor:
-        """For each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
+        """Return for each seed the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
         n0 = self.plan.sizes[0]
         drawn = [self.plan.shuffles(seed, epoch) for seed in self._seeds]
         places = torch.stack([torch.cat([first, second + n0]) for first, second in drawn])
@@ -247,7 +247,7 @@ class BatchedTrainer:
         self.totals.zero_()
 
     def _one_step(self, counts: tuple[int, int]) -> None:
-        """Gather, forward, correct, backward, update; adds the metrics to ``totals``."""
+        """Gather rows, run forward, correct, run backward and update; add the metrics to ``totals``."""
         with torch.no_grad():
             index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
             self._next[counts].add_(1).remainder_(len(self._order[counts]))
@@ -288,14 +288,14 @@ class BatchedTrainer:
     # ----------------------------------------------------------------------------------------------------- evaluation
 
     def _evaluate(self) -> Tensor:
-        """Metrics of shape (k, R): test accuracy and test risk, then those of the held-out rows."""
+        """Return metrics of shape (k, R): test accuracy and test risk, then the metrics of held-out rows."""
         metrics: list[Tensor] = []
         with torch.no_grad():
             if self.test is not None:
                 x, is_positive = self.test
                 scores = torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
                 metrics.append(((scores > 0) == is_positive).float().mean(1))
-                metrics.append(self.risks.labelled_risk(scores, is_positive))
+                metrics.append(self.risks.labeled_risk(scores, is_positive))
             if self.held_out is not None:
                 index, sizes = self.held_out
                 scores = torch.cat([self._chunk_scores(self.table[part]) for part in self._chunks(index, 1)], 1)
@@ -308,7 +308,7 @@ class BatchedTrainer:
         return self.network.evaluation_scores(*self._final, self._convert(rows))
 
     def _chunks(self, rows: Tensor, dim: int) -> Sequence[Tensor]:
-        """Parts of equal size, with activations of at most `EVALUATION_BYTES`."""
+        """Split rows into parts of equal size, with activations of at most `EVALUATION_BYTES`."""
         largest = max(1, EVALUATION_BYTES // (4 * len(self.runs) * self.network.width))
         n = max(1, rows.shape[dim])
         return torch.split(rows, -(-n // -(-n // largest)), dim)
@@ -335,22 +335,28 @@ class BatchedTrainer:
     # -------------------------------------------------------------------------------------------------------- results
 
     def models(self) -> list[nn.Module]:
-        """The model of each run, on the CPU; if there is a moving average, the averaged model."""
+        """Return the model of each run, on the CPU; if there is a moving average, the averaged model."""
         params, buffers = ({name: value.cpu() for name, value in tensors.items()} for tensors in self._final)
         return self._in_given_order([self.network.module(place, params, buffers) for place in range(len(self.runs))])
 
     @torch.no_grad()
     def scores(self, X: Any) -> Tensor:
-        """The score g(x) of every row by every run, shape (R, n), on the CPU."""
+        """Return the score g(x) of every row by every run, shape (R, n), on the CPU."""
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
 
 
 def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
-    """Histories of any list of runs, trained together in as few groups as the sizes of their sets allow.
+    """Train any list of runs in as few groups as the sizes of their sets allow, and return their histories.
 
     A group has at most ``max_runs`` runs. The other arguments are those of `BatchedTrainer`.
+
+    >>> runs = [Run((range(n), range(n, 2 * n)), (0.8, 0.2), 0.5) for n in (10, 20)]
+    >>> options = RunOptions(epochs=2, progress=False)
+    >>> histories = train_runs(torch.randn(40, 3), runs, model="linear", options=options)
+    >>> [len(history) for history in histories]
+    [2, 2]
     """
     by_size: dict[Any, list[int]] = {}
     for position, run in enumerate(runs):

