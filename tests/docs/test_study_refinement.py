@@ -302,9 +302,9 @@ def test_changes_are_paired_within_seeds():
         }  # fmt: skip
     found = render_sensitivity.grouped(stored)
     text = render_sensitivity.page(found, stored, "figure.png")
-    assert "| right priors | 80.0% | 70.0% |  |" in text
+    assert "| correct priors | 80.0% | 70.0% |  |" in text
     assert "| θ − 0.1 | +10.0 (+5.0 to +15.0) | −6.0 (−10.0 to −2.0) | 10.0% |" in text
-    assert "| **(0.8, 0.2)**, right priors | 80.0% / 70.0% |" in text
+    assert "| **(0.8, 0.2)**, correct priors | 80.0% / 70.0% |" in text
     assert "| θ − 0.1 | +10.0 / −6.0 |" in text
     assert "| π + 0.1 | 0.0 / 0.0 |" in text
     del stored.fits["1"]
@@ -315,7 +315,7 @@ def test_changes_are_paired_within_seeds():
 def test_missing_measurements_give_empty_panel_and_cell(altered, tmp_path):
     found = render_sensitivity.grouped(records.read([altered]))
     del found["breast_cancer"][0.6, 0.4]
-    assert "| **(0.6, 0.4)**, right priors |  |" in render_sensitivity.outline(found)
+    assert "| **(0.6, 0.4)**, correct priors |  |" in render_sensitivity.outline(found)
     path = tmp_path / "figure.png"
     render_sensitivity.draw(found, path)
     assert path.stat().st_size > 5_000

@@ -540,7 +540,7 @@ def test_boosting_lists_largest_gains_and_losses_first():
         "Gradient boosting on the sets (* significant) is ahead of the default in 2 cells: "
         "magic 300 at (0.8, 0.2) +3.0; digits 300 at (0.8, 0.2) +1.0"
     )
-    assert behind == "behind or level in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
+    assert behind == "behind or equal in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
 
 
 def test_render_reports_missing_records(tmp_path):
