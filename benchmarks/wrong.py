@@ -37,8 +37,7 @@ from uulearn import UUClassifier, uu_coefficients
 from uulearn.cli import main as main_of_uulearn
 from uulearn.defaults import SINGLE_RUN
 from uulearn.exceptions import NonFiniteRiskError, SuspiciousScoreWarning, SwappedPriorsWarning
-from uulearn.metrics import uu_accuracy
-from uulearn.tabular.leakage import compare_sets_beyond_priors
+from uulearn.metrics import check_mixture, uu_accuracy
 from uulearn.theory import plan_rows
 from uulearn.training import RunOptions, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run
@@ -334,7 +333,7 @@ def measure_alarms(
     alarms = []
     for seed in range(pairs):
         X, sets = concatenate(*draw_leaking_files(np.random.default_rng(seed), priors, n, strength, shift))
-        alarms.append(compare_sets_beyond_priors(score_files(X, sets), sets, priors).differ)
+        alarms.append(check_mixture(score_files(X, sets), sets, priors).differ)
     return float(np.mean(alarms))
 
 

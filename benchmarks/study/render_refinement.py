@@ -23,7 +23,7 @@ from uulearn.reproduction.statistics import mean_std
 DOUBT = 1.0
 """Number of standard errors that a gain must exceed, as in `uulearn.estimator.self_training`."""
 DOUBTS = (0.0, DOUBT, 1.645, 2.0)
-TITLES = {"pure": "taken as pure: what `self_training_rounds` does", "estimated": "with their estimated priors"}
+TITLES = {"pure": "treated as pure (`self_training_rounds`)", "estimated": "with estimated priors"}
 
 
 def kept(way: Record, doubt: float = DOUBT) -> int:
@@ -70,17 +70,18 @@ def page(stored: records.Stored) -> str:
     packages = sorted({" ".join(each) for one in stored.environments.values() for each in one["versions"].items()})
     return "\n\n".join(
         [
-            "# Refinement",
+            "# Self-training",
             f"{len(pairs)} pairs of sets, by `python benchmarks/study/refinement.py` and `python "
-            "benchmarks/study/render_refinement.py`; what is compared is described there. Figures are points of test "
-            "accuracy over that of the first training's ensemble, with standard errors of the paired differences. "
+            "benchmarks/study/render_refinement.py`, which describe the comparison. Each number is the gain in test "
+            "accuracy over the first ensemble, in points, with the standard error of the paired difference. The "
+            "pseudo-labeled sets are either treated as pure (priors 1 and 0) or used with their estimated priors. "
             f"Versions: {', '.join(packages)}.",
             gains(pairs),
-            "*Worse* are pairs of those kept whose test accuracy fell; in parentheses those in which it fell by more "
-            "than two standard errors of the difference on the test rows.",
+            "*Used* counts the pairs of sets for which the rule chose at least one round. *Worse* counts those whose "
+            "test accuracy fell, and in parentheses those in which it fell by more than two standard errors.",
             "## By dataset",
             by_dataset(pairs),
-            "## How fair the choice is",
+            "## Is the estimated gain right?",
             fairness(pairs),
             levels(pairs),
             "## Other rules",
@@ -91,8 +92,8 @@ def page(stored: records.Stored) -> str:
 
 def gains(pairs: Sequence[Record]) -> str:
     """One line per way to train on pseudo-labeled sets."""
-    heads = ["the sorted sets", "one round always", "two always", "as chosen", "… images", "… tables", "kept", "worse",
-             "worst"]  # fmt: skip
+    heads = ["pseudo-labeled sets", "always one round", "always two", "as chosen", "… images", "… tables", "used",
+             "worse", "worst"]  # fmt: skip
     lines = []
     for name in WAYS:
         ways = [pair["ways"][name] for pair in pairs]
@@ -118,7 +119,7 @@ def gains(pairs: Sequence[Record]) -> str:
 
 def by_dataset(pairs: Sequence[Record]) -> str:
     """One line per dataset, pair of priors and way: means over seeds."""
-    heads = ["data", "θ, θ′", "first training", "the sorted sets", "one round", "two", "as chosen", "rounds kept"]
+    heads = ["data", "θ, θ′", "first accuracy", "sets", "one round", "two", "as chosen", "rounds used"]
     lines = []
     names = [*ROWS, *sorted({pair["configuration"]["dataset"] for pair in pairs} - ROWS.keys())]
     for name in names:
@@ -142,8 +143,8 @@ def _is(pair: Record, name: str, priors: tuple[float, float]) -> bool:
 
 def fairness(pairs: Sequence[Record]) -> str:
     """The gain estimated on halves, compared with the true gain on halves and on all rows."""
-    heads = ["the sorted sets", "round", "gain estimated by halves", "true gain of halves", "difference",
-             "errors in standard errors", "true gain of all rows"]  # fmt: skip
+    heads = ["pseudo-labeled sets", "round", "estimated gain, halves", "true gain, halves", "difference",
+             "deviation of the errors, in standard errors", "true gain, all rows"]  # fmt: skip
     lines = []
     for name in WAYS:
         for number in (1, 2):
@@ -172,11 +173,11 @@ def levels(pairs: Sequence[Record]) -> str:
         ways = [pair["ways"]["pure"] for pair in own]
         everywhere = [_off(way, number) for way in ways for number in range(1, len(way["accuracy"]))]
         chosen = [_off(way, kept(way)) for way in ways if kept(way)]
-        parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} kept")
+        parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} used")
     return (
-        "The accuracy estimated on the halves, which is in `out_of_fold_evaluation_` if a round is used, minus that of "
-        f"the round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
-        "Kuzushiji-MNIST are harder than those it is trained on."
+        "If a round is used, `out_of_fold_evaluation_` contains the accuracy estimated on halves of the rows. This "
+        "estimate minus the test accuracy of the round's ensemble on all rows, sets treated as pure: "
+        f"{'; '.join(parts)}. Test rows of Kuzushiji-MNIST are harder than its training rows."
     )
 
 
@@ -186,7 +187,7 @@ def _off(way: Record, number: int) -> float:
 
 def rules(pairs: Sequence[Record]) -> str:
     """Results of the rule with other numbers of standard errors."""
-    heads = ["the sorted sets", "standard errors asked for", "kept", "gain", "worst"]
+    heads = ["pseudo-labeled sets", "required standard errors", "used", "gain", "worst"]
     lines = []
     for name in WAYS:
         ways = [pair["ways"][name] for pair in pairs]

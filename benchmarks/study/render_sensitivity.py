@@ -55,7 +55,7 @@ class Changes:
         return sorted(found, key=lambda one: (list(LETTERS).index(one.parameter), one.error))
 
     def level(self, measure: str) -> float:
-        """Mean accuracy at the right priors, in percent."""
+        """Mean accuracy at the correct priors, in percent."""
         return 100 * mean_std([guess[measure][0] for guess in self.guesses])[0]
 
     def points(self, measure: str, alteration: Alteration) -> list[float]:
@@ -98,12 +98,13 @@ def page(found: dict[str, dict[tuple[float, float], Changes]], stored: records.S
     parts = [
         "# Wrong priors",
         f"{len(stored.fits)} pairs of sets, by `python benchmarks/study/sensitivity.py` and `python "
-        "benchmarks/study/render_sensitivity.py`; what is compared is described there. Changes are in points against "
-        "the right priors, means over seeds. *Shown* is the accuracy estimated without labels under the wrong priors "
-        "that were also trained with, *true* that on labelled test rows, *differing* the share of held-out rows that "
-        f"are predicted otherwise. Versions: {', '.join(packages)}.",
+        "benchmarks/study/render_sensitivity.py`, which describe the comparison. Changes are in points compared with "
+        "the correct priors, as means over seeds. *Shown* is the accuracy that you would see: estimated without "
+        "labels, with the same wrong priors that were used for training. *True* is the accuracy on labeled test rows. "
+        "*Differing* is the percentage of held-out rows whose predicted class changes. "
+        f"Versions: {', '.join(packages)}.",
         f"![Change of the accuracy shown and of the true accuracy against the error of a prior]({figure})",
-        "Lines are means over seeds, dots single seeds; the scales of the columns differ.",
+        "Lines are means over seeds, dots are single seeds. The columns have different scales.",
         "## The largest errors",
         outline(found),
     ]
@@ -118,7 +119,7 @@ def outline(found: dict[str, dict[tuple[float, float], Changes]]) -> str:
     for priors in SET_PRIORS:
         own = [by_priors.get(priors) for by_priors in found.values()]
         levels = ["" if one is None else " / ".join(f"{one.level(name):.1f}%" for name in MEASURES) for one in own]
-        lines.append([f"**({_text(priors)})**, right priors", *levels])
+        lines.append([f"**({_text(priors)})**, correct priors", *levels])
         every = dict.fromkeys(alteration for one in own if one is not None for alteration in one.alterations)
         furthest = max(abs(alteration.error) for alteration in every) if every else 0.0
         for alteration in (one for one in every if abs(one.error) == furthest):
@@ -147,14 +148,14 @@ def about(by_priors: dict[tuple[float, float], Changes]) -> str:
     return (
         f"{pair['configuration']['rows']:,} rows per set, {pair['held_out'][0]:,} of them held out; "
         f"{pair['test_rows']:,} test rows; π = {pair['rows'][0]['target_prior']:.2f}; {seeds} "
-        f"{'seed' if seeds == 1 else 'seeds, in parentheses the lowest and the highest of them'}."
+        f"{'seed' if seeds == 1 else 'seeds (lowest and highest in parentheses)'}."
     )
 
 
 def table(by_priors: dict[tuple[float, float], Changes]) -> str:
     """One line per changed prior, three columns per pair of priors."""
     heads = ["", *(f"{head} at ({_text(priors)})" for priors in by_priors for head in ("shown", "true", "differing"))]
-    first = ["right priors"]
+    first = ["correct priors"]
     for changes in by_priors.values():
         first += [f"{changes.level('shown'):.1f}%", f"{changes.level('true'):.1f}%", ""]
     lines = [first]
@@ -203,7 +204,7 @@ def draw(found: dict[str, dict[tuple[float, float], Changes]], path: Path) -> No
         axis.set_xlabel("error of the prior", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    figure.supylabel("change against the right priors, points", fontsize=10)
+    figure.supylabel("change against the correct priors, points", fontsize=10)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format=path.suffix.lstrip(".")))
 
 

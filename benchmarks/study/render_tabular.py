@@ -49,16 +49,16 @@ def preface(stored: records.Stored) -> str:
     machines = sorted({one["machine"]["processor"] for one in stored.environments.values()})
     return f"""# Small tables
 
-Two unlabeled sets from each of {len(names)} tables; test accuracy in percent on rows that no set is drawn from.
+Two unlabeled sets are drawn from each of {len(names)} tables. Numbers are test accuracy in percent, on rows that are in neither set.
 Made from {len(stored.fits):,} fits, {len(seeds)} seeds at most for each, by `python benchmarks/study/tabular.py` and
-`python benchmarks/study/render_tabular.py`; what is compared is described there. Versions: {", ".join(packages)}; {", ".join(machines)}.
+`python benchmarks/study/render_tabular.py`, which describe the contenders. Versions: {", ".join(packages)}; {", ".join(machines)}.
 
-- **Rows a set**: {"; ".join(sizes)}. Other sizes than 300, 1,000 and 5,000 are what a table gives without using a row twice.
-- **Within noise**: not significantly worse than the best, by a paired t-test over seeds at 5%, where there are three
-  seeds or more. With so few the test misses much, the more the fewer they are: look at the mean differences (standard
-  errors over tables in parentheses) before the counts.
-- **Distance**: the mean share of the way from guessing the commoner class to the same model trained with labels, over
-  cells if labels gain five points or more."""  # noqa: E501
+- **Rows per set**: {"; ".join(sizes)}. If a table has too few rows for 300, 1,000 or 5,000, the largest possible set is used.
+- **Within noise**: not significantly worse than the best (paired t-test over seeds, 5%). Only cells with at least three
+  seeds are tested. With so few seeds the test misses many differences, so read the mean differences (with standard
+  errors over tables) before the counts.
+- **Gap closed**: how much of the gap between always predicting the more frequent class and training the same model with
+  labels is closed. The mean is over cells in which labels gain at least five points."""  # noqa: E501
 
 
 # ------------------------------------------------------------------------------------------------------------- summary
@@ -93,8 +93,8 @@ def summary(comparison: Comparison) -> str:
         )
     heads = [
         "", "seeds", "best or within noise of the paper's five and logistic regression", "of everyone",
-        "points over the default at (0.8, 0.2)", "at (0.6, 0.4)", "better / level / worse than it, cells", "distance",
-        "seconds a fit",
+        "points over the default at (0.8, 0.2)", "at (0.6, 0.4)", "better / equal / worse than the default, cells",
+        "gap closed", "seconds per fit",
     ]  # fmt: skip
     return markdown(heads, lines)
 
@@ -146,23 +146,23 @@ def against_rivals(comparison: Comparison) -> str:
         losses.append(f"{where(cell)} ({title(winner)}, {signed(best - own)})")
     text = (
         "The default is best or within noise of the paper's five and logistic regression in "
-        f"{of(verdicts)} cells, on {among(comparison.seeds([default, *rivals]))} seeds a cell."
+        f"{of(verdicts)} cells, on {among(comparison.seeds([default, *rivals]))} seeds per cell."
     )
-    return text + (f" It is not in: {'; '.join(losses)}." if losses else "")
+    return text + (f" The exceptions are: {'; '.join(losses)}." if losses else "")
 
 
 def against_boosting(comparison: Comparison) -> str:
     """The cells in which gradient boosting on the sets is better than the default, and those in which it is worse."""
     boosting = next((one for one in comparison.columns if one.name == field.BOOSTING), None)
     if boosting is None:
-        return "Gradient boosting was not tried."
+        return "Gradient boosting was not run."
     default = comparison.default
     found = comparison.differences(boosting, default)
     means = {cell: statistics.fmean(own) for cell, own in found.items()}
     ahead = sorted((cell for cell, mean in means.items() if mean > 0), key=lambda cell: -means[cell])
     behind = sorted((cell for cell, mean in means.items() if mean <= 0), key=lambda cell: means[cell])
     parts = []
-    for which, cells in (("ahead of the default", ahead), ("behind or level", behind)):
+    for which, cells in (("ahead of the default", ahead), ("behind or equal", behind)):
         listed = "; ".join(f"{where(cell)} {signed(means[cell])}{star(found[cell])}" for cell in cells)
         parts.append(f"{which} in {len(cells)} cells" + (f": {listed}" if listed else ""))
     return f"Gradient boosting on the sets (* significant) is {'. It is '.join(parts)}."

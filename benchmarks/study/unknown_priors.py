@@ -150,10 +150,10 @@ def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
     return "\n\n".join(
         [
             "# Unknown priors",
-            "By `python benchmarks/study/unknown_priors.py`, where the data are described.",
+            "Made by `python benchmarks/study/unknown_priors.py`, which describes the data.",
             "## Estimated from rows alone",
             markdown(
-                ["data", "rows of each", "θ, θ′", "estimate and interval of θ", "of θ′", "warned"],
+                ["data", "rows per set", "θ, θ′", "estimate of θ, 95% interval", "of θ′", "warned"],
                 [[*_where(one), *_estimates(one), "yes" if one["warned"] else "no"] for one in estimates],
             ),
             "## AUC between the sets",
@@ -171,7 +171,7 @@ def comparison(found: Sequence[Record]) -> str:
                 one["auc"] for one in found if tuple(_where(one)) == where and one["configuration"]["scorer"] == scorer
             ]
             cells[place] = f"{np.mean(own):.3f}" if own else ""
-    return markdown(["data", "rows of each", "θ, θ′", *SCORERS], [[*where, *cells] for where, cells in lines.items()])
+    return markdown(["data", "rows per set", "θ, θ′", *SCORERS], [[*where, *cells] for where, cells in lines.items()])
 
 
 def _where(record: Record) -> list[str]:

@@ -111,7 +111,9 @@ def test_copies_stay_together_if_all_rows_have_one(tmp_path):
     files = (tmp_path / "a.csv", tmp_path / "b.csv")
     done = run("fit", *files, *PRIORS, *QUICK, "--allow-leakage", "--out", tmp_path / "model")
     assert done.code == 0, done.err
-    facts = TableModel.load(tmp_path / "model").facts
+    model = TableModel.load(tmp_path / "model")
+    facts = model.facts
+    assert model.classifier.scaling_ is not None  # a single model is calibrated too, for the probabilities of predict
     assert not facts.out_of_fold  # as in Python, rows with copies of a few values train a single model
     assert all(number % 2 == 0 for number in facts.row_use.evaluation + facts.row_use.training)
 

@@ -209,7 +209,9 @@ def test_page_equals_the_records(tmp_path):
             "ways": {"pure": ways, "estimated": {**ways, "test_error": [0.0, 0.06, 0.06]}},
         }  # fmt: skip
     text = render_refinement.page(stored)
-    gains = [line.split("|") for line in text.splitlines() if line.startswith(("| taken as pure", "| with their"))]
+    gains = [
+        line.split("|") for line in text.splitlines() if line.startswith(("| treated as pure", "| with estimated"))
+    ]
     common = ["−4.0 ± 6.0", "−7.0 ± 13.0", "−2.0 ± 8.0", "+6.0", "−10.0", "2 of 2"]
     assert [cell.strip() for cell in gains[0][2:-1]] == [*common, "1 (1)", "−10.0"]
     assert [cell.strip() for cell in gains[1][2:-1]] == [*common, "1 (0)", "−10.0"]
@@ -300,9 +302,9 @@ def test_changes_are_paired_within_seeds():
         }  # fmt: skip
     found = render_sensitivity.grouped(stored)
     text = render_sensitivity.page(found, stored, "figure.png")
-    assert "| right priors | 80.0% | 70.0% |  |" in text
+    assert "| correct priors | 80.0% | 70.0% |  |" in text
     assert "| θ − 0.1 | +10.0 (+5.0 to +15.0) | −6.0 (−10.0 to −2.0) | 10.0% |" in text
-    assert "| **(0.8, 0.2)**, right priors | 80.0% / 70.0% |" in text
+    assert "| **(0.8, 0.2)**, correct priors | 80.0% / 70.0% |" in text
     assert "| θ − 0.1 | +10.0 / −6.0 |" in text
     assert "| π + 0.1 | 0.0 / 0.0 |" in text
     del stored.fits["1"]
@@ -313,7 +315,7 @@ def test_changes_are_paired_within_seeds():
 def test_missing_measurements_give_empty_panel_and_cell(altered, tmp_path):
     found = render_sensitivity.grouped(records.read([altered]))
     del found["breast_cancer"][0.6, 0.4]
-    assert "| **(0.6, 0.4)**, right priors |  |" in render_sensitivity.outline(found)
+    assert "| **(0.6, 0.4)**, correct priors |  |" in render_sensitivity.outline(found)
     path = tmp_path / "figure.png"
     render_sensitivity.draw(found, path)
     assert path.stat().st_size > 5_000

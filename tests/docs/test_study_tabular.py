@@ -523,9 +523,9 @@ def test_page_shows_all_sections(tmp_path, capsys):
         "65.0 (2.9) | 75.0 (0.6) | 65.7 (0.3) | **80.0 (0.0)** | 90.0 (0.0) |" in lines  # fmt: skip
     assert "| default | 3 | 1 of 2 | 0 of 2 |  |  |  | 59% | 2.0 |" in lines
     assert "| lr 0.0123 | 3 | 2 of 2 | 1 of 2 | −1.0 | +9.0 | 1 / 1 / 0 | 73% | 2.0 |" in lines
-    assert "in 1 of 2 cells, on 3 seeds a cell." in text
-    assert "It is not in: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
-    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or level in 1 cells: magic " \
+    assert "in 1 of 2 cells, on 3 seeds per cell." in text
+    assert "The exceptions are: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
+    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or equal in 1 cells: magic " \
         "1,000 at (0.6, 0.4) −5.3*." in text  # fmt: skip
     assert "Model `mlp`" not in text
     assert "written" in capsys.readouterr().out
@@ -540,7 +540,7 @@ def test_boosting_lists_largest_gains_and_losses_first():
         "Gradient boosting on the sets (* significant) is ahead of the default in 2 cells: "
         "magic 300 at (0.8, 0.2) +3.0; digits 300 at (0.8, 0.2) +1.0"
     )
-    assert behind == "behind or level in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
+    assert behind == "behind or equal in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
 
 
 def test_render_reports_missing_records(tmp_path):

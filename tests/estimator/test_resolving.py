@@ -557,12 +557,12 @@ def test_sensitivity_trains_one_model_to_the_last_epoch():
     [
         ((4999, 9000), None, {}, FIVE | {"patience": 80}),
         ((5000, 9000), None, {}, FIVE | {"patience": 80}),
-        ((300, 300), "convolved", {}, KEPT),
+        ((300, 300), "convolved", {"calibrated": True}, KEPT),  # as `uulearn fit` asks for
         ((300, 300), "flat", {"model": "linear"}, FIVE),
         (
             (300, 300),
             None,
-            {"n_estimators": 1, "early_stopping": False},
+            {"n_estimators": 1, "early_stopping": False, "calibrated": True},
             KEPT | {"early_stopping": False, "patience": None},
         ),
         ((300, 300), None, {"n_estimators": "auto", "calibrated": False}, FIVE | {"calibrated": False}),

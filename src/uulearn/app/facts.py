@@ -197,8 +197,6 @@ def to_json(data: Any) -> Any:
 def read_value(kind: Any, value: Any, where: str) -> Any:
     """Convert ``value`` from JSON or TOML to the annotated type ``kind``; raise ValueError if it does not match.
 
-    Examples
-    --------
     >>> read_value(tuple[float, ...], [1, 2.5], "scores")
     (1.0, 2.5)
     """

@@ -33,8 +33,6 @@ def number(value: float | None, decimals: int = 3) -> str:
 def signed(value: float | None, decimals: int = 3) -> str:
     """Format a number with its sign.
 
-    Examples
-    --------
     >>> signed(0.1234), signed(-0.1234), signed(-0.00001)
     ('+0.123', '−0.123', '0.000')
     """
@@ -60,8 +58,6 @@ def accuracy_range(accuracy: Estimate) -> str:
     No classifier is perfect, so the text never claims 100%. If the whole interval is outside the possible range, no
     accuracy explains the rows, and the text gives none.
 
-    Examples
-    --------
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
@@ -93,8 +89,6 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 def listing(items: Sequence[str], limit: int = 8) -> str:
     """Join items with commas, and "and" before the last; show at most ``limit`` of them.
 
-    Examples
-    --------
     >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdef"), limit=3)
     ('a', 'a, b and c', 'a, b, c and 3 more')
     """

@@ -76,6 +76,18 @@ class CommandGroup(typer.core.TyperGroup):
             return super().invoke(ctx)
 
 
+class Command(typer.core.TyperCommand):
+    """Shows arguments in the help without their Python type, ``A`` rather than ``A <str>``."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters of the command."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if parameter.param_type_name == "argument":
+                vars(parameter)["display_type"] = lambda ctx: ""
+        return parameters
+
+
 @contextlib.contextmanager
 def _handle_interrupt() -> Iterator[None]:
     """Print "interrupted" and the message of the interrupt, if there is one; Typer would end silently."""
@@ -96,7 +108,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: flags without a type, and without importing rich
 )
 for _command, _example in COMMANDS_AND_EXAMPLES:
-    app.command(epilog=f"Example: {_example}")(_command)
+    app.command(cls=Command, epilog=f"Example: {_example}")(_command)
 
 
 def _print_version(requested: bool) -> None:
@@ -141,8 +153,6 @@ def main() -> None:
 def format_error(error: Exception) -> str:
     r"""Return an error message on one line, without control characters from quoted file contents.
 
-    Examples
-    --------
     >>> format_error(ValueError("column '\x1b[2Jage' is not a number;\nfix it."))
     "column '�[2Jage' is not a number; fix it."
     """

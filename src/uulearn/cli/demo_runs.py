@@ -57,13 +57,13 @@ class DemoResult:
 
 
 def demo_tasks(seed: int) -> list[DemoTask]:
-    """Return the two tasks: digits (even against odd) and breast cancer (benign against malignant)."""
+    """Return the two tasks: digits (even against odd) and breast cancer (malignant against benign)."""
     digits, classes = load_digits(return_X_y=True)
     cells, benign = load_breast_cancer(return_X_y=True)
     tasks = []
     for name, X, y, size, scale in (
         ("digits", digits, (classes % 2 == 0).astype(int), 600, 1 / 16),
-        ("breast cancer", cells, benign, 180, 1.0),
+        ("breast cancer", cells, 1 - benign, 180, 1.0),
     ):
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
         if scale == 1.0:

@@ -21,8 +21,6 @@ EXIT_WITH_OTHERS = 1
 def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
     """Return whether the command runs on Ray; raise if its options are wrong or torchrun is used.
 
-    Examples
-    --------
     >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
     (True, False)
     """
@@ -85,8 +83,6 @@ def exit_together(out: Path) -> Iterator[None]:
 def is_lost_connection(error: RuntimeError) -> bool:
     """Return whether the error means that another process is no longer reachable.
 
-    Examples
-    --------
     >>> is_lost_connection(RuntimeError("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:152."))
     True
     >>> is_lost_connection(RuntimeError("a stack expects each tensor to be of equal size"))

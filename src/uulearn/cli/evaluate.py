@@ -27,7 +27,7 @@ def evaluate(
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on two unlabeled files, or on one labeled file."""
+    """Evaluate a model on two unlabeled files or one labeled file."""
     from uulearn.app.evaluation import evaluate_labels, evaluate_sets
     from uulearn.app.model import TableModel
 

@@ -12,7 +12,7 @@ def export(
     model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
     out: Annotated[Path, option("FILE", "ONNX file to write.")] = Path("model.onnx"),
 ) -> None:
-    """Write a model as an ONNX file and check it against the original."""
+    """Write a model as an ONNX file and check its scores."""
     from uulearn.app.model import TableModel, load_model
     from uulearn.export import export_onnx
     from uulearn.io.writing import explained

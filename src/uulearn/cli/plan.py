@@ -25,7 +25,7 @@ def plan(
     delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Calculate how many rows to hold out to estimate the accuracy without labels."""
+    """Calculate how many rows a label-free accuracy estimate needs."""
     from uulearn.theory.planning import plan_rows
 
     found = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)

@@ -32,7 +32,7 @@ def priors(
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the class priors of two unlabeled sets, with intervals."""
+    """Estimate the class priors of two unlabeled sets."""
     from uulearn.app.priors import read_sets
     from uulearn.exceptions import UnidentifiedPriorsWarning
     from uulearn.priors import estimate_set_priors

@@ -77,8 +77,6 @@ class FitProgress:
 
     It is the `uulearn.training.progress.ProgressCallback` of a fit, and observes all training in its ``with`` block.
 
-    Examples
-    --------
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
     >>> progress(StageStarted("training", models=5))

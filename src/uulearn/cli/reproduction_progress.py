@@ -72,8 +72,6 @@ class ReproductionProgress(Reporter):
 def describe_job(job: ExperimentJob) -> str:
     """Describe the runs of a job briefly.
 
-    Examples
-    --------
     >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
     ...        "loss": "logistic"}
     >>> other = one | {"set_priors": [0.7, 0.3], "seed": 4}
@@ -93,8 +91,6 @@ def describe_job(job: ExperimentJob) -> str:
 def accuracy_range(accuracies: Iterable[float]) -> str:
     """Return the lowest and the highest accuracy in percent; empty without any.
 
-    Examples
-    --------
     >>> accuracy_range([0.5, 0.75, float("nan")]), accuracy_range([0.5]), accuracy_range([])
     ('50.0 to 75.0%', '50.0%', '')
     """

@@ -21,8 +21,6 @@ MAX_SHIFT = 4
 def flip(x: Tensor) -> Tensor:
     """Mirror each image of shape (n, channels, height, width) left to right with probability 1/2.
 
-    Examples
-    --------
     >>> flip(torch.tensor([1.0, 2.0]).expand(50, 1, 1, 2)).unique(dim=0)[:, 0, 0].tolist()
     [[1.0, 2.0], [2.0, 1.0]]
     """
@@ -33,8 +31,6 @@ def flip(x: Tensor) -> Tensor:
 def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
     """Move each image by −``pixels`` to ``pixels`` rows and columns, all equally likely; zeros fill the gap.
 
-    Examples
-    --------
     >>> len(shift(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(500, 1, 2, 2), pixels=1).unique(dim=0))
     9
     """
@@ -51,12 +47,20 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift}
 
 
 def is_augmentation(name: str) -> bool:
-    """Return whether this is a name in `AUGMENTATIONS`, or several names joined by ``+``."""
+    """Return whether this is a name in `AUGMENTATIONS`, or several names joined by ``+``.
+
+    >>> is_augmentation("shift+flip"), is_augmentation("blur")
+    (True, False)
+    """
     return all(part in AUGMENTATIONS for part in name.split("+"))
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
-    """Return the function for a name or for several names joined by ``+`` (applied left to right)."""
+    """Return the function for a name or for several names joined by ``+`` (applied left to right).
+
+    >>> get_augmentation("shift+flip")(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
     if callable(augment):
         return augment
     if not isinstance(augment, str) or not is_augmentation(augment):

@@ -19,8 +19,6 @@ class BatchPlan:
     takes rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
     holds at least one row of each set; if a set has fewer rows than batches, the batches grow.
 
-    Examples
-    --------
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
     >>> [BatchPlan((7, 3), 4, worker, 2).counts(2) for worker in (0, 1)]

@@ -19,8 +19,6 @@ Positions = NDArray[np.int64]
 def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
     """Split into training sets and held-out sets; the held-out fraction is exact if no row has a copy.
 
-    Examples
-    --------
     >>> from uulearn.data import DenseRows
     >>> rows = DenseRows(torch.arange(300.0)[:, None])
     >>> data = TwoSets.from_membership(rows, (torch.arange(300) >= 100).long())

@@ -67,7 +67,11 @@ def read_same_columns(
 
 @dataclass(frozen=True)
 class FitData:
-    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows."""
+    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows.
+
+    >>> read_two_tables(np.ones((3, 2)), np.zeros((4, 2)), any_shape=False).data.sizes
+    (3, 4)
+    """
 
     data: TwoSets | StreamedSets
     columns: Columns

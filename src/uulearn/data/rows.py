@@ -44,7 +44,12 @@ class Rows(ABC):
 
 
 class DenseRows(Rows):
-    """Rows of a tensor of shape (n, …), which is not copied."""
+    """Rows of a tensor of shape (n, …), which is not copied.
+
+    >>> rows = DenseRows(torch.arange(6.0).reshape(3, 2))
+    >>> rows.n_rows, rows.row_shape, rows.slice(1, 2)
+    (3, (2,), tensor([[2., 3.]]))
+    """
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
@@ -78,7 +83,12 @@ class DenseRows(Rows):
 
 
 class SparseRows(Rows):
-    """Rows of a SciPy CSR matrix or array; only the current batch is dense."""
+    """Rows of a SciPy CSR matrix or array; only the current batch is dense.
+
+    >>> from scipy.sparse import csr_array
+    >>> SparseRows(csr_array([[0.0, 1.0], [2.0, 0.0]])).slice(1, 2)
+    tensor([[2., 0.]])
+    """
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
@@ -131,7 +141,12 @@ class JoinedRows(Rows):
 
 
 class TwoSets:
-    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set."""
+    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set.
+
+    >>> both = TwoSets.from_membership(DenseRows(torch.eye(4)), torch.tensor([0, 1, 1, 0]))
+    >>> both.sizes, both.take(0, torch.tensor([1]))
+    ((2, 2), tensor([[0., 0., 0., 1.]]))
+    """
 
     def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
         self.rows, self.index = rows, index

@@ -33,8 +33,6 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
     ``folder`` is new, or already contains the same rows written by this function; then nothing is written.
     If several processes get the same folder, such as those of torchrun, one writes and the others wait.
 
-    Examples
-    --------
     >>> class Counted(RowStream):
     ...     row_shape, piece_sizes = (1,), (500, 500)
     ...     def read(self, piece): return torch.arange(500.0)[:, None] + 500 * piece

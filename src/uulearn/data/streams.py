@@ -42,6 +42,15 @@ class RowStream(ABC):
     """A set of rows that is read piece by piece, such as `uulearn.streaming.ParquetSet`.
 
     A piece should be small compared with memory but much larger than a row, for example some thousand rows.
+
+    >>> class Zeros(RowStream):
+    ...     row_shape, piece_sizes = (2,), (3, 1)
+    ...     def read(self, piece):
+    ...         return torch.zeros(self.piece_sizes[piece], 2)
+    ...     def describe(self):
+    ...         return "four rows of zeros"
+    >>> Zeros().n_rows, Zeros().read_checked(1)
+    (4, tensor([[0., 0.]]))
     """
 
     row_shape: tuple[int, ...]

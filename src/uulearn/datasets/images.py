@@ -21,6 +21,10 @@ class ImageDataset:
     """Images and class numbers as published.
 
     Images are bytes, 0 to 255, of shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10: red, green and blue planes.
+
+    >>> images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1], np.uint8)
+    >>> ImageDataset("mine", images, labels, images, labels, classes=("cat", "dog"))
+    ImageDataset(name='mine', classes=('cat', 'dog'))
     """
 
     name: str
@@ -35,8 +39,6 @@ class ImageDataset:
 class BinaryTask:
     """Rows with labels 1 (positive) and 0 (negative), in a training and a test part.
 
-    Examples
-    --------
     >>> images, labels = np.zeros((4, 2, 2), np.uint8), np.array([1, 0, 0, 0])
     >>> task = BinaryTask("small", images, labels, images, labels, positive_classes=(3,))
     >>> task.prior, task.row_shape, task.flat().row_shape
@@ -110,8 +112,6 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     Images are bytes, 0 to 255, to save memory; scale them in the model with ``UUClassifier(input_scale=1 / 255)``.
     Parameters and errors are those of `load_images`.
 
-    Examples
-    --------
     >>> load_task("imagenet")
     Traceback (most recent call last):
     ValueError: name must be one of 'mnist', 'fashion_mnist', 'kmnist', 'cifar10', got 'imagenet'.

@@ -22,6 +22,10 @@ class UnlabeledSets:
 
     Unpacks as ``X0, X1 = make_sets(…)``. ``realized_priors`` are the fractions of positives that were drawn, for exact
     priors as in the paper's experiments.
+
+    >>> drawn = make_sets(np.eye(8), [1] * 4 + [0] * 4, (0.75, 0.25), (4, 4), random_state=0)
+    >>> drawn.realized_priors, drawn.sets
+    ((0.75, 0.25), array([0, 0, 0, 0, 1, 1, 1, 1]))
     """
 
     X0: Any

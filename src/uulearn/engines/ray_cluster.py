@@ -73,8 +73,6 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
 def full_address(address: str) -> str:
     """Return an address with a port.
 
-    Examples
-    --------
     >>> full_address("auto"), full_address("10.0.0.7"), full_address("head:6380")
     ('auto', '10.0.0.7:6379', 'head:6380')
     """

@@ -1,6 +1,7 @@
 """`UUClassifier`, and the steps of a fit.
 
-A fit has four steps, and each of them can be called on its own:
+A fit has four steps, and each of them can be called on its own (`UUClassifier.plan_sets` does the first two, and
+`UUClassifier.fit_plan` the others):
 
 1. `check_parameters` and `uulearn.data.inputs` check the parameters and read the data (`FitData`);
 2. `make_plan` resolves "auto", chooses folds or held-out rows and the `Learner`: a `FitPlan`;

@@ -140,10 +140,10 @@ class UUClassifier(TrainedClassifier):
     >>> rng = np.random.default_rng(0)
     >>> y_a, y_b = rng.random(500) < 0.8, rng.random(500) < 0.2  # never shown to the classifier
     >>> X_a, X_b = (rng.normal(size=(500, 2)) + 2 * y[:, None] - 1 for y in (y_a, y_b))
-    >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, epochs=50, random_state=0)
+    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=50, random_state=0)
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used, and no row was scored by a model that saw it
+    >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used
     0.917 (95% interval 0.870 to 0.959)
     """
 

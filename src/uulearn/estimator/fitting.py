@@ -58,6 +58,16 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     plan : FitPlan
     first : OutOfFold, optional
         Already trained models of all folds, for example from a search; they are not trained again.
+
+    Examples
+    --------
+    >>> from uulearn.estimator import UUClassifier, make_plan
+    >>> from uulearn.data.inputs import read_two_tables
+    >>> rows = np.random.default_rng(0).normal([[[1.0]], [[-1.0]]], size=(2, 200, 3))
+    >>> clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, random_state=0)
+    >>> plan = make_plan(clf.get_params(deep=False), read_two_tables(*rows, any_shape=False))
+    >>> plan.resolved["n_estimators"], len(run_plan(plan).history)
+    (5, 2)
     """
     parameters = plan.parameters
     priors, target_prior = parameters.training_priors, parameters.target_prior

@@ -145,7 +145,21 @@ class FoldScores:
 
 
 class Learner(abc.ABC):
-    """Trains models of one kind. Subclasses implement `train`, and `restore` to support saved classifiers."""
+    """Trains models of one kind. Subclasses implement `train`, and `restore` to support saved classifiers.
+
+    >>> class Sum(TrainedModel):  # a model without weights: the sum of the columns
+    ...     def score(self, rows):
+    ...         return rows.slice(0, rows.n_rows).float().sum(1)
+    >>> class SumLearner(Learner):
+    ...     kind = "sum"
+    ...     def train(self, task):
+    ...         return ModelFit(Sum(), History())
+    >>> from uulearn import UUClassifier
+    >>> x = torch.linspace(-1, 1, 40)[:, None]
+    >>> clf = UUClassifier((0.2, 0.8), model=SumLearner(), calibrated=False)
+    >>> clf.fit_sets(x[:20], x[20:]).predict(x[[0, 39]])
+    array([0, 1])
+    """
 
     kind: ClassVar[str]
     """Name of the kind in the manifest of a model directory."""
@@ -274,7 +288,12 @@ class NetworkModel(TrainedModel):
 
 @dataclass(frozen=True)
 class NetworkLearner(Learner):
-    """Trains a torch module; ``options`` has everything but the seed and the checkpoint folder of each model."""
+    """Trains a torch module; ``options`` has everything but the seed and the checkpoint folder of each model.
+
+    >>> learner = NetworkLearner("linear", None, "logistic", "abs", -0.1, RunOptions(epochs=10))
+    >>> learner.risk((0.8, 0.2), 0.5)
+    UURisk(set_priors=(0.8, 0.2), target_prior=0.5, loss='logistic', method='abs')
+    """
 
     kind: ClassVar[str] = "network"
 

@@ -129,7 +129,14 @@ TRAINING_RULES: dict[str, Rule] = {
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
+    """Raise a ValueError or TypeError for the first parameter whose value is not allowed.
+
+    >>> from uulearn import UUClassifier
+    >>> check_parameters(UUClassifier((0.8, 0.2), epochs=0).get_params(deep=False))
+    Traceback (most recent call last):
+        ...
+    ValueError: epochs must be an integer of at least 1, got 0.
+    """
     options = parameters["training"] or TrainingOptions()
     checked = [(name, rule, parameters[name]) for name, rule in RULES.items()]
     if isinstance(options, TrainingOptions):

@@ -28,7 +28,12 @@ AUTO_PARAMETERS = (
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` without any ``"auto"``."""
+    """Parameters of `uulearn.UUClassifier` without any ``"auto"``.
+
+    >>> from uulearn import UUClassifier
+    >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
+    5
+    """
 
     set_priors: tuple[float, float] | None
     target_prior: float
@@ -91,16 +96,9 @@ def resolve_defaults(
     Examples
     --------
     >>> from uulearn import UUClassifier
-    >>> from pprint import pp
-    >>> pp(resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300)), width=60)
-    {'loss': 'sigmoid',
-     'lr': 0.001,
-     'l2': 0.005,
-     'n_estimators': 5,
-     'validation_fraction': 0.0,
-     'early_stopping': True,
-     'patience': 400,
-     'calibrated': True}
+    >>> resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))
+    {'loss': 'sigmoid', 'lr': 0.001, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0,
+     'early_stopping': True, 'patience': 400, 'calibrated': True}
     """
     known = dict(parameters)
     linear, mlp = (_is_named(known["model"], name) for name in ("linear", "mlp"))

@@ -120,8 +120,6 @@ def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = 
 
     Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first.
 
-    Examples
-    --------
     >>> knots, heights = torch.tensor([[0.0], [2.0], [2.0]]), torch.tensor([[1.0], [3.0], [9.0]])
     >>> interpolate(torch.tensor([[-1.0], [1.0], [2.0], [5.0]]), knots, heights).flatten().tolist()
     [1.0, 2.0, 9.0, 9.0]

@@ -45,8 +45,6 @@ def register_transformer(kind: type, *, checks_rows: bool = True) -> Callable[[C
     the transformer. ``checks_rows`` says whether it rejects rows with infinite values, and rows with missing values
     unless its scikit-learn tags say ``allow_nan``.
 
-    Examples
-    --------
     >>> import torch
     >>> class Doubler(FunctionTransformer):
     ...     def transform(self, X):

@@ -34,7 +34,11 @@ INSTALL = "run pip install 'uulearn[onnx]'"
 
 
 class Port(NamedTuple):
-    """An input or output of the graph; ``"n"`` in the shape is the number of rows."""
+    """An input or output of the graph; ``"n"`` in the shape is the number of rows.
+
+    >>> print(Port("X", "float32", ("n", 30)))
+    X float32 (n, 30)
+    """
 
     name: str
     type: str

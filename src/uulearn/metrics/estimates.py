@@ -21,8 +21,6 @@ class Estimate:
     interval are clipped to the range, and ``unclipped`` is the unbiased estimate. Averages, differences and rankings
     use ``unclipped``.
 
-    Examples
-    --------
     >>> print(Estimate(0.9131, 0.0049, (0.9031, 0.9223)))
     0.913 (95% interval 0.903 to 0.922)
     """

@@ -104,8 +104,6 @@ def uu_accuracy(
 
     See `uu_rates` for the parameters.
 
-    Examples
-    --------
     >>> scores, sets = [1, 1, 1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
     >>> uu_accuracy(scores, sets, (0.75, 0.25), 0.5).value
     1.0
@@ -122,8 +120,6 @@ def uu_balanced_accuracy(
 
     It equals ½ + (q − q′)/(2(θ − θ′)), so ranking models by it does not depend on the priors (Menon et al., 2015).
 
-    Examples
-    --------
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
     """
@@ -146,8 +142,6 @@ def uu_cost(
     See `uu_rates` for the other parameters, and `uulearn.metrics.calibration.bayes_threshold` for the threshold with
     the lowest cost.
 
-    Examples
-    --------
     >>> scores, sets = [1, 1, -1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
     >>> uu_cost(scores, sets, (0.75, 0.25), 0.5, false_positive_cost=1, false_negative_cost=9).value
     1.75
@@ -176,10 +170,8 @@ def uu_accuracy_difference(
     Only rows with different predictions contribute, so the difference is much more precise than either accuracy.
     ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
 
-    Examples
-    --------
-    >>> sets, old, new = [0, 0, 0, 0, 1, 1, 1, 1], [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
-    >>> uu_accuracy_difference(new, old, sets, (0.75, 0.25), 0.5).value
+    >>> old, new = [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
+    >>> uu_accuracy_difference(new, old, [0, 0, 0, 0, 1, 1, 1, 1], (0.75, 0.25), 0.5).value
     0.5
     """
     a, b, c, d = uu_coefficients(set_priors, target_prior)
@@ -199,8 +191,6 @@ def uu_accuracy_difference(
 def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CI_LEVEL) -> Estimate:
     """Estimate the area under the ROC curve from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
 
-    Examples
-    --------
     >>> uu_auc([1, 1, 1, 1, -1, 1, -1, -1, -1, -1], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1], (0.8, 0.2)).value
     1.0
     """

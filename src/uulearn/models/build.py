@@ -27,8 +27,6 @@ def build_model(
     (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
     With a ``seed``, the initial weights depend only on the seed, and torch's generator does not change.
 
-    Examples
-    --------
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
     """
@@ -82,7 +80,10 @@ def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
 
 
 def check_scores(model: nn.Module, x: Tensor) -> None:
-    """Raise an error if the model does not accept these rows or does not return one score per row."""
+    """Raise an error if the model does not accept these rows or does not return one score per row.
+
+    >>> check_scores(nn.Linear(3, 1), torch.zeros(5, 3))  # an output of shape (5, 1) is accepted
+    """
     scores = _forward(model.cpu(), x)
     n = len(x)
     if not isinstance(scores, Tensor) or scores.shape not in ((n,), (n, 1)):

@@ -67,8 +67,6 @@ class AllConvNet(HiddenLayers):
     C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is that of an
     image, and ``momentum`` that of PyTorch's batch normalization (Keras's 0.99 is 0.01 here).
 
-    Examples
-    --------
     >>> AllConvNet()(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
     """
@@ -119,6 +117,9 @@ class ResNet32(HiddenLayers):
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and third group halves height and width.
+
+    >>> ResNet32(shape=(3, 32, 32))(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2])
     """
 
     prefers_channels_last = True

@@ -32,7 +32,11 @@ INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
 
 
 class Linear(nn.Module):
-    """The linear-in-input model g(x) = ωᵀx + b."""
+    """The linear-in-input model g(x) = ωᵀx + b.
+
+    >>> Linear(n_features=3)(torch.zeros(2, 3)).shape
+    torch.Size([2])
+    """
 
     accepts_bfloat16_rows = True
 

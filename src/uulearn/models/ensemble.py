@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean score of several models, each divided by its scale so that all models have the same weight."""
+    """The mean score of several models, each divided by its scale so that all models have the same weight.
+
+    >>> Ensemble([nn.Identity(), nn.Identity()], scales=[1.0, 2.0])(torch.tensor([4.0]))
+    tensor([3.])
+    """
 
     scales: Tensor
 

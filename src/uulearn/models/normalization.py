@@ -144,8 +144,6 @@ def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     rows. All workers must call the model equally often. Works on any device, unlike torch's ``SyncBatchNorm``. A copy
     of the model made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     >>> with synchronized(model):
     ...     type(model[1]).__name__

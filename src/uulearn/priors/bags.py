@@ -13,7 +13,11 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 @dataclass(frozen=True)
 class MergedBags:
-    """The assignment of bags to two sets."""
+    """The assignment of bags to two sets.
+
+    >>> merge_bags([0.2, 0.9], [100, 50]).sets(bags=[0, 0, 1])
+    array([1, 1, 0])
+    """
 
     assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]
@@ -33,8 +37,6 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
 
     ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
-    Examples
-    --------
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
     (array([ 1,  0, -1,  0]), (150, 100))

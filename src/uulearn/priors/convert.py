@@ -53,8 +53,6 @@ def from_noise_rates(
     θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and Williamson, ICML 2015), where ρ₊ = P(noisy 0 | positive) and
     ρ₋ = P(noisy 1 | negative). Pass either π or s; s can be counted.
 
-    Examples
-    --------
     >>> from_noise_rates(0.2, 0.1, class_prior=0.5)
     (0.888..., 0.181...)
     """
@@ -86,8 +84,6 @@ def from_noise_rates(
 def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
     """Return ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
 
-    Examples
-    --------
     >>> to_noise_rates((0.75, 0.25), marked_fraction=0.5)
     NoiseRates(rho_plus=0.25, rho_minus=0.25, class_prior=0.5)
     """
@@ -100,8 +96,6 @@ def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
 def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) -> SetPriors:
     """Return (θ, θ′) of the rows with a positive test and of the rows with a negative test.
 
-    Examples
-    --------
     >>> from_sensitivity(0.9, 0.95, prevalence=0.1)
     (0.666..., 0.0115...)
     """
@@ -118,8 +112,6 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
 def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticAccuracy:
     """Return the sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
 
-    Examples
-    --------
     >>> to_sensitivity((0.75, 0.25), marked_fraction=0.5)
     DiagnosticAccuracy(sensitivity=0.75, specificity=0.75, prevalence=0.5)
     """
@@ -130,8 +122,6 @@ def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticA
 def from_predictive_values(precision: float, npv: float) -> SetPriors:
     """Return (θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
 
-    Examples
-    --------
     >>> from_predictive_values(precision=0.9, npv=0.75)
     (0.9, 0.25)
     """
@@ -141,8 +131,6 @@ def from_predictive_values(precision: float, npv: float) -> SetPriors:
 def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
     """Return the precision and negative predictive value of the rule that marks set 0.
 
-    Examples
-    --------
     >>> to_predictive_values((0.9, 0.25))
     PredictiveValues(precision=0.9, npv=0.75)
     """
@@ -153,8 +141,6 @@ def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
 def from_case_control(class_prior: float) -> SetPriors:
     """Return (θ, θ′) of positive-unlabeled data drawn as two samples: positives, and rows of the population.
 
-    Examples
-    --------
     >>> from_case_control(0.3)
     (1.0, 0.3)
     """
@@ -170,8 +156,6 @@ def from_censoring(
     the labeled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
     c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
-    Examples
-    --------
     >>> from_censoring(0.1, class_prior=0.4)
     (1.0, 0.333...)
     """
@@ -194,8 +178,6 @@ def from_censoring(
 def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabels:
     """Return the class prior and label frequency, from the class prior of the unlabeled rows.
 
-    Examples
-    --------
     >>> to_censoring((1.0, 0.5), labeled_fraction=0.5)
     CensoredLabels(class_prior=0.75, label_frequency=0.666...)
     """
@@ -210,8 +192,6 @@ def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabe
 def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
     """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
 
-    Examples
-    --------
     >>> from_mixture_proportions(0.5, 0.5)
     (0.666..., 0.333...)
     """
@@ -225,8 +205,6 @@ def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
 def to_mixture_proportions(set_priors: SetPriors) -> tuple[float, float]:
     """Return κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
 
-    Examples
-    --------
     >>> to_mixture_proportions((0.75, 0.5))
     (0.5, 0.666...)
     """

@@ -16,7 +16,11 @@ from uulearn.risk.coefficients import check_sizes
 
 
 class Interval(NamedTuple):
-    """An interval for a class prior."""
+    """An interval for a class prior.
+
+    >>> Interval(0.25, 0.75).covers(0.5), Interval(0.25, 0.75).width
+    (True, 0.5)
+    """
 
     low: float
     high: float

@@ -54,8 +54,6 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 
     Scores are higher for rows that look like the component.
 
-    Examples
-    --------
     >>> component = np.arange(1000) % 10  # the mixture has no score of 9
     >>> curve = ratio_curve(component, np.minimum(component, 8))
     >>> curve.thresholds, curve.ratio[[0, -1]]
@@ -77,11 +75,9 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
     (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. It selects wide tails, on which the ratio r is still above κ. The second
     pass minimizes the ratio plus `NOISE_FACTOR` standard errors, approximately √(r/q·(1/m + r/n)).
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)
-    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # contains the component with κ = 0.6
+    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # κ = 0.6
     >>> round(best_bin(positive, mixture).ratio, 2)
     0.6
     """

@@ -31,8 +31,6 @@ def out_of_fold_scores(
     ``scorer`` is a scikit-learn classifier with ``decision_function`` or ``predict_proba`` (default: `default_scorer`),
     and ``random_state`` the seed of the folds and of the default scorer.
 
-    Examples
-    --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> A, B = rng.normal(1, 1, size=(200, 2)), rng.normal(-1, 1, size=(300, 2))

@@ -29,7 +29,13 @@ MAX_ERRORS_OUTSIDE = 3.0  # an estimate further outside [0, 1], in standard erro
 
 @dataclass(frozen=True)
 class TargetPriorEstimate:
-    """Estimated class prior of unlabeled target rows."""
+    """Estimated class prior of unlabeled target rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> found = estimate_target_prior(*rng.random((3, 50)) + [[0.2], [0.4], [0.0]], (0.8, 0.2))
+    >>> round(found.target_prior, 1), round(found.standard_error, 1)
+    (0.5, 0.1)
+    """
 
     target_prior: float  # π̂; noise can move it outside [0, 1]
     interval: Interval  # clipped to [0, 1]

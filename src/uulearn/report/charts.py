@@ -110,8 +110,6 @@ def make_axis(
     ``percents`` labels fractions in percent, ``integers`` puts ticks at whole numbers only, ``tight`` ends the axis at
     the outermost values instead of at ticks.
 
-    Examples
-    --------
     >>> make_axis([0.62, 0.97], percents=True).labels
     ('60%', '70%', '80%', '90%', '100%')
     >>> make_axis([1, 60], integers=True, tight=True).labels

@@ -69,8 +69,6 @@ def label(text: str, width: int = NAME_WIDTH) -> str:
 def visible(text: str) -> str:
     """Spell out characters that cannot be seen but can mislead; escaped HTML is unchanged.
 
-    Examples
-    --------
     >>> visible("age\\x00 \\u202egpj.exe")
     'age\\\\x00 \\\\u202egpj.exe'
     """
@@ -92,8 +90,6 @@ def _is_misleading(character: str) -> bool:
 def shorten(text: str, width: int) -> str:
     """Return the text, cut to ``width`` characters with an ellipsis; wide characters count twice.
 
-    Examples
-    --------
     >>> shorten("mean concave points", 12), shorten("年齢と血圧", 7), shorten("age", 7)
     ('mean concav…', '年齢と…', 'age')
     """
@@ -117,8 +113,6 @@ def _width(character: str) -> int:
 def element(tag: str, content: object = "", **attributes: object) -> Markup:
     """Return an SVG element with escaped content and attributes; ``text_anchor`` becomes ``text-anchor``.
 
-    Examples
-    --------
     >>> element("text", "a < b", x=-8, text_anchor="end")
     Markup('<text x="-8" text-anchor="end">a &lt; b</text>')
     """

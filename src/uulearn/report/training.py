@@ -23,8 +23,6 @@ DAMAGED, FIX = "the training history is damaged", "train the model again with uu
 class TrainingCurves:
     """Recorded values per epoch; ``values`` has only curves with at least one finite value.
 
-    Examples
-    --------
     >>> curves = TrainingCurves.from_history(History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}]))
     >>> curves.first_negative("unbiased"), curves["positive"]
     (2, (None, None))

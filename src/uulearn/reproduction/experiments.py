@@ -106,8 +106,6 @@ class Request:
 def method_of(slope: float) -> tuple[str, float | None]:
     """Return the method with this slope λ, and the entry ``slope`` of its configuration.
 
-    Examples
-    --------
     >>> method_of(0), method_of(-0.1), method_of(-1)
     (('relu', None), ('leaky_relu', -0.1), ('abs', None))
     """

@@ -15,8 +15,8 @@ from uulearn.reproduction.reference import Spread
 from uulearn.reproduction.tables import MIN_TESTED_TRIALS, MethodColumn, ResultCell, ResultTable
 
 DIFFERS, NOT_FINITE, SPACE = "≠", "†", "\N{NO-BREAK SPACE}"
-QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop of accuracy, best epoch minus last"}
-SLOPES_CAPTION = "Each λ of the generalized leaky ReLU: accuracy and drop"
+QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop in accuracy from the best to the last epoch"}
+SLOPES_CAPTION = "Generalized leaky ReLU with each λ: accuracy and drop"
 LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

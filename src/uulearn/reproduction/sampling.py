@@ -22,8 +22,6 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
     and a few are dropped at random so that each set has the same number of training rows for every seed (1 − share −
     0.02 of a large set) and exactly ``share`` of its rows held out.
 
-    Examples
-    --------
     >>> training, held_out = hold_out((np.arange(30_000), np.arange(20_000, 50_000)), 0.09, seed=0)
     >>> [len(part) for part in (*training, *held_out)]
     [26700, 26700, 2700, 2700]

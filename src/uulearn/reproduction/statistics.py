@@ -50,8 +50,6 @@ def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL
 
     A method that shares fewer than two seeds with the best is not among them.
 
-    Examples
-    --------
     >>> sorted(best_methods({"a": {0: 0.90, 1: 0.92}, "b": {0: 0.91, 1: 0.90}, "c": {0: 0.5, 1: 0.52}}))
     ['a', 'b']
     """
@@ -90,8 +88,6 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     The error is smoothed by a centered moving median over five epochs. It turns at the minimum of the smoothed curve
     if its last value exceeds the minimum by half a point and by four standard deviations of the epoch-to-epoch noise.
 
-    Examples
-    --------
     >>> rising, falling = [0.60 + 0.01 * epoch for epoch in range(30)], [0.89 - 0.01 * epoch for epoch in range(30)]
     >>> turning_epoch(rising + falling), turning_epoch(rising)
     (30, None)

@@ -42,8 +42,6 @@ LOCK_SECONDS = 120.0
 def normalized(value: Any) -> Any:
     """Return JSON data in which equal settings compare equal: 1.0 becomes 1, tuples become lists.
 
-    Examples
-    --------
     >>> normalized({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
     {'epochs': 200, 'set_priors': [0.8, 0.2], 'slope': None}
     """
@@ -72,8 +70,6 @@ def key(configuration: Configuration) -> str:
 class RunStore:
     """The finished runs in a folder, which the first `add` creates. Records are cached: do not modify them.
 
-    Examples
-    --------
     >>> store = RunStore(getfixture("tmp_path"))
     >>> configuration = {"dataset": "mnist", "model": "mlp", "seed": 0}
     >>> store.add({"configuration": configuration, "curves": {"test_accuracy": [0.5, 0.9]}})

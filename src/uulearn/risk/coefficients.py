@@ -116,8 +116,6 @@ def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tup
     A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
     SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
 
-    Examples
-    --------
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
     """

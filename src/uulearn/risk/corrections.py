@@ -25,8 +25,6 @@ LARGEST_SLOPE = 1e6  # a function with a steeper slope is rejected as not Lipsch
 def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
     """Apply the generalized leaky ReLU: x for x ≥ 0, slope·x for x < 0, with slope ≤ 0.
 
-    Examples
-    --------
     >>> leaky_relu(torch.tensor([2.0, -2.0]), slope=-0.5)
     tensor([2., 1.])
     """
@@ -104,8 +102,6 @@ def check_correction(f: Any) -> None:
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
     refined. A grid cannot prove a property, but it finds common mistakes.
 
-    Examples
-    --------
     >>> check_correction(torch.square)
     Traceback (most recent call last):
         ...

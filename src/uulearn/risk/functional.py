@@ -22,6 +22,9 @@ class UURiskParts(NamedTuple):
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
     their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what training
     minimizes: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
+
+    >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (1.0, 0.0), 0.5).positive
+    tensor(0.1345)
     """
 
     positive: Tensor
@@ -32,7 +35,11 @@ class UURiskParts(NamedTuple):
 
 
 class PNRiskParts(NamedTuple):
-    """The supervised risk (Eq. 2): π·R̂_p⁺, (1 − π)·R̂_n⁻ and their sum."""
+    """The supervised risk (Eq. 2): π·R̂_p⁺, (1 − π)·R̂_n⁻ and their sum.
+
+    >>> pn_risk(torch.tensor([3.0, 1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").negative.item()
+    0.5
+    """
 
     positive: Tensor
     negative: Tensor
@@ -169,8 +176,6 @@ def pn_risk(
 
     Labels are 1 and 0, or 1 and −1.
 
-    Examples
-    --------
     >>> pn_risk(torch.tensor([3.0, -1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").total.item()
     0.0
     """

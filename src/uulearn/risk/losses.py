@@ -59,6 +59,9 @@ class MarginLoss:
     """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
 
     It is calibrated at the minimizer of a *proper* loss only; for other losses it is correct only at score 0.
+
+    >>> MarginLoss("hinge", lambda z: (1 - z).clamp(min=0))(torch.tensor([0.0, 2.0]))
+    tensor([1., 0.])
     """
 
     name: str
@@ -88,8 +91,6 @@ LOSSES: dict[str, MarginLoss] = {
 def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     """Return the loss with the given name, or wrap an elementwise ℓ(z) after checking it on a few margins.
 
-    Examples
-    --------
     >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
     0.5
     """

@@ -21,8 +21,6 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
     A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that was trained on it. Use
     ``groups`` to put rows into one fold for other reasons, such as rows of one patient.
 
-    Examples
-    --------
     >>> X, sets = np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8])
     >>> for train, test in SetKFold(2, random_state=0).split(X, sets):
     ...     print(np.bincount(sets[train]), np.bincount(sets[test]))

@@ -32,8 +32,6 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
 
     ``set_priors`` are the class priors θ_j of m sets, ``set_sizes`` their numbers of rows n_j.
 
-    Examples
-    --------
     >>> accuracy_weights((0.75, 0.25), (100, 100), 0.5)
     AccuracyWeights(offset=0.5, weights=array([ 1., -1.]), standard_error=0.0707...)
     """
@@ -52,8 +50,6 @@ def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Pr
 
     Positive scores predict the positive class, and a score of 0 counts as half of each class. Every set needs a row.
 
-    Examples
-    --------
     >>> sets = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     >>> estimate_accuracy([1, 1, 1, -1, 1, -1, -1, -1], sets, (0.75, 0.25), 0.5)
     1.0

@@ -34,7 +34,12 @@ CLIPPING_TOLERANCE = 1e-9  # distance from the segment that is attributed to rou
 
 
 class Inversion(NamedTuple):
-    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,)."""
+    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,).
+
+    >>> found = invert_set_posterior([[0.5, 0.5], [0.9, 0.1]], (0.8, 0.2), (500, 500), 0.5)
+    >>> found.positive.round(2), found.clipped  # with these priors no row can be 90% from set 0
+    (array([0.5, 1. ]), array([False,  True]))
+    """
 
     log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
     clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows
@@ -117,12 +122,10 @@ def invert_set_posterior(
     ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are those of its
     training rows. The other parameters are those of `set_posterior`.
 
-    Examples
-    --------
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
     array([0.2, 0.7])
-    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # more extreme than the priors allow
+    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # impossible
     Inversion(log_odds=array([inf]), clipped=array([ True]))
     """
     theta = read_priors(set_priors)
@@ -174,8 +177,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """Return η at another class prior, for the same two classes (prior shift).
 
-    Examples
-    --------
     >>> shift_prior([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])
     """

@@ -68,8 +68,6 @@ def negative_term_bound(
 
         Δ_g = exp(−2(α/C_ℓ)² / (a²/n + c²/n′)) + exp(−2(β/C_ℓ)² / (b²/n + d²/n′))
 
-    Examples
-    --------
     >>> bound = negative_term_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.positive, 4), round(bound.value, 4)
     (0.005, 0.01)
@@ -96,8 +94,6 @@ def bias_bound(
     (L_f + 1)·E|X|·1[X < 0]. For the positive term this expectation is at most c·C_ℓ·Δ⁺ (a·C_ℓ·Δ⁺ if θ < θ′), and at
     most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used; likewise for the negative term.
 
-    Examples
-    --------
     >>> bound = bias_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> print(f"{bound.value:.1e} {bound.sharp:.1e}")
     3.3e-02 8.8e-05
@@ -127,8 +123,6 @@ def deviation_bound(
 ) -> DeviationBound:
     """Bound the distance of the corrected from the true risk with probability at least 1 − δ (Theorem 3, Eq. 9).
 
-    Examples
-    --------
     >>> bound = deviation_bound((0.8, 0.2), 0.5, (5000, 5000), alpha=0.05, beta=0.05)
     >>> round(bound.value, 4), round(bound.sharp, 4), bound.confidence
     (0.032, 0.0226, 0.95)
@@ -154,8 +148,6 @@ def alternative_deviation_bound(
 ) -> DeviationBound:
     """Bound the same distance without the bias, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
 
-    Examples
-    --------
     >>> bound = alternative_deviation_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.value, 3), round(bound.confidence, 3)
     (0.101, 0.94)
@@ -177,8 +169,6 @@ def hoeffding_half_width(
 
     It holds for every classifier chosen without these rows.
 
-    Examples
-    --------
     >>> round(hoeffding_half_width((0.8, 0.2), 0.5, (5000, 5000)), 4)
     0.0226
     """

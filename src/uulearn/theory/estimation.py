@@ -18,7 +18,11 @@ from uulearn.theory.network import NetworkNorms
 
 @dataclass(frozen=True)
 class EstimationErrorBound:
-    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``."""
+    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``.
+
+    >>> EstimationErrorBound(complexity=0.5, bias=0.25, spread=0.125, confidence=0.95).value
+    0.875
+    """
 
     complexity: float  # 8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′)
     bias: float  # 2(L_f + 1)(a + b + c + d)·C_ℓ·Δ
@@ -60,8 +64,8 @@ def estimation_error_bound(
     --------
     >>> n = 1_000_000
     >>> bound = estimation_error_bound(
-    ...     (0.9, 0.1), 0.5, (n, n), rademacher=(n**-0.5, n**-0.5), alpha=0.05, beta=0.05, loss_bound=1.0,
-    ...     loss_lipschitz=0.25,
+    ...     (0.9, 0.1), 0.5, (n, n), rademacher=(n**-0.5, n**-0.5),
+    ...     alpha=0.05, beta=0.05, loss_bound=1.0, loss_lipschitz=0.25,
     ... )
     >>> round(bound.complexity, 4), round(bound.spread, 4), bound.bias < 1e-9
     (0.0025, 0.0031, True)
@@ -109,8 +113,8 @@ def network_error_bound(
     Examples
     --------
     >>> norms = NetworkNorms(frobenius=(1.0, 1.0), input_bound=1.0)
-    >>> n = 10**6
-    >>> round(network_error_bound(norms, (0.9, 0.1), 0.5, (n, n), loss="sigmoid", method="relu").value, 4)
+    >>> bound = network_error_bound(norms, (0.9, 0.1), 0.5, (10**6, 10**6), loss="sigmoid", method="relu")
+    >>> round(bound.value, 4)
     0.0089
     """
     n, n_prime = check_sizes(sizes)

@@ -41,7 +41,11 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """The properties of a network that Corollary 5 uses."""
+    """The properties of a network that Corollary 5 uses.
+
+    >>> NetworkNorms(frobenius=(2.0, 3.0), input_bound=1.0).score_bound
+    6.0
+    """
 
     frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
     input_bound: float  # C_x, including the carried constant
@@ -70,8 +74,6 @@ def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound of the Euclidean
     norm of every possible row, as it is passed to the model or the classifier.
 
-    Examples
-    --------
     >>> import torch
     >>> model = torch.nn.Linear(2, 1)
     >>> _ = model.weight.data.copy_(torch.tensor([[3.0, 4.0]])), model.bias.data.fill_(1.0)

@@ -25,7 +25,11 @@ GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance of the pr
 
 
 class SetSizes(NamedTuple):
-    """Numbers of rows of set 0 and of set 1."""
+    """Numbers of rows of set 0 and of set 1.
+
+    >>> SetSizes(300, 200).total
+    500
+    """
 
     set0: int
     set1: int
@@ -40,13 +44,9 @@ class SetSizes(NamedTuple):
 class IntervalSpread:
     """S₀ and S₁ of the half-width √(S₀²/n + S₁²/n′) of an interval.
 
-    Examples
-    --------
     >>> spread = IntervalSpread(3.0, 1.0)
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
     (0.75, SetSizes(set0=1200, set1=400), SetSizes(set0=1000, set1=1000))
-    >>> spread.rows_needed(set1=500, half_width=0.1)
-    1125
     """
 
     set0: float
@@ -98,8 +98,6 @@ def anticipated_spread(
 
     The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
-    Examples
-    --------
     >>> spread = anticipated_spread((0.6, 0.4), 0.5, accuracy=0.9)
     >>> round(spread.half_width((3000, 3000)), 4), spread.rows(0.02)
     (0.0624, SetSizes(set0=29244, set1=29244))
@@ -113,8 +111,6 @@ def anticipated_spread(
 def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
     """Return the worst-case spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
 
-    Examples
-    --------
     >>> worst_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=30012, set1=30012)
     """
@@ -124,8 +120,6 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
     """Return the spread by Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
 
-    Examples
-    --------
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
     """
@@ -137,9 +131,7 @@ def prior_error_effect(
 ) -> tuple[float, float]:
     """Return the change of the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
 
-    Examples
-    --------
-    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]  # two points for an error of 0.01
+    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]
     [0.02, 0.02]
     """
     a, b, c, d = magnitudes(set_priors, target_prior)
@@ -245,8 +237,6 @@ def plan_rows(
     interval, and ``sizes`` the available rows (n, n′), to compute their precision. Intervals hold with probability
     1 − ``delta``.
 
-    Examples
-    --------
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed
     (SetSizes(set0=2567, set1=2567), 0.0262, None)

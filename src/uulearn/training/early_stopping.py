@@ -23,8 +23,6 @@ class BestEpoch:
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
     epoch is noisy. After ``patience`` epochs without improvement it is `exhausted`.
 
-    Examples
-    --------
     >>> best = BestEpoch(smoothing=2, patience=3)
     >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
     ([True, True, True, False, False], 3)

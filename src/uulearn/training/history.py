@@ -48,6 +48,10 @@ class History:
     ``validation_…``             the risk on held-out rows of both sets, if they were given
     ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labeled rows, if they were given
     ===========================  ==========================================================================
+
+    >>> history = History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}])
+    >>> history.column("unbiased"), history.first_negative_epoch
+    ([0.2, -0.1], 2)
     """
 
     epochs: list[dict[str, Any]] = field(default_factory=list)

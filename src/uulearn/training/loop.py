@@ -65,6 +65,14 @@ class Trainer:
         Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
     callback : callable, optional
         Called with the record and the model after every epoch; return True to stop.
+
+    Examples
+    --------
+    >>> from uulearn.data import DenseRows
+    >>> data = TwoSets((DenseRows(torch.ones(8, 1)), DenseRows(-torch.ones(8, 1))))
+    >>> trainer = Trainer(nn.Linear(1, 1), data, UURisk((0.8, 0.2), 0.5), RunOptions(epochs=3))
+    >>> trainer.run().column("epoch")
+    [1, 2, 3]
     """
 
     def __init__(

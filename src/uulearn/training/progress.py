@@ -131,8 +131,6 @@ class ProgressBar:
 def format_duration(seconds: float) -> str:
     """Format a duration in seconds, minutes or hours.
 
-    Examples
-    --------
     >>> format_duration(3.21), format_duration(12.3), format_duration(90), format_duration(7300)
     ('3.2 s', '12 s', '1 min 30 s', '2 h 1 min')
     """

@@ -20,6 +20,10 @@ def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float
 
     If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
     computes the scores from rows of that type; other models run under autocast. The model's mode does not change.
+
+    >>> from uulearn.data import DenseRows
+    >>> score_rows(nn.Flatten(0), DenseRows(torch.tensor([[1.0], [2.0]])))
+    tensor([1., 2.])
     """
     device, was_training = module_device(model), model.training
     fold = getattr(model, "for_inference", None)

@@ -40,6 +40,11 @@ class Run:
         Override those of the options and the model. Dropped units differ from a single run: runs share a generator.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
+
+    Examples
+    --------
+    >>> Run((range(4), range(4, 8)), (0.75, 0.25), 0.5).coefficients
+    UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
     """
 
     rows: tuple[IndexLike, IndexLike]

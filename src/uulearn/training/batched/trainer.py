@@ -351,6 +351,12 @@ def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **ar
     """Train any list of runs in as few groups as the sizes of their sets allow, and return their histories.
 
     A group has at most ``max_runs`` runs. The other arguments are those of `BatchedTrainer`.
+
+    >>> runs = [Run((range(n), range(n, 2 * n)), (0.8, 0.2), 0.5) for n in (10, 20)]
+    >>> options = RunOptions(epochs=2, progress=False)
+    >>> histories = train_runs(torch.randn(40, 3), runs, model="linear", options=options)
+    >>> [len(history) for history in histories]
+    [2, 2]
     """
     by_size: dict[Any, list[int]] = {}
     for position, run in enumerate(runs):
