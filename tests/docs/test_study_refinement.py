@@ -165,7 +165,9 @@ def test_first_training_equals_the_estimator(refined):
     kept = render_refinement.kept(way)
     assert (own.predict(table.X_test) == table.y_test).mean() == way["accuracy"][kept]
     assert max(done.number for done in own.self_training_ if done.better) == kept
-    assert [done.evaluation.accuracy.unclipped for done in own.self_training_] == [value for value, _ in way["estimates"]]
+    assert [done.evaluation.accuracy.unclipped for done in own.self_training_] == [
+        value for value, _ in way["estimates"]
+    ]
 
 
 def test_killed_quick_run_resumes(refined, tmp_path, capsys):

@@ -52,12 +52,7 @@ def evaluate_sets(
 
 
 def evaluate_labels(
-    model: TableModel,
-    rows: str,
-    column: str,
-    positive: str | None,
-    target_prior: float | None = None,
-    sheet: str | None = None,
+    model: TableModel, rows: str, column: str, positive: str | None, target_prior: float | None, sheet: str | None
 ) -> LabeledEvaluation:
     """Evaluate a model on rows with labels, at the class prior of these rows or at ``target_prior``."""
     model = model.with_target_prior(target_prior)

@@ -17,8 +17,8 @@ from uulearn.cli.options import (
     RayWorkers,
     Sheet,
     argument,
-    check_name,
     flag,
+    name_option,
     option,
     parse_set_priors,
 )
@@ -49,15 +49,10 @@ def fit(
         int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
     ] = None,
     model: Annotated[
-        str | None,
-        option("NAME", "mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).", callback=check_name),
+        str | None, name_option("mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).")
     ] = None,
-    method: Annotated[
-        str | None, option("NAME", "abs, leaky_relu, relu, unbiased or biased. Default: abs.", callback=check_name)
-    ] = None,
-    loss: Annotated[
-        str | None, option("NAME", "sigmoid, logistic, … Default: sigmoid (logistic for linear).", callback=check_name)
-    ] = None,
+    method: Annotated[str | None, name_option("abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
+    loss: Annotated[str | None, name_option("sigmoid, logistic, … Default: sigmoid (logistic for linear).")] = None,
     epochs: Annotated[int | None, option("N", "Maximum number of epochs. Default: 200.", min=1)] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)

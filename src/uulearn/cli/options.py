@@ -43,8 +43,12 @@ NAMES = {
 """Values of options, repeated here because importing the library takes seconds; a test compares them with it."""
 
 
-def check_name(param: typer.CallbackParam, value: str | None) -> str | None:
-    """Return the value of an option, or raise if it is not one of `NAMES`."""
+def name_option(text: str) -> Any:
+    """Declare an option whose value is one of `NAMES`."""
+    return option("NAME", text, callback=_check_name)
+
+
+def _check_name(param: typer.CallbackParam, value: str | None) -> str | None:
     names = NAMES[str(param.name)]
     if value is not None and value not in names:
         raise ValueError(f"--{param.name} must be {', '.join(names[:-1])} or {names[-1]}, got {value!r}.")

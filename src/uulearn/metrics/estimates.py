@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 CI_LEVEL = 0.95  # default confidence level of intervals
 Floats = NDArray[np.float64]
+Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,7 @@ def combine_proportions(
 
 
 def clip_estimate(
-    value: float,
-    standard_error: float,
-    interval: tuple[float, float],
-    confidence: float,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    value: float, standard_error: float, interval: Pair, confidence: float, bounds: Pair = (0.0, 1.0)
 ) -> Estimate:
     """Return an estimate with value and interval clipped to the bounds; an interval outside becomes the nearest bound.
 

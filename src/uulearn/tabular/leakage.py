@@ -128,35 +128,29 @@ def find_label_columns(
             continue
         for value in values[common]:
             counts = [int((own == value).sum()) for own in known]
-            if not _has_class_priors(column, counts, [len(own) for own in known], set_priors):
-                continue
-            shares = [count / len(own) for count, own in zip(counts, known, strict=True)]
-            reason = (
-                f"Column {column.name!r} is probably the label: {show_value(value, column)} occurs in {shares[0]:.0%} "
-                f"of the rows of {files[0]} and {shares[1]:.0%} of those of {files[1]}, and the class priors are "
-                f"{set_priors[0]:g} and {set_priors[1]:g}."
-            )
-            found.append(LeakingColumn(column.name, 0.5 + abs(shares[0] - shares[1]) / 2, reason))
-            break
+            sizes = [len(own) for own in known]
+            if _has_class_priors(column, counts, sizes, set_priors):
+                q, q_prime = counts[0] / sizes[0], counts[1] / sizes[1]
+                reason = (
+                    f"Column {column.name!r} is probably the label: {show_value(value, column)} occurs in {q:.0%} of "
+                    f"the rows of {files[0]} and {q_prime:.0%} of those of {files[1]}, and the class priors are "
+                    f"{set_priors[0]:g} and {set_priors[1]:g}."
+                )
+                found.append(LeakingColumn(column.name, 0.5 + abs(q - q_prime) / 2, reason))
+                break
     return found
 
 
 def _has_class_priors(column: TableColumn, counts: Sequence[int], sizes: Sequence[int], priors: Pair) -> bool:
     """Return whether a value occurs in both sets as often as positives, and hardly in negatives."""
     level = (1 - LABEL_CONFIDENCE) / 2
-    ends = [exact_interval(count, size, level) for count, size in zip(counts, sizes, strict=True)]
-    if any(
-        not low - ROUNDED_PRIOR <= prior <= high + ROUNDED_PRIOR
-        for (low, high), prior in zip(ends, priors, strict=True)
-    ):
+    low, high = np.transpose([exact_interval(*pair, level) for pair in zip(counts, sizes, strict=True)])
+    if (priors < low - ROUNDED_PRIOR).any() or (priors > high + ROUNDED_PRIOR).any():
         return False
-    if column.name.lower() in LABEL_NAMES:
-        return True
-    higher = 0 if priors[0] > priors[1] else 1
-    shares = [count / size for count, size in zip(counts, sizes, strict=True)]
-    below, above = shares[higher] - ends[higher][0], ends[1 - higher][1] - shares[1 - higher]
-    separation = shares[higher] - shares[1 - higher] - math.hypot(below, above)
-    return separation >= LABEL_SEPARATION * abs(priors[0] - priors[1])
+    q, own, other = np.divide(counts, sizes), int(np.argmax(priors)), int(np.argmin(priors))
+    separation = q[own] - q[other] - math.hypot(q[own] - low[own], high[other] - q[other])
+    named = column.name.lower() in LABEL_NAMES
+    return named or bool(separation >= LABEL_SEPARATION * (priors[own] - priors[other]))
 
 
 class ColumnCells(NamedTuple):

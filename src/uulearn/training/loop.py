@@ -365,11 +365,8 @@ class Trainer:
         return [self.model] if self.average is None else [self.model, self.average.module]
 
     def _check_finite(self, record: dict[str, Any]) -> None:
-        """If the risk or a weight is not finite, restore the weights of the last finite epoch and raise an error.
-
-        Running statistics count as weights. A buffer that was never finite, such as a mask, does not.
-        """
-        weights_finite = all(
+        """If the risk or a weight is not finite, restore the weights of the last finite epoch and raise an error."""
+        weights_finite = all(  # including running statistics, except buffers that were never finite, such as masks
             bool(value.isfinite().all()) or not state[name].isfinite().all()
             for module, state in zip(self._trained_modules(), self._last_finite, strict=True)
             for name, value in module.state_dict().items()
