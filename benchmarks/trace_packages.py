@@ -84,7 +84,7 @@ def fit_command() -> None:
         for path, rows in zip(paths, draw_sets(), strict=True):
             lines = ["x,y,z,kind", *(f"{x:.4f},{y:.4f},{z:.4f},{'ab'[i % 2]}" for i, (x, y, z) in enumerate(rows))]
             path.write_text("\n".join(lines) + "\n")
-        command = ["uulearn", "fit", *map(str, paths), "--set-priors", "0.8", "0.2", "--epochs", "3"]
+        command = ["uulearn", "fit", *map(str, paths), "--set-priors", "0.8", "0.2", "--epochs", "3", "--sensitivity"]
         sys.argv = [*command, "--out", str(Path(folder) / "model")]
         silent = io.StringIO()
         with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent), contextlib.suppress(SystemExit):

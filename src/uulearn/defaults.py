@@ -5,15 +5,16 @@ the same model everywhere. Parameters that default to ``"auto"`` are derived by
 `uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
 These interfaces differ from `uulearn.UUClassifier`:
 
-==========================  ========================  =================================================================
-where                       default                   why
-==========================  ========================  =================================================================
-`UURisk`, `uu_risk`         loss "sigmoid"            a risk has no model; "linear" models use "logistic"
-`pn_risk`                   "logistic"                the risk of labeled rows, not a training objective
-`RunOptions`                no early stopping         one training run has no held-out rows unless they are passed
-`prior_sensitivity`         one model, 20% held out   twelve trainings are compared on the same held-out rows
-paper reproduction          all explicit              the experiments pass every setting of the paper
-==========================  ========================  =================================================================
+==========================  =========================  ================================================================
+where                       default                    why
+==========================  =========================  ================================================================
+`UURisk`, `uu_risk`         loss "sigmoid"             a risk has no model; "linear" models use "logistic"
+``uulearn fit``, 1 model    10% set aside, calibrated  its report needs evaluation rows, and `predict` probabilities
+`pn_risk`                   "logistic"                 the risk of labeled rows, not a training objective
+`RunOptions`                no early stopping          one training run has no held-out rows unless they are passed
+`prior_sensitivity`         one model, 20% held out    twelve trainings are compared on the same held-out rows
+paper reproduction          all explicit               the experiments pass every setting of the paper
+==========================  =========================  ================================================================
 """
 
 from typing import Any

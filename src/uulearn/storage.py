@@ -1,20 +1,25 @@
 """Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
 
 import contextlib
+import dataclasses
 import glob
 import json
+import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+LARGEST_NUMBER = 1e100  # a stored number beyond this is a sign of tampering
 
 
 def _read_umask() -> int:
@@ -141,3 +146,50 @@ def _decode(node: Any, tensors: dict[str, Tensor]) -> Any:
         return float.fromhex(value)
     items = [_decode(item, tensors) for item in value]
     return tuple(items) if kind == "tuple" else items
+
+
+def read_value(kind: Any, value: Any, where: str) -> Any:
+    """Convert ``value`` from JSON or TOML to the annotated type ``kind``; raise ValueError if it does not match.
+
+    >>> read_value(tuple[float, ...], [1, 2.5], "scores")
+    (1.0, 2.5)
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):  # only X | None occurs
+        return None if value is None else read_value(arguments[0], value, where)
+    if origin is tuple:
+        size = "" if arguments[-1] is Ellipsis else f" of {len(arguments)}"
+        kinds = arguments if size or not isinstance(value, list) else arguments[:1] * len(value)
+        _expect(isinstance(value, list) and len(value) == len(kinds), where, f"a list{size}", value)
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return tuple(read_value(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
+    if kind is float:
+        if value is None:  # NaN and infinities are stored as null
+            return math.nan
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        _expect(numeric and abs(value) < LARGEST_NUMBER, where, "a number", value)
+        return float(value)
+    names = {int: "a whole number", str: "a string", bool: "true or false"}
+    if kind in names:
+        _expect(type(value) is kind, where, names[kind], value)
+        return value
+    _expect(isinstance(value, dict), where, "an object", value)
+    if origin is Mapping:
+        return {name: read_value(arguments[1], item, f"{where}.{name}") for name, item in value.items()}
+    annotations, fields = get_type_hints(kind), dataclasses.fields(kind)
+    if unknown := sorted(value.keys() - annotations.keys()):
+        raise ValueError(
+            f"{where} must be an object of this version of uulearn, got the unknown entry {', '.join(unknown)}"
+        )
+    for entry in fields:
+        required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+        _expect(not required or entry.name in value, where, f"an object with the entry {entry.name!r}", value)
+    return kind(**{name: read_value(annotations[name], item, f"{where}.{name}") for name, item in value.items()})
+
+
+def _expect(condition: bool, where: str, expected: str, value: Any) -> None:
+    if not condition:
+        shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
+        raise ValueError(f"{where} must be {expected}, got {shown}")

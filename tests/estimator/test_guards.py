@@ -166,7 +166,7 @@ def test_no_warning_if_accuracy_exceeds_one_within_noise(use):
 def test_one_sided_check_uses_calibrated_decisions(monkeypatch):
     """All scores are positive, but half of the calibrated decisions are negative."""
     seen = []
-    monkeypatch.setattr("uulearn.estimator.guards.warn_if_one_sided", lambda scores, *_, **__: seen.append(scores))
+    monkeypatch.setattr("uulearn.estimator.fitting.warn_if_one_sided", lambda scores, *_, **__: seen.append(scores))
     rng = np.random.default_rng(0)
     sets = np.repeat([0, 1], 300)
     X = rng.normal(size=(600, 2)) + 2 * (rng.random(600) < np.where(sets == 0, 0.8, 0.2))[:, None]

@@ -727,7 +727,7 @@ def test_pandas_index_without_name_is_ignored(tmp_path):
     frame.set_index(pd.Index([5, 1, 7])).to_parquet(path)
     with open_table(path) as reader:
         assert reader.columns == ["a"]
-        assert reader.notes == [f"{path} has a pandas index without a name; it is ignored."]
+        assert reader.notes == [f"{path} has an unnamed pandas index, which is ignored."]
         assert cells(pd.concat(reader)) == [[1], [2], [3]]
     frame.to_parquet(path)
     with open_table(path) as reader:
@@ -875,7 +875,7 @@ def test_sheet_is_chosen_by_name(tmp_path):
         assert reader.notes == [f"{path} has 2 sheets; the first, 'one', is read (choose with --sheet)."]
     with pytest.raises(TableError, match=r"has no sheet 'three'; its sheets are 'one', 'two'\."):
         read_table(path, sheet="three")
-    with pytest.raises(TableError, match="has no sheets; leave out --sheet one"):
+    with pytest.raises(TableError, match="has no sheets; remove --sheet one"):
         read_table(save(tmp_path, "a\n1\n"), sheet="one")
 
 

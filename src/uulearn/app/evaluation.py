@@ -42,7 +42,8 @@ def evaluate_sets(
         np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet)])
         for path in (first, second)
     ]
-    priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a model of `fit` always has set_priors
+    priors = set_priors or classifier.set_priors
+    assert priors is not None  # a model of `uulearn fit` always has them
     sets = np.repeat([0, 1], [len(own) for own in scores])
     return evaluate(np.concatenate(scores), sets, priors, classifier.target_prior)
 

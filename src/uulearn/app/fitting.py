@@ -42,8 +42,6 @@ PRIOR_ROWS = 20_000
 QUICK_SECONDS = 10.0
 """If training took less time than this, it is repeated with wrong priors without being requested."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
-SMALL_CELLS = 500_000
-"""Below this number of cells, one thread trains faster than several."""
 SHARED_ROWS = "rows"
 """Folder below the checkpoint with the rows that several workers share."""
 
@@ -78,10 +76,7 @@ def fit_files(
         warnings.simplefilter("always")
         folder = Path(tempfile.gettempdir())
         classifier = make_classifier(settings, checkpoint)
-        with (
-            read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
-            _few_threads(sum(rows.size for rows in X)),
-        ):
+        with read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X):
             priors, estimate = resolve_priors(settings, X, progress)
             trained = train(settings, classifier.set_params(set_priors=priors), X, folder, progress, workers)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
@@ -157,17 +152,6 @@ def _prepare(settings: FitSettings) -> Prepared:
 
 def _quoted(name: str) -> str:
     return name if name.replace("_", "").replace("-", "").isalnum() else repr(name)
-
-
-@contextlib.contextmanager
-def _few_threads(cells: int) -> Iterator[None]:
-    """Use one thread for small tables; more threads are not faster, and slower on shared cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if cells < SMALL_CELLS else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def resolve_priors(

@@ -72,13 +72,19 @@ class OutputFolder:
         """Return a message part on how to continue; remove an unfinished fit without a checkpoint."""
         if self._has_checkpoint():
             return f"; continue with uulearn fit … --resume (checkpoints are in {self.unfinished})"
-        shutil.rmtree(self.unfinished, ignore_errors=True)
+        self._discard_unfinished()
         return ""
 
     def clean_up(self) -> None:
         """Remove all checkpoints after the model has been saved."""
         for folder in (self.unfinished, self.previous):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _discard_unfinished(self) -> None:
+        """Remove the checkpoints of this fit; those of an earlier interrupted fit can be resumed again."""
+        shutil.rmtree(self.unfinished, ignore_errors=True)
+        if self.previous.is_dir():
+            self.previous.rename(self.unfinished)
 
     def _has_checkpoint(self) -> bool:
         return any(self.unfinished.rglob("*.safetensors"))
@@ -123,7 +129,7 @@ class OutputFolder:
             raise ValueError(f"{sentence}{self.resume_hint()}.") from error
         except (ValueError, ArithmeticError):
             if not resumed:  # the same fit would fail again, but a resumed fit may have a wrong option
-                shutil.rmtree(self.unfinished, ignore_errors=True)
+                self._discard_unfinished()
             raise
 
 

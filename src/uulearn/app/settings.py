@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from uulearn.app.facts import read_value
-from uulearn.defaults import AUTO, EVALUATION_FRACTION
+from uulearn.defaults import AUTO, EVALUATION_FRACTION, TARGET_PRIOR
 from uulearn.estimator import UUClassifier
+from uulearn.storage import read_value
 from uulearn.training import TrainingOptions
 
 CLASSIFIER_TABLE = "classifier"
@@ -42,7 +42,7 @@ class FitSettings:
     first: str
     second: str
     set_priors: tuple[float, float] | str
-    target_prior: float = 0.5
+    target_prior: float = TARGET_PRIOR
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     only: tuple[str, ...] = ()

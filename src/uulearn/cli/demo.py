@@ -30,15 +30,13 @@ def demo(
     import pandas as pd
     from rich.console import Console
 
-    from uulearn.cli.demo_tables import check_conflicts, demo_tables, format_tables, write_tables
+    from uulearn.cli.demo_tables import demo_tables, write_tables
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; pass a folder as --out.")
     tables = demo_tables(seed)
-    files = format_tables(tables)
-    check_conflicts(out, files)
-    write_tables(out, files)
+    write_tables(out, tables)
     if files_only:
         console.print(_describe_tables(out, tables))
         return

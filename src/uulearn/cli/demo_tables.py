@@ -4,8 +4,6 @@ Ill and healthy patients have the same distributions in both clinics. The clinic
 patients who are ill, which is the assumption of the method.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -49,23 +47,13 @@ def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFram
     )
 
 
-def format_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
-    """The CSV files of the tables, with the same bytes on every platform."""
-    return {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
-
-
-def check_conflicts(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Raise a ValueError if a file of the folder has the name of a table and other contents."""
-    places = {folder / name: content for name, content in files.items()}
-    changed = [path.name for path, content in places.items() if path.exists() and path.read_bytes() != content]
-    if changed:
+def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Write the tables as CSV files; raise ValueError if a file of this name with other contents exists."""
+    files = {folder / name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+    if changed := [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]:
         raise ValueError(
             f"{', '.join(changed)} in {folder} would be overwritten with other rows; pass another folder as --out, or "
             "move the file away."
         )
-
-
-def write_tables(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files into a folder."""
-    for name, content in files.items():
-        write_atomically(folder / name, partial(Path.write_bytes, data=content))
+    for path, content in files.items():
+        write_atomically(path, partial(Path.write_bytes, data=content))

@@ -32,6 +32,10 @@ def evaluate(
     from uulearn.app.model import TableModel
 
     priors = parse_set_priors(set_priors)
+    if labels is None and positive is not None:
+        raise ValueError(f"--positive {positive} needs --labels COLUMN; add it, or remove --positive.")
+    if labels is not None and priors is not None:
+        raise ValueError("--set-priors is for two unlabeled files; remove it, or remove --labels.")
     if labels is not None and second is None:
         chosen = TableModel.load(model).with_target_prior(target_prior)
         _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)

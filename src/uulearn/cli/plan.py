@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uulearn.cli.options import AsJson, option
+from uulearn.defaults import TARGET_PRIOR
 
 if TYPE_CHECKING:
     from uulearn.theory.planning import PlannedPrecision, RowPlan
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 def plan(
     set_priors: Annotated[tuple[float, float], option("θ θ′", "Class priors of set 0 and set 1, such as 0.6 0.4.")],
-    target_prior: Annotated[float, option("π", "Class prior of the population that the classifier is used on.")] = 0.5,
+    target_prior: Annotated[
+        float, option("π", "Class prior of the population that the classifier is used on.")
+    ] = TARGET_PRIOR,
     accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
     half_width: Annotated[float, option("P", "Half width of the interval; 0.02 means two points either way.")] = 0.02,
     sizes: Annotated[

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
-
-STANDARD = "-"
-"""Standard input or output in place of a path."""
+from uulearn.io.formats import STANDARD
 
 
 def predict(

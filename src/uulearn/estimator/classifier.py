@@ -16,7 +16,7 @@ from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner, NetworkModel
-from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters
+from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.plan import FitPlan, make_plan, read_streams, takes_any_shape
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
@@ -210,6 +210,8 @@ class UUClassifier(TrainedClassifier):
         if unknown := sorted(options.keys() - set(known)):
             raise ValueError(f"Invalid parameter {unknown[0]!r} for training; TrainingOptions has {', '.join(known)}.")
         super().set_params(**own)
+        if options and not isinstance(self.training, TrainingOptions | None):
+            raise TypeError(f"training must be TrainingOptions or None, got {self.training!r}.")
         if options:
             self.training = dataclasses.replace(self.training or TrainingOptions(), **options)
         return self
@@ -285,6 +287,11 @@ class UUClassifier(TrainedClassifier):
 
     def fit_plan(self, plan: FitPlan) -> Self:
         """Train according to a plan, and set the fitted attributes."""
+        for name in ("set_priors", "target_prior", "method", "slope", "loss", "model"):
+            own, planned = getattr(self, name), getattr(plan.parameters, name)
+            own = tuple(map(float, own)) if name == "set_priors" and own is not None else own
+            if not is_auto(own) and own is not planned and own != planned:
+                raise ValueError(f"the plan has {name}={planned!r} and this classifier {own!r}; make another plan.")
         with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)
             self.set_fitted(result)

@@ -1,5 +1,6 @@
 """Run a plan: train one model or an ensemble over folds, calibrate and evaluate it."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -13,16 +14,21 @@ from torch import Tensor
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
-from uulearn.estimator import guards
 from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, Stage, self_train
+from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
 from uulearn.metrics import Evaluation, evaluate
-from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
+from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
+from uulearn.risk import estimation_cost
 from uulearn.training import History
 
 # Rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
+# A class prior within these bounds is moderate: predicting only one class then indicates failed training.
+MODERATE_PRIOR = (0.1, 0.9)
+# An estimated accuracy is suspicious if it is outside [½, 1] by this many standard errors.
+SUSPICIOUS_ERRORS = 4
 
 
 @dataclass(frozen=True)
@@ -146,7 +152,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     if decisions is None:
         sample = torch.cat([plan.data.sample(which, ONE_SIDED_SAMPLE) for which in (0, 1)])
         decisions = decision_values(result.model.score(DenseRows(sample)).numpy(), result.scaling)
-    guards.warn_if_one_sided(
+    warn_if_one_sided(
         decisions,
         plan.data.sizes,
         plan.parameters.training_priors,
@@ -186,3 +192,49 @@ def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, prio
         folds=folds, test=plan.test, callback=plan.callback, fit_seed=plan.seed,
     )  # fmt: skip
     return merge_folds(plan.learner.train_folds(task), folds)
+
+
+def warn_if_one_sided(
+    decisions: NDArray[Any],
+    sizes: tuple[int, int],
+    set_priors: tuple[float, float],
+    target_prior: float,
+    *,
+    log_odds: bool,
+    stacklevel: int = 2,
+) -> None:
+    """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
+
+    Log-odds are shifted from the target prior to the class prior of the training rows; other decisions are checked only
+    if the target prior is moderate.
+    """
+    prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
+    low, high = MODERATE_PRIOR
+    if not low <= prior <= high or not (log_odds or low <= target_prior <= high):
+        return
+    positive = (shift_log_odds(decisions, target_prior, prior) if log_odds else decisions) > 0
+    if (positive == positive[0]).all():
+        side = "positive" if positive[0] else "negative"
+        warnings.warn(
+            f"the trained model predicts {side} for all of {len(decisions):,} training rows, though about {prior:.0%} "
+            "are positive; scale the columns, lower lr, train longer, and let the model end without an activation.",
+            OneSidedPredictionsWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_if_suspicious(
+    accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
+) -> None:
+    """Warn if an estimated accuracy is so far below chance or above 1 that the priors or rows must be wrong."""
+    noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
+    if 0.5 - noise <= accuracy <= 1 + noise:
+        return
+    explanation = (
+        "far below chance: if the second argument holds labels, use sklearn.metrics.accuracy_score(y, clf.predict(X)); "
+        "if it holds sets, their priors may be swapped."
+        if accuracy < 0.5
+        else "above 1 beyond noise: the sets differ in more than their class prior (look for a leaking column), "
+        f"set_priors={tuple(set_priors)} are closer than the true priors, or the rows were used for training."
+    )
+    warnings.warn(f"the estimated accuracy is {accuracy:.3f}, {explanation}", SuspiciousScoreWarning, stacklevel=3)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -202,6 +203,31 @@ class MeanModel(TrainedModel):
     def score(self, rows: Rows) -> Tensor:
         """Return the mean score of each row."""
         return torch.stack([m.score(rows) / s for m, s in zip(self.models, self.scales, strict=True)]).mean(0)
+
+    def state(self) -> ModelState:
+        """Return the tensors of all models, numbered, and their configurations."""
+        states = [model.state() for model in self.models]
+        numbered = {
+            f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.tensors.items()
+        }
+        config = {"models": [state.config for state in states], "scales": list(self.scales)}
+        return ModelState(numbered, config)
+
+
+def restore_model(learner: Learner, state: ModelState, row_shape: tuple[int, ...]) -> TrainedModel:
+    """Return the stored model; the models of a `MeanModel` are restored one by one."""
+    if "models" not in state.config:
+        return learner.restore(state, row_shape)
+    configs, scales, models = state.config["models"], [float(scale) for scale in state.config["scales"]], []
+    if not configs or len(configs) != len(scales) or not all(0 < scale < math.inf for scale in scales):
+        raise ModelFormatError(
+            f"{len(configs)} models need as many positive scales, got {scales}; save the model again."
+        )
+    for number, config in enumerate(configs):
+        own = {name: tensor for name, tensor in state.tensors.items() if name.startswith(f"{number}.")}
+        own = {name.partition(".")[2]: tensor for name, tensor in own.items()}
+        models.append(learner.restore(ModelState(own, config), row_shape))
+    return MeanModel(tuple(models), tuple(scales))
 
 
 @dataclass(frozen=True)

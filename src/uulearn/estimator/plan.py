@@ -63,7 +63,7 @@ def takes_any_shape(model: Any) -> bool:
 def read_streams(
     X0: Any,
     X1: Any,
-    parameters: Mapping[str, Any],
+    parameters: dict[str, Any],
     workers: Workers | None = None,
     validation_data: Any = None,
     test_data: Any = None,
@@ -80,8 +80,8 @@ def read_streams(
     fraction = defaults.VALIDATION_FRACTION if is_auto(fraction) else fraction
     data, numbers = StreamedSets(streams), None
     if validation_data is None and fraction:
-        state = parameters["random_state"]
-        held_out = hold_out_streams(streams, fraction, int(state) if _is_seed(state) else 0, workers)
+        seed = parameters["random_state"] = choose_seed(parameters, workers)  # the plan uses it, too
+        held_out = hold_out_streams(streams, fraction, seed, workers)
         numbers = held_out.numbers
         data = StreamedSets(streams, held_out.excluded, held_out.rows)
         validation_data = torch.cat(held_out.rows), np.repeat([0, 1], [len(rows) for rows in held_out.rows])

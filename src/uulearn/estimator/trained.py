@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns
-from uulearn.estimator import guards
+from uulearn.estimator.fitting import warn_if_suspicious
 from uulearn.estimator.learners import Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
@@ -104,6 +104,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
         alone.trained_ = self.trained_.submodel(number)
+        alone.out_of_fold_evaluation_ = alone.out_of_fold_scores_ = None  # they were for all models
         return alone
 
     def calibrate(self, X: Any, sets: Any) -> Self:
@@ -179,7 +180,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
-        guards.warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
+        warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:
@@ -197,7 +198,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.from_numpy(scores), membership, priors, self.target_prior, loss="zero_one", method="unbiased"
         )
         accuracy, n1 = 1 - risk.unbiased.item(), int(membership.sum())
-        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
+        warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
         return accuracy
 
     def _read(self, X: Any) -> Rows:

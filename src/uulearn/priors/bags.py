@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uulearn.defaults import TARGET_PRIOR
 from uulearn.metrics.estimates import Floats
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
@@ -29,7 +30,7 @@ class MergedBags:
         return np.asarray(self.assignment[np.asarray(bags)])
 
 
-def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = 0.5) -> MergedBags:
+def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR) -> MergedBags:
     """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
     Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it

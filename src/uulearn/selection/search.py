@@ -20,7 +20,7 @@ from uulearn import defaults
 from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_degenerate
-from uulearn.estimator.learners import OutOfFold, make_learner
+from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
@@ -31,10 +31,10 @@ from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
-# Parameters that are not searched: facts about the data, and execution options.
+# Parameters that are not searched: facts about the data, execution options, and what does not affect fold models.
 FIXED_PARAMETERS = {
-    "set_priors", "target_prior", "n_estimators", "random_state", "device", "progress", "training",
-    "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
+    "set_priors", "target_prior", "n_estimators", "validation_fraction", "self_training_rounds", "random_state",
+    "device", "progress", "training", "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
 }  # fmt: skip
 # λ from the ReLU to the absolute value.
 SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
@@ -65,6 +65,8 @@ class Candidate:
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
     """Return the default grid: slopes λ from ReLU to absolute value, and learning rates."""
+    if isinstance(base.model, Learner):
+        raise ValueError(f"param_grid must list the parameters to search, because {base.model!r} is not a network.")
     grid: dict[str, list[Any]] = {}
     if isinstance(base.method, str) and base.method in ("leaky_relu", "abs"):
         grid = ({"method": ["leaky_relu"]} if base.method == "abs" else {}) | {"slope": SLOPES}

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from uulearn import defaults
 from uulearn.data import Rows, TwoSets, hold_out, inputs
 from uulearn.data.inputs import FitData
-from uulearn.estimator import FitPlan, UUClassifier, check_parameters, guards, make_plan, run_plan
+from uulearn.estimator import FitPlan, UUClassifier, check_parameters, make_plan, run_plan
+from uulearn.estimator.fitting import warn_if_one_sided
 from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import choose_seed, takes_any_shape
@@ -367,7 +368,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
         )
     decisions, _ = _of_both_sets(baseline.rows, study.train)
     guessed, calibrated = guess[2:], study.plan.parameters.calibrated
-    guards.warn_if_one_sided(decisions, study.train.sizes, *guessed, log_odds=calibrated, stacklevel=3)
+    warn_if_one_sided(decisions, study.train.sizes, *guessed, log_odds=calibrated, stacklevel=3)
     usual, sets = _of_both_sets(baseline.rows, study.held_out)
     rows = []
     for assumption, scored in results.items():

@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from uulearn.defaults import TARGET_PRIOR
 from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning
 from uulearn.risk.coefficients import CLOSE_PRIORS, check_target_prior
 from uulearn.surrogate.accuracy import accuracy_weights, estimate_accuracy
@@ -100,7 +101,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def __init__(
         self,
         set_priors: Sequence[float],
-        target_prior: float = 0.5,
+        target_prior: float = TARGET_PRIOR,
         *,
         estimator: Any = None,
         calibration: str | None = "mixture",

@@ -28,7 +28,7 @@ from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
-from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
+from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, few_threads, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng, seed_generators
@@ -147,7 +147,7 @@ class Trainer:
     def run(self) -> History:
         """Train to the last epoch, starting from a checkpoint of this run if one exists."""
         try:
-            with self._context():
+            with few_threads(sum(self.data.sizes), self.data.row_shape, self.model), self._context():
                 if self.options.checkpoint_dir:
                     self._resume()
                 self._epochs()

@@ -1,7 +1,8 @@
 """Options of a training run: everything except the data, the model and the risk."""
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
 from uulearn.training.workers import local_device
+
+SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000
+"""One thread trains faster than several on a table with fewer cells, by a model with fewer parameters."""
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
@@ -167,3 +171,16 @@ def kernel_parameters(model: nn.Module) -> list[Tensor]:
     products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
     layers = [layer for layer in model.modules() if isinstance(layer, products)]
     return [layer.weight for layer in layers if not any(layer is other for other in excluded)]
+
+
+@contextlib.contextmanager
+def few_threads(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> Iterator[None]:
+    """Use one thread in this block if the table and the model are small: its result then fits any number of cores."""
+    before = torch.get_num_threads()
+    weights = [] if model is None else list(model.parameters())
+    small_table = len(row_shape) == 1 and n_rows * row_shape[0] < SMALL_CELLS
+    torch.set_num_threads(1 if small_table and sum(weight.numel() for weight in weights) < SMALL_MODEL else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

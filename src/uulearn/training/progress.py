@@ -1,7 +1,5 @@
 """Progress of training: a bar on a terminal, or callbacks for a program that shows progress itself."""
 
-from __future__ import annotations
-
 import sys
 import time
 from contextvars import ContextVar

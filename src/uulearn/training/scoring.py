@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from uulearn.data.rows import Rows
+from uulearn.training.options import few_threads
 
 SCORING_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 """Bytes of rows that are scored at a time, per type of device."""
@@ -33,7 +34,10 @@ def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float
     chunk = max(16, SCORING_CHUNK_BYTES.get(device.type, SCORING_CHUNK_BYTES["cpu"]) // per_row)
     scores = torch.empty(rows.n_rows, device=device)
     try:
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16):
+        with (
+            few_threads(rows.n_rows, rows.row_shape, model),
+            torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16),
+        ):
             for start in range(0, rows.n_rows, chunk):
                 stop = min(start + chunk, rows.n_rows)
                 x = rows.slice(start, stop).to(device)

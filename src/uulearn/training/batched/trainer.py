@@ -23,7 +23,7 @@ from uulearn.training.batched.runs import Groups, Run, check_options, check_runs
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import BestWeights, Weights, follow_epochs
 from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
-from uulearn.training.options import RunOptions
+from uulearn.training.options import RunOptions, few_threads
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng
@@ -211,7 +211,8 @@ class BatchedTrainer:
         return self._in_given_order(self.histories)
 
     def _train(self) -> None:
-        with isolated_rng(self.runs[0].seed, self.device):
+        rows = len(self.runs) * len(self.table)
+        with few_threads(rows, tuple(self.table.shape[1:])), isolated_rng(self.runs[0].seed, self.device):
             progress = ProgressBar(self.options.epochs, self.options.progress, models=len(self.runs))
             with progress as bar, ThreadPoolExecutor(EPOCHS_AHEAD) as pool:
                 shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, EPOCHS_AHEAD + 1))
