@@ -508,3 +508,10 @@ def test_memory_stays_far_below_the_data_size(tmp_path):
     size, more = map(int, done.stdout.split())
     assert size > 150e6
     assert more < 0.5 * size
+
+
+def test_held_out_rows_follow_the_seed_of_the_fit(folders, sets):
+    """A fit without a seed is repeated by its `seed_`, rows held out included."""
+    drawn = UUClassifier((0.8, 0.2), model="linear", epochs=2).fit_sets(*streams(folders))
+    again = UUClassifier((0.8, 0.2), model="linear", epochs=2, random_state=drawn.seed_).fit_sets(*streams(folders))
+    np.testing.assert_array_equal(drawn.decision_function(sets[0]), again.decision_function(sets[0]))

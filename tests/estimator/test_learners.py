@@ -135,6 +135,12 @@ def test_search_and_sensitivity_work_with_another_learner(problem):
     assert not found.batched
 
 
+def test_search_with_another_learner_needs_a_grid(problem):
+    search = UUClassifierCV(UUClassifier((0.3, 0.8), model=SetMembership(), random_state=0))
+    with pytest.raises(ValueError, match=r"param_grid must list the parameters to search.*SetMembership"):
+        search.fit_sets(*problem[:2])
+
+
 def test_model_of_another_learner_is_saved_by_its_state_and_restored_by_the_learner(problem, tmp_path):
     X0, X1, X, _ = problem
     classifier = UUClassifier((0.3, 0.8), model=StoredMembership(), random_state=0).fit_sets(X0, X1)
