@@ -104,7 +104,7 @@ def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> 
         if dataset == "kmnist":
             yield "coverage-kmnist", rows[-1][1]
             yield "bias-kmnist", f"{fmean(bias):.1f}"
-    head = ["", "within the 95% interval", "estimate − accuracy, points", "calibration error", "seconds per fit"]
+    head = ["", "95% interval contains the accuracy", "estimate − accuracy, points", "calibration error", "seconds per fit"]
     yield "intervals", _table(head, rows)
     labels = [record for priors in PRIORS for record in fits["kmnist", priors, SUPERVISED] if record["estimate"]]
     yield "kmnist-labels-estimate", f"{100 * fmean(record['estimate'][0] for record in labels):.1f}"
