@@ -155,7 +155,7 @@ def test_rejects_missing_labels_with_their_number(copies, tmp_path, monkeypatch,
 
 def test_rejects_an_unknown_label_by_name(copies):
     done = run("evaluate", copies / "model", copies / "new.csv", "--labels", "truth")
-    assert_refused(done, "column 'truth' holds '", "name the value of the positive class with --positive VALUE.")
+    assert_refused(done, "column 'truth' holds '", "pass the label of the positive class with --positive VALUE.")
 
 
 def test_rejects_missing_numeric_labels(copies, tmp_path):
@@ -227,7 +227,7 @@ def test_scores_numbers_from_a_folder_of_parquet_files(numbers, tmp_path):
 
 
 def test_rejects_a_folder_without_parquet_files(numbers, tmp_path):
-    message = f"{tmp_path} is a folder without Parquet files; pass a file of rows, or a folder with some."
+    message = f"{tmp_path} is a folder without Parquet files; pass a file, or a folder of Parquet files."
     assert_refused(run("predict", numbers.folder / "named", tmp_path), message)
 
 

@@ -35,8 +35,8 @@ EXAMPLE = "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out mode
 class FitSettings:
     """Files, priors, columns, and parameters of the classifier.
 
-    ``classifier`` maps parameter names of `uulearn.UUClassifier` to values, training options as ``training__ema``; all
-    others have their defaults.
+    ``classifier`` maps parameter names of `uulearn.UUClassifier` (including training options such as ``training__ema``)
+    to values; all others have their defaults.
     """
 
     first: str
@@ -55,7 +55,7 @@ class FitSettings:
     """Fraction of the rows that evaluates the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
-    """Whether to train again with wrong priors to measure their effect; None means if training is fast."""
+    """Whether to train again with wrong priors to measure their effect; None means only if training is fast."""
     seed: int = 0
     classifier: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class FitSettings:
             )
         for name in (*self.ids, self.images):
             if name in RESULT_COLUMNS:
-                raise ValueError(f"predict writes a column {name!r} itself; rename that column of the files.")
+                raise ValueError(f"predict writes a column named {name!r}; rename that column in the files.")
         for name in self.classifier:
             if name not in CLASSIFIER_PARAMETERS:
                 raise ValueError(f"[{CLASSIFIER_TABLE}] {name} is not a parameter that can be set there; remove it.")

@@ -89,7 +89,7 @@ def fit(
 
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
-        raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
+        raise ValueError("fit --engine ray needs --workers, the number of training processes.")
     given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:

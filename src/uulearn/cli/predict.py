@@ -1,4 +1,4 @@
-"""``uulearn predict``: score, probability and class of each row of a file."""
+"""``uulearn predict``: write the score, probability and class of each row of a file."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
 
 STANDARD = "-"
-"""Standard input or output in place of a path."""
+"""Path that means standard input or standard output."""
 
 
 def predict(
@@ -42,7 +42,7 @@ def predict(
         count = score_file(
             loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
         )
-    if out != STANDARD:  # standard output may hold the scores, so this goes to standard error
+    if out != STANDARD:  # on standard error, because standard output may contain the scores
         print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
 
 
