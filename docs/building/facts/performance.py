@@ -1,4 +1,4 @@
-"""Numbers of ``docs/performance.md``: timings and memory stored by the scripts under ``benchmarks/``."""
+"""Facts of ``docs/performance.md``: timings and memory stored by the scripts under ``benchmarks/``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 def facts() -> dict[str, str]:
-    """All facts of the page, by name."""
+    """Return all facts of the page by name."""
     return dict(
         item
         for part in (
@@ -47,13 +47,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) ->
 
 
 def _short(value: float) -> str:
-    """Two significant digits."""
+    """Return a number with two significant digits."""
     digits = max(0, 1 - math.floor(math.log10(value)))
     return f"{value:,.{digits}f}"
 
 
 def _contenders(record: Record, labels: Mapping[str, str], unit: float = 1, digits: int = 3) -> str:
-    """Median and minimum of each contender, and the median of the ratios within a round."""
+    """Return a table of the median and minimum of each contender, and the median of the ratios within a round."""
     rows = []
     for name, label in labels.items():
         spread, ratio = record["spread"][name], record["speedup"]["uulearn"][name]
@@ -300,6 +300,6 @@ def _files() -> Iterator[tuple[str, str]]:
 
 
 def _with_error(values: Sequence[float], sign: str = "") -> str:
-    """Mean ± standard error."""
+    """Return the mean ± standard error."""
     text = f"{fmean(values):{sign}.2f} ± {stdev(values) / math.sqrt(len(values)):.2f}"
     return text.replace("-", "−")

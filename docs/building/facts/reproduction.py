@@ -1,4 +1,4 @@
-"""Numbers of ``docs/reproduction.md``: the runs under ``results/packed`` compared with the paper's tables.
+"""Facts of ``docs/reproduction.md``: the runs under ``results/packed`` compared with the paper's tables.
 
 Names of single cells are made of model, dataset, first prior and method, such as ``difference-mlp-mnist-0.7-relu`` (our
 mean accuracy minus the paper's, in points) or ``no-l2-mlp-mnist-0.7-relu`` (the same under a variant of the settings).
@@ -40,7 +40,7 @@ Find = Callable[[Record], Record | None]
 
 
 def facts() -> dict[str, str]:
-    """All facts of the page, by name."""
+    """Return all facts of the page by name."""
     records = {key(record["configuration"]): record for record in RunStore(RESULTS).records()}
 
     def find(configuration: Record) -> Record | None:
@@ -82,7 +82,7 @@ def _duration(seconds: float) -> str:
 
 
 def _times(find: Find) -> Iterator[tuple[str, str]]:
-    """Runs and training time of each command; a run that an earlier command stores counts once."""
+    """Yield the number of runs and the training time of each command; a run shared by two commands counts once."""
     commands: list[tuple[str, str, Callable[[Record], bool]]] = [
         ("`table2`", "table2", lambda run: True),
         ("`table3`, three MLP datasets", "table3", lambda run: run["model"] == "mlp"),
@@ -177,7 +177,7 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
 
 
 def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]]:
-    """ResNet-32: accuracy at the last epoch, and the median of the last twenty epochs, next to the paper's."""
+    """Yield the accuracy of ResNet-32 at the last epoch and the median of the last twenty, next to the paper's."""
     own = {(cell.row.set_priors, cell.column.name): cell for cell in cells if cell.row.model == "resnet32"}
     columns = [column for column in PAPER_COLUMNS if any(name == column.name for _, name in own)]
     last, late = [], []

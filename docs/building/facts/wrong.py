@@ -44,7 +44,7 @@ def facts() -> dict[str, str]:
 
 
 def overfitting(results: Results) -> dict[str, str]:
-    """Sections 1 and 6."""
+    """Return the facts of sections 1 and 6."""
     found = {"default-true": percent(results["overfitting_default"])}
     for method, run in results["overfitting"].items():
         best = run["true"].index(max(run["true"]))
@@ -64,7 +64,7 @@ def overfitting(results: Results) -> dict[str, str]:
 
 
 def order(results: Results) -> dict[str, str]:
-    """Section 2."""
+    """Return the facts of section 2."""
     right, swapped = results["order"]
     return {
         "order-true": percent(right["true"], 0),
@@ -75,7 +75,7 @@ def order(results: Results) -> dict[str, str]:
 
 
 def wrong_priors(results: Results) -> dict[str, str]:
-    """Section 3."""
+    """Return the facts of section 3."""
     found = {}
     for priors, name in (("(0.8, 0.2)", "far"), ("(0.55, 0.45)", "close")):
         by_error = {own["error"]: own for own in results["wrong_priors"][priors]}
@@ -98,7 +98,7 @@ def wrong_priors(results: Results) -> dict[str, str]:
 
 
 def close_priors(results: Results) -> dict[str, str]:
-    """Section 4."""
+    """Return the facts of section 4."""
     found, rows = {}, []
     for gap, own in results["close_priors"].items():
         spread = 100 * pstdev(e - t for e, t in zip(own["estimate"], own["true"], strict=True))
@@ -115,7 +115,7 @@ def close_priors(results: Results) -> dict[str, str]:
 
 
 def leak(results: Results) -> dict[str, str]:
-    """Section 5."""
+    """Return the facts of section 5."""
     found = {}
     for strength, own in results["leak"].items():
         found[f"leak-{strength}-true"] = percent(own["true"], 0)
@@ -146,7 +146,7 @@ def leak(results: Results) -> dict[str, str]:
 
 
 def batches(results: Results) -> dict[str, str]:
-    """Section 7."""
+    """Return the facts of section 7."""
     found = {}
     sizes = list(results["batches"]["abs"])
     rows = [
@@ -176,7 +176,7 @@ def batches(results: Results) -> dict[str, str]:
 
 
 def selection_and_messages(results: Results) -> dict[str, str]:
-    """Sections 8 and 9."""
+    """Return the facts of sections 8 and 9."""
     found, rows = {}, []
     for own in results["best_of"]:
         values = [percent(own[part]) for part in ("estimate", "true", "fresh_rows", "best")]
