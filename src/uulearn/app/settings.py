@@ -52,7 +52,7 @@ class FitSettings:
     """Column of image paths, if the files are tables of images."""
     image_size: int | None = None
     hold_out: float = EVALUATION_FRACTION
-    """Fraction of the rows that evaluates the model; unused if every row has an out-of-fold score."""
+    """Fraction of the rows held out to evaluate the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
     """Whether to train again with wrong priors to measure their effect; None means only if training is fast."""
@@ -79,8 +79,8 @@ class FitSettings:
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
         """Merge settings from a configuration file and command-line options, which take precedence.
 
-        Options have the names of settings and of parameters of the classifier. Other options, and those that are None
-        or empty, are ignored.
+        Options are named like settings or parameters of the classifier. Other options, and options that are None or
+        empty, are ignored.
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}

@@ -1,8 +1,9 @@
 """Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
 
 An ensemble over folds scores every row with the model that was not trained on it. The fold of a row is also used to
-choose the epoch of that model, so the estimate is slightly optimistic: by about a point if the priors are close, much
-less than its interval. A single model and a self-trained ensemble are evaluated on held-out rows.
+choose the epoch of that model, so the estimate is slightly optimistic: by about one percentage point if the priors are
+close, which is small compared with its interval. A single model and a self-trained ensemble are evaluated on held-out
+rows.
 """
 
 from collections.abc import Callable

@@ -60,8 +60,8 @@ def train_on_ray(
 
     If a process dies, all processes are stopped and started again, up to three times; ``work`` must resume from its own
     checkpoint. A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a
-    temporary folder, created and removed here, on storage that all machines share. Each process has a core, and a GPU
-    if ``device`` is ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
+    temporary folder, created and removed here, on storage that all machines share. Each process uses one core, and one
+    GPU if ``device`` is ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)

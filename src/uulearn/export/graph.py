@@ -43,7 +43,7 @@ class _EnsembleMean(nn.Module):
 
 
 class ClassifierGraph(nn.Module):
-    """Maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
+    """Module that maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
 
     A row that is not finite after the pipeline gets the score NaN, the probability NaN and the class −1.
     """

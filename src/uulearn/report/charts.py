@@ -190,7 +190,7 @@ def _steps(x: Axis, y: Axis, edges: Sequence[float], heights: Sequence[float], s
 
 
 def _below_zero(y: Axis) -> Markup:
-    """Draw a line at zero and shading below it, where a true risk cannot be."""
+    """Draw a line at zero and shading below it, because a true risk is never negative."""
     if not y.low < 0 < y.high:
         return Markup()
     zero, height = y.up(0.0), f"{100 * y.place(0.0):.2f}%"
@@ -290,7 +290,7 @@ def _epoch_chart(
     ]
     caption = title if stride == 1 else f"{title}, every {stride} epochs and important epochs"
     if not percents and y.low < 0:
-        note += " The shaded area is below zero, where a true risk cannot be."
+        note += " The shaded area is below zero; a true risk is never negative."
     if percents and max(known) > 1:
         note += f" {ABOVE_ONE}"
     return Chart(

@@ -21,7 +21,7 @@ from uulearn.reproduction.render import signed
 from uulearn.reproduction.tables import Record, accuracy_curve, slope_column
 
 Find = Callable[[Configuration], Record | None]
-"""Returns the record of a configuration, or None if there is none."""
+"""Function that returns the record of a configuration, or None if there is none."""
 
 LAST_EPOCHS = 10
 """Number of epochs over which the held-out risk is averaged, because the noise of one epoch exceeds the effect of λ."""

@@ -189,7 +189,7 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
     label = frame.index[position]
     row = label + 1 if isinstance(label, int | np.integer) else position + 1
     expected = {
-        "number": "a number; write numbers with a point and without separators, like 1234.5",
+        "number": "a number; write numbers with a decimal point and without separators, like 1234.5",
         "boolean": "yes or no; write true, false, yes, no, t, f, y or n",
         "date": "a date; write dates like 2024-12-31",
     }.get(column.kind, "a word")

@@ -350,7 +350,7 @@ class Survey:
         examples = summary.examples[1 - strict]
         bad = min([example for kind, example in examples.items() if kind != own] or examples.values())
         if own == NUMBER and summary.n_separated:
-            remedy = "write numbers with a point and without separators, like 1234.5"
+            remedy = "write numbers with a decimal point and without separators, like 1234.5"
         else:
             remedy = "leave unknown values empty" if other == WORD else "use one format in both files"
         return (
