@@ -336,7 +336,7 @@ def test_killed_study_resumes(folder, tmp_path, monkeypatch, capsys):
     content = path.read_bytes()
     assert tabular.study(tasks, path) == 0
     assert path.read_bytes() == content
-    assert "0 fits to make, 6 stored" in capsys.readouterr().out
+    assert "0 fits to run, 6 stored" in capsys.readouterr().out
 
 
 def test_several_workers_store_the_same_as_one(folder, tmp_path, monkeypatch):
@@ -540,7 +540,7 @@ def test_boosting_lists_largest_gains_and_losses_first():
         "Gradient boosting on the sets (* significant) is ahead of the default in 2 cells: "
         "magic 300 at (0.8, 0.2) +3.0; digits 300 at (0.8, 0.2) +1.0"
     )
-    assert behind == "behind or level in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
+    assert behind == "behind or equal in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
 
 
 def test_render_reports_missing_records(tmp_path):
