@@ -300,7 +300,7 @@ def test_rejects_invisible_shared_rows_and_a_full_disk(alone, tmp_path, monkeypa
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(
-        TableError, match=r"take 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out with more space"
+        TableError, match=r"need 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out with more space"
     ):
         sharing.read_once(read, tmp_path / "rows", alone).__enter__()
     assert not (tmp_path / "rows").exists()
