@@ -304,7 +304,7 @@ def test_changes_are_paired_within_seeds():
     text = render_sensitivity.page(found, stored, "figure.png")
     assert "| correct priors | 80.0% | 70.0% |  |" in text
     assert "| θ − 0.1 | +10.0 (+5.0 to +15.0) | −6.0 (−10.0 to −2.0) | 10.0% |" in text
-    assert "| **(0.8, 0.2)**, right priors | 80.0% / 70.0% |" in text
+    assert "| **(0.8, 0.2)**, correct priors | 80.0% / 70.0% |" in text
     assert "| θ − 0.1 | +10.0 / −6.0 |" in text
     assert "| π + 0.1 | 0.0 / 0.0 |" in text
     del stored.fits["1"]
