@@ -353,7 +353,7 @@ def test_reports_missing_space_for_temporary_rows(files, tmp_path, monkeypatch):
         raise ENOSPC
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    assert_one_sentence(fit(files, tmp_path / "m"), "the encoded rows take", "set TMPDIR to a folder with more space")
+    assert_one_sentence(fit(files, tmp_path / "m"), "the encoded rows need", "set TMPDIR to a folder with more space")
     assert not list(tmp_path.iterdir())
 
     def unknown(file, start, size):

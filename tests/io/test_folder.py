@@ -106,7 +106,7 @@ def test_fit_and_predict_take_folders(tmp_path):
         refused = CliRunner().invoke(
             app, ["predict", str(tmp_path / "model"), folders[0], "--out", f"{folders[0]}/{name}"]
         )
-        assert "would be read as rows the next time; write to another folder" in str(refused.exception)
+        assert "would be read as input next time; write to another folder" in str(refused.exception)
     for name in ("scored.csv", "_scored.parquet"):  # is not read as rows
         scored = CliRunner().invoke(
             app, ["predict", str(tmp_path / "model"), folders[0], "--out", f"{folders[0]}/{name}"]

@@ -20,7 +20,7 @@ from render_refinement import estimated_gain, gain, gain_of_halves, kept, mean, 
 
 WAYS = {"pure": "as if pure (`self_training_rounds`)", "estimated": "with their estimated priors"}
 NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
-WINDOW = 5  # epochs over which the held-out error is averaged, the default of `smoothing`
+WINDOW = 5  # number of epochs over which the held-out error is averaged, the default of `smoothing`
 Record = dict[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/defaults.md``, from ``results/study`` and ``benchmarks/results/defaults-*.json``."""
+"""Facts of ``docs/defaults.md``, from ``results/study`` and ``benchmarks/results/defaults-*.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/performance.md``: timings and memory stored by the scripts under ``benchmarks/``."""
+"""Facts of ``docs/performance.md``: timings and memory stored by the scripts under ``benchmarks/``."""
 
 from __future__ import annotations
 

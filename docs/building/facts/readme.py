@@ -14,7 +14,7 @@ from uulearn.reproduction.store import RunStore
 RESULTS = Path(__file__).resolve().parents[3] / "results"
 DATASETS = ("mnist", "fashion_mnist", "kmnist", "cifar10")
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
-FIRST_SEED = 10  # runs with smaller seeds helped to choose the defaults
+FIRST_SEED = 10  # runs with smaller seeds were used to choose the defaults
 
 
 class Cell(NamedTuple):

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/reproduction.md``: the runs under ``results/packed`` compared with the paper's tables.
+"""Facts of ``docs/reproduction.md``: the runs under ``results/packed`` compared with the paper's tables.
 
 Names of single cells are made of model, dataset, first prior and method, such as ``difference-mlp-mnist-0.7-relu`` (our
 mean accuracy minus the paper's, in points) or ``no-l2-mlp-mnist-0.7-relu`` (the same under a variant of the settings).

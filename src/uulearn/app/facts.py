@@ -1,7 +1,7 @@
 """Facts about a fitted model, estimated without labels: frozen dataclasses, stored as JSON in the model directory.
 
-``uulearn fit`` prints them in its last lines, the model card and the report show them. `FitFacts.from_dict` reads back
-what `FitFacts.to_dict` wrote and rejects anything else in one sentence.
+``uulearn fit`` prints them in its last lines, and the model card and the report show them. `FitFacts.from_dict` reads
+the output of `FitFacts.to_dict` and raises an error for other data.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ColumnFacts:
 class RowUse:
     """Number of rows of each set that were used for training, for early stopping and for evaluation.
 
-    With out-of-fold evaluation every row is counted for all three.
+    With out-of-fold evaluation, every row is counted in all three.
     """
 
     training: tuple[int, int]
@@ -119,7 +119,7 @@ class RaisedWarning:
 
 @dataclass(frozen=True)
 class FitFacts:
-    """Everything stored about a fit of two files, except the training history."""
+    """All stored facts about a fit of two files, except the training history."""
 
     created: str
     """Time in UTC, as ISO 8601."""
@@ -135,7 +135,7 @@ class FitFacts:
     """Confidence intervals of the set priors if they were estimated, None if they were given."""
     row_use: RowUse
     out_of_fold: bool
-    """Whether every row was evaluated by a model that was not trained on it, instead of a separate evaluation split."""
+    """Whether every row was evaluated by a model that was not trained on it, instead of using held-out rows."""
     evaluation: Evaluation
     set_auc: Estimate
     """Probability that a row of the set with the higher prior scores above a row of the other set."""
@@ -157,7 +157,7 @@ class FitFacts:
 
     @property
     def set_names(self) -> tuple[str, str]:
-        """The names of the two files, or "set 0" and "set 1" if they are equal."""
+        """The names of the two files, or "set 0" and "set 1" if the names are equal."""
         first, second = self.sets
         return (first.name, second.name) if first.name != second.name else ("set 0", "set 1")
 
@@ -173,7 +173,7 @@ class FitFacts:
 
     @classmethod
     def from_dict(cls, data: Any) -> FitFacts:
-        """Create facts from the output of `to_dict`; raise ValueError if ``data`` has another structure."""
+        """Create facts from the output of `to_dict`; raise ValueError if ``data`` has a different structure."""
         try:
             facts: FitFacts = read_value(cls, data, "facts")
         except ValueError as error:

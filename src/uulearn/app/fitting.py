@@ -40,16 +40,16 @@ from uulearn.training.workers import Workers
 PRIOR_ROWS = 20_000
 """Maximum number of rows per file for estimating the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
-"""If training took less time than this, it is repeated with wrong priors without being requested."""
+"""If training took less time than this, the sensitivity to wrong priors is measured by default."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHARED_ROWS = "rows"
-"""Folder below the checkpoint with the rows that several workers share."""
+"""Subfolder of the checkpoint folder with the rows that several workers share."""
 
 Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
-    """A fitted classifier, and the data to evaluate it."""
+    """A fitted classifier and the data used to evaluate it."""
 
     classifier: UUClassifier
     rows: EvaluationRows
@@ -65,11 +65,11 @@ def fit_files(
     progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
 ) -> tuple[TableModel, FitSettings]:
-    """Fit a classifier to two files; return the model and the complete settings that repeat the fit.
+    """Fit a classifier to two files; return the model and the complete settings needed to repeat the fit.
 
-    ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
-    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
-    a folder below ``checkpoint``, which all must see.
+    ``command`` is stored with the facts. Interrupted training continues from the folder ``checkpoint``. If several
+    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to a
+    subfolder of ``checkpoint``, which all workers must be able to read.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
@@ -102,7 +102,7 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, reject leaking columns, and encode the rows; use the result within the block."""
+    """Read both files, reject leaking columns, and encode the rows; use the result only within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
         progress(StageStarted("reading both files"))
@@ -128,7 +128,7 @@ def takes_images(settings: FitSettings) -> bool:
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(
-            f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of the same kind."
+            f"{paths[folders.index(True)]} is a folder and the other is a file; pass two folders or two files."
         )
     return all(folders) or settings.images is not None
 
@@ -177,7 +177,7 @@ def train(
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier; evaluation rows are held out or scored out of fold."""
+    """Train the classifier; the evaluation rows are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
@@ -191,8 +191,8 @@ def train(
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
     """Return the classifier with the parameters of the settings, checked before any file is read.
 
-    "auto" is resolved as in Python once the rows are known. If the class priors are to be estimated, the classifier has
-    those of pure sets until then.
+    "auto" is resolved as in Python once the rows are known. If the class priors must be estimated, the classifier has
+    the priors 1 and 0 until then.
     """
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
     own = IMAGE_DEFAULTS if takes_images(settings) else {}
@@ -211,7 +211,7 @@ def collect_facts(
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels, and describe the files, columns and priors; by field of `FitFacts`."""
+    """Evaluate the classifier without labels, and describe the files, columns and priors, as fields of `FitFacts`."""
     progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:
@@ -240,12 +240,12 @@ def _measure_sensitivity(
 ) -> SensitivityFacts:
     skipped = None
     if settings.sensitivity is False:
-        skipped = "It was switched off (--no-sensitivity)."
+        skipped = "It was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
-        skipped = "There are too few distinct rows to hold any out for the comparison."
+        skipped = "There are too few distinct rows to hold out some of them for the comparison."
     elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
         skipped = (
-            f"It would train about twelve more models at {trained.seconds:.0f} s each; use --sensitivity to run it."
+            f"It would train about twelve more models, each for {trained.seconds:.0f} s; use --sensitivity to run it."
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)

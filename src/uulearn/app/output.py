@@ -1,4 +1,4 @@
-"""Fit two files into a model directory; a hidden folder beside it holds the checkpoints of an unfinished fit."""
+"""Fit two files and write a model directory; a hidden folder next to it has the checkpoints of an unfinished fit."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ CARD, CONFIGURATION, REPORT = "README.md", "config.toml", "report.html"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of a fit: ``out`` as the user wrote it, and the absolute ``place`` without links."""
+    """Paths of a fit: ``out`` as passed by the user, and ``place``, its absolute path with links resolved."""
 
     out: Path
     place: Path
 
     @classmethod
     def at(cls, out: Path) -> OutputFolder:
-        """Resolve the path, so a link stays a link and "." gets a name."""
+        """Resolve the path, so that a link is not replaced and "." has a name."""
         return cls(out, Path(os.path.realpath(out)))
 
     @property
     def unfinished(self) -> Path:
-        """Checkpoints of the fit while it runs."""
+        """Folder of the checkpoints while the fit is running."""
         return self.place.parent / f".{self.place.name}.unfinished"
 
     @property
     def previous(self) -> Path:
-        """Checkpoints of an earlier interrupted fit, kept until the new fit is done."""
+        """Folder of the checkpoints of an earlier interrupted fit, kept until the new fit is complete."""
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:
-        """Check that the model can be written, move the remains of an earlier fit, and return a note about them."""
+        """Check that the model can be written, move the checkpoints of an earlier fit, and return a note about them."""
         self._check()
         if resume:
             if not self.unfinished.is_dir():
@@ -65,11 +65,11 @@ class OutputFolder:
         self.unfinished.rename(self.previous)
         return (
             f"Restarting the interrupted fit of {self.out}; use --resume to continue it. Its checkpoints stay in "
-            f"{self.previous} until this fit is done."
+            f"{self.previous} until this fit is complete."
         )
 
     def resume_hint(self) -> str:
-        """Return a message part on how to continue; remove an unfinished fit without a checkpoint."""
+        """Return a clause that says how to continue, or remove an unfinished fit that has no checkpoint."""
         if self._has_checkpoint():
             return f"; continue with uulearn fit … --resume (checkpoints are in {self.unfinished})"
         self._discard_unfinished()
@@ -100,7 +100,7 @@ class OutputFolder:
                 raise ValueError(f"{self.out} is a file; pass a folder for the model as --out.")
             if self.place.is_dir() and not could_be_model(self.place):
                 raise ValueError(
-                    f"{self.out} is a folder with other files; pass a new folder, or one with a model, as --out."
+                    f"{self.out} contains other files; pass a new folder, or one that contains a model, as --out."
                 )
             self.unfinished.exists()  # raises if the name is too long
             self.place.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class OutputFolder:
 
     @contextlib.contextmanager
     def explain_failure(self, resumed: bool) -> Iterator[None]:
-        """Add to an interrupt or a failed write what was written and how to continue; checkpoints are kept."""
+        """Add to an interrupt or write error which files were written and how to continue; checkpoints are kept."""
         before = self._manifest()
         try:
             yield
@@ -141,7 +141,7 @@ class FitRun:
     folder: OutputFolder
     resumed: bool
     note: str | None = None
-    """What happened to an earlier unfinished fit."""
+    """A note about an earlier unfinished fit."""
     workers: Workers | None = None
 
     @property
@@ -173,7 +173,7 @@ class FitRun:
             texts = {CONFIGURATION: complete.to_toml(), CARD: format_model_card(facts)}
             beside = {name: text.encode() for name, text in texts.items()}
             dataclasses.replace(model, facts=facts).save(folder.place, beside)
-            (folder.place / REPORT).unlink(missing_ok=True)  # a report on an earlier model
+            (folder.place / REPORT).unlink(missing_ok=True)  # it describes an earlier model
             if clean_up:
                 folder.clean_up()
         return facts

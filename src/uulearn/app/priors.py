@@ -1,4 +1,4 @@
-"""Two files as matrices for the estimation of their class priors."""
+"""Read two files as matrices to estimate their class priors."""
 
 import tempfile
 from collections.abc import Sequence

@@ -35,8 +35,8 @@ EXAMPLE = "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out mode
 class FitSettings:
     """Files, priors, columns, and parameters of the classifier.
 
-    ``classifier`` maps parameter names of `uulearn.UUClassifier` to values, training options as ``training__ema``; all
-    others have their defaults.
+    ``classifier`` maps parameter names of `uulearn.UUClassifier` (including training options such as ``training__ema``)
+    to values; all others have their defaults.
     """
 
     first: str
@@ -52,10 +52,10 @@ class FitSettings:
     """Column of image paths, if the files are tables of images."""
     image_size: int | None = None
     hold_out: float = EVALUATION_FRACTION
-    """Fraction of the rows that evaluates the model; unused if every row has an out-of-fold score."""
+    """Fraction of the rows held out to evaluate the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
-    """Whether to train again with wrong priors to measure their effect; None means if training is fast."""
+    """Whether to train again with wrong priors to measure their effect; None means only if training is fast."""
     seed: int = 0
     classifier: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class FitSettings:
             )
         for name in (*self.ids, self.images):
             if name in RESULT_COLUMNS:
-                raise ValueError(f"predict writes a column {name!r} itself; rename that column of the files.")
+                raise ValueError(f"predict writes a column named {name!r}; rename that column in the files.")
         for name in self.classifier:
             if name not in CLASSIFIER_PARAMETERS:
                 raise ValueError(f"[{CLASSIFIER_TABLE}] {name} is not a parameter that can be set there; remove it.")
@@ -79,8 +79,8 @@ class FitSettings:
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
         """Merge settings from a configuration file and command-line options, which take precedence.
 
-        Options have the names of settings and of parameters of the classifier. Other options, and those that are None
-        or empty, are ignored.
+        Options are named like settings or parameters of the classifier. Other options, and options that are None or
+        empty, are ignored.
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}

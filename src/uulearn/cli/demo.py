@@ -1,4 +1,4 @@
-"""``uulearn demo``: the main result of the paper on two small datasets, and tables to try the other commands on."""
+"""``uulearn demo``: show the main result of the paper on two small datasets, and write tables for other commands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
 
 SAVED_METHOD = "leaky_relu"
-"""Method of the model that the demo saves."""
+"""Method of the saved model."""
 
 
 def demo(
     out: Annotated[Path, option("DIR", "Folder for the tables, the figure and the model.")] = Path("uulearn-demo"),
     epochs: Annotated[int, option("N", "Number of epochs per run.", min=1)] = 200,
     seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
-    files_only: Annotated[bool, flag("Write the tables of patients and train nothing.", "--files-only")] = False,
+    files_only: Annotated[bool, flag("Write only the tables of patients, without training.", "--files-only")] = False,
 ) -> None:
     """Compare all five methods on small included datasets, and write tables for the other commands."""
     import numpy as np
@@ -95,7 +95,7 @@ def demo(
 
 
 def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
-    """What the tables are."""
+    """Return a description of the tables."""
     from uulearn.cli.demo_tables import LABEL_COLUMN, TABLE_PRIORS
 
     lines = [
@@ -107,7 +107,7 @@ def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
 
 
 def _fit_command(folder: Path) -> list[str]:
-    """The arguments that train a model on the tables of both clinics."""
+    """Return the arguments of the command that trains a model on the tables of both clinics."""
     from uulearn.cli.demo_tables import TABLE_PRIORS
 
     (first, second, new, *_), priors = TABLE_PRIORS, list(map(str, TABLE_PRIORS.values()))
@@ -116,7 +116,7 @@ def _fit_command(folder: Path) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return how this command was started, so the printed next command works the same way."""
+    """Return the way this command was started, so that the printed commands can be copied."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return [os.path.relpath(sys.executable), "-m", "uulearn"]

@@ -1,4 +1,4 @@
-"""The tables that ``uulearn demo`` writes: simulated patients of two clinics, to try the other commands on.
+"""Create the tables of ``uulearn demo``: simulated patients of two clinics, as input for the other commands.
 
 Ill and healthy patients have the same distributions in both clinics. The clinics differ only in the fraction of
 patients who are ill, which is the assumption of the method.
@@ -20,7 +20,7 @@ LABEL_COLUMN = "ill"
 
 
 def demo_tables(seed: int) -> dict[str, pd.DataFrame]:
-    """The tables by file name. Only the labeled patients have the column ``ill``."""
+    """Return the tables by file name; only the table of labeled patients has the column ``ill``."""
     rng = np.random.default_rng(seed)
     tables = {name: draw_patients(rng, size, TABLE_PRIORS[name]) for name, size in TABLE_SIZES.items()}
     return {
@@ -30,7 +30,7 @@ def demo_tables(seed: int) -> dict[str, pd.DataFrame]:
 
 
 def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFrame:
-    """Simulate n patients of whom the fraction ``prior`` is ill."""
+    """Simulate n patients, of whom a fraction ``prior`` is ill."""
     ill = rng.permutation(n) < round(prior * n)
     habits, frequencies = ("never", "former", "current"), ((0.6, 0.25, 0.15), (0.35, 0.25, 0.4))
     return pd.DataFrame(
@@ -53,7 +53,7 @@ def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
     if changed := [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]:
         raise ValueError(
             f"{', '.join(changed)} in {folder} would be overwritten with other rows; pass another folder as --out, or "
-            "move the file away."
+            "move the files."
         )
     for path, content in files.items():
         write_atomically(path, partial(Path.write_bytes, data=content))

@@ -1,4 +1,4 @@
-"""``uulearn plan``: the number of rows to hold out, as text or JSON."""
+"""``uulearn plan``: print the number of rows to hold out, as text or JSON."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def plan(
         float, option("π", "Class prior of the population that the classifier is used on.")
     ] = TARGET_PRIOR,
     accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
-    half_width: Annotated[float, option("P", "Half width of the interval; 0.02 means two points either way.")] = 0.02,
+    half_width: Annotated[float, option("P", "Half-width of the interval; 0.02 means ±2 percentage points.")] = 0.02,
     sizes: Annotated[
-        tuple[int, int] | None, option("N N′", "Held-out rows of set 0 and set 1; prints the precision that they give.")
+        tuple[int, int] | None, option("N N′", "Number of held-out rows of set 0 and set 1; prints their precision.")
     ] = None,
     delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
     as_json: AsJson = False,
@@ -36,7 +36,7 @@ def plan(
 
 
 def render(plan: RowPlan, *, given: bool) -> str:
-    """Format the plan as text; ``given`` says whether the user passed sizes."""
+    """Format the plan as text; ``given`` is True if the user passed sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
         f"class priors: set 0 {theta}, set 1 {theta_prime}, population {_percent(plan.target_prior)}; "
@@ -80,7 +80,7 @@ def _rows_block(plan: RowPlan) -> list[str]:
         f"Held-out rows for the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
         _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
     ]
-    # The small constant makes equal costs round to the same digits.
+    # The small constant ensures that equal costs are rounded to the same digits.
     rows = [(split.name, split.rows, f"{split.cost + 1e-9:.2f}") for split in plan.splits]
     rows += [("equal, any accuracy", plan.worst, ""), ("equal, by Hoeffding", plan.guaranteed, "")]
     return lines + [_line(name, f"{n:>14,}{m:>14,}{n + m:>14,}{cost:>15}").rstrip() for name, (n, m), cost in rows]
@@ -125,7 +125,7 @@ def _next_step(plan: RowPlan, given: bool) -> str:
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:
-    """Return fields by name, because json would turn named tuples into lists."""
+    """Return the fields by name, because the json module converts named tuples to lists."""
     return {
         **dataclasses.asdict(plan),
         "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},

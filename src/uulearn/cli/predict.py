@@ -1,4 +1,4 @@
-"""``uulearn predict``: score, probability and class of each row of a file."""
+"""``uulearn predict``: write the score, probability and class of each row of a file."""
 
 import sys
 from pathlib import Path
@@ -40,7 +40,7 @@ def predict(
         count = score_file(
             loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
         )
-    if out != STANDARD:  # standard output may hold the scores, so this goes to standard error
+    if out != STANDARD:  # on standard error, because standard output may contain the scores
         print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""``uulearn priors``: class priors of two files of unlabeled rows, estimated without labels."""
+"""``uulearn priors``: estimate the class priors of two files of unlabeled rows."""
 
 from __future__ import annotations
 

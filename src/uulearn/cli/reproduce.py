@@ -1,4 +1,4 @@
-"""``uulearn reproduce``: the tables and figures of the paper, from stored runs that are never repeated."""
+"""``uulearn reproduce``: reproduce the tables and figures of the paper; stored runs are not repeated."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def reproduce(
         list[str] | None, option("NAME", "mnist, fashion_mnist, kmnist or cifar10. Repeatable. Default: all four.")
     ] = None,
     trials: Annotated[
-        int | None, option("N", "Trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
+        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
     ] = None,
-    epochs: Annotated[int | None, option("N", "Epochs per run. Default: 200 (fewer if --quick).", min=1)] = None,
+    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer if --quick).", min=1)] = None,
     out: Annotated[
         Path | None, option("DIR", "Folder for runs, tables and figures. Default: results, for paper settings.")
     ] = None,
@@ -74,7 +74,7 @@ def reproduce(
     if not render_only:
         tasks = load_all({run["dataset"] for run in store.missing(configurations)}, data_dir)
         if quick:
-            torch.set_num_threads(1)  # more threads do not speed up small matrix products, and slow down shared cores
+            torch.set_num_threads(1)  # more threads do not speed up small matrix products, but slow down shared cores
         with ReproductionProgress(progress_output()) as progress:
             try:
                 if on_ray:
@@ -102,7 +102,7 @@ def default_folder(request: Request) -> Path:
 
 
 def check_folder(out: Path) -> None:
-    """Check before any work that the folder can be written."""
+    """Raise ValueError if the folder cannot be written, before any work starts."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; pass a folder as --out.")
     try:
@@ -114,7 +114,7 @@ def check_folder(out: Path) -> None:
 
 
 def load_all(datasets: Iterable[str], data_dir: Path | None) -> Callable[[str], BinaryTask]:
-    """Load all datasets first, so a missing one is reported before any work."""
+    """Load all datasets first, so that a missing dataset is reported before any work starts."""
     from uulearn.datasets import load_task
     from uulearn.reproduction.experiments import DATASETS
 

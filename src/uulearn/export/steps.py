@@ -1,4 +1,4 @@
-"""Functions on float64 rows of shape (n, d) that use only ONNX operations.
+"""Steps: functions on float64 rows of shape (n, d) that use only ONNX operations.
 
 Each function here returns such a step. Numbers are float64 tensors, because the exporter rounds Python numbers to
 float32.
@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 Step = Callable[[Tensor], Tensor]
-"""From float64 rows (n, d) to float64 rows (n, d′)."""
+"""A function that maps float64 rows (n, d) to float64 rows (n, d′)."""
 
 EDGE = 1e-7
 """For normal output, scikit-learn limits quantile levels to between EDGE and 1 − EDGE."""
@@ -68,7 +68,7 @@ def affine(shift: Any = 0.0, factor: Any = 1.0, offset: Any = 0.0, limits: tuple
         x = (x - shift) * factor + offset
         if bounds is None:
             return x
-        low, high = bounds[0], bounds[1]  # torch.where, because the Clip of other runtimes may not keep NaN
+        low, high = bounds[0], bounds[1]  # torch.where, because Clip may not preserve NaN in other runtimes
         return torch.where(x < low, low, torch.where(x > high, high, x))
 
     return apply
@@ -140,8 +140,8 @@ def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = 
 def normal_quantile() -> Step:
     """Return a step for the normal quantile function, for levels between EDGE and 1 − EDGE.
 
-    ONNX has no inverse error function. In the variable r = √(−log p) the function is smooth, so a Chebyshev
-    polynomial, computed here from SciPy, approximates it.
+    ONNX has no inverse error function. The function is smooth in r = √(−log p), so it is approximated by a Chebyshev
+    polynomial that is fitted here with SciPy.
     """
     domain = (math.sqrt(math.log(2)), math.sqrt(-math.log(EDGE)))
     polynomial = np.polynomial.Chebyshev.interpolate(lambda r: -ndtri(np.exp(-(r**2))), DEGREE, domain)

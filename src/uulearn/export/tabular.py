@@ -1,7 +1,7 @@
-"""The table encoder of `uulearn fit` for ONNX.
+"""Convert the table encoder of `uulearn fit` to ONNX.
 
-Numbers and booleans are columns of the input ``X``. Categories are text, which the graph looks up: they are columns of
-a second input, ``categories``. Columns of dates and text cannot be exported and raise an error that names them.
+Numbers and booleans are columns of the input ``X``. Categories are text columns of a second input, ``categories``; the
+graph looks up their codes. Columns of dates and text cannot be exported and raise an error that names them.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.schema import OTHER, TableColumn, join_names
 
 UNSEEN = "(a value that was not in the files)"
-"""Stands for any unknown value when a file is checked."""
+"""Represents any unknown value when a file is checked."""
 TEXT_INPUT = "categories"
 
 
@@ -28,7 +28,7 @@ class CategoryColumn:
     """A column of categories; the graph encodes it as codes, one per column of the one-hot block.
 
     The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
-    columns for them. The code −1 is a row of zeros.
+    columns for them. The code −1 is encoded as a row of zeros.
     """
 
     name: str
@@ -50,7 +50,7 @@ class CategoryColumn:
 
     @property
     def codes(self) -> dict[str, int]:
-        """Maps text to its code; empty text is a missing value, and unlisted text has the `unseen_code`."""
+        """The code of each text; empty text is a missing value, and unlisted text has the `unseen_code`."""
         return {**{value: code for code, value in enumerate(self.values)}, "": self.n_codes - 1 if self.missing else -1}
 
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
@@ -74,10 +74,10 @@ def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
 
 
 def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) -> None:
-    """Replace the graph's input X, whose category columns hold codes, by separate inputs for numbers and text.
+    """Replace the graph's input X, whose category columns contain codes, by separate inputs for numbers and text.
 
-    The new inputs are ``X`` with the other columns, in order, and ``categories`` with one column of text for each
-    category column.
+    The new inputs are ``X`` with the other columns, in order, and ``categories`` with one text column for each category
+    column.
     """
     from onnx import TensorProto, helper, numpy_helper
 

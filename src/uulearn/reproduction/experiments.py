@@ -1,7 +1,7 @@
-"""The paper's experiments as data: the configuration of every run of every table and figure.
+"""Define the paper's experiments: the configuration of every run of every table and figure.
 
-A configuration is a plain dict that determines one run; `uulearn.reproduction.store` stores the run under it. Settings
-follow Appendix C (tables), B (Figure 1) and D (Figure 3). Comments explain choices that the paper leaves open.
+A configuration is a plain dict that defines one run and is its key in `uulearn.reproduction.store`. Settings follow
+Appendix C (tables), B (Figure 1) and D (Figure 3). Comments explain choices that the paper does not specify.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ PAPER_SET_PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 
 BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
-"""Slopes λ that have their own name."""
+"""Slopes λ of methods with their own name."""
 PAPER_SLOPES = (-0.01, -0.03, -0.1, -0.3)
-"""λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" must mean magnitudes: λ > 0 corrects nothing."""
+"""λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" must mean |λ|, because λ > 0 corrects nothing."""
 FIXED_SLOPE = -0.1
 """Default λ."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
@@ -40,7 +40,7 @@ CONVOLUTIONAL = ("allconvnet", "resnet32")
 CONVOLUTIONAL_TRIALS = QUICK_TRIALS = 2
 QUICK_DENSE = {"sizes": [600, 600], "batch_size": 200, "epochs": 10, "test_rows": 1_000}
 QUICK_CONVOLUTIONAL = {"sizes": [20, 20], "batch_size": 20, "epochs": 2, "test_rows": 100}
-"""Entries that replace the paper's in the quick version."""
+"""Entries that replace those of the paper in the quick version."""
 
 RESNET_LR = 3e-5
 """Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3, but Appendix B says 3e-5 for this network."""
@@ -75,8 +75,8 @@ FIGURE3_DROPOUTS, FIGURE3_DECAYS = (0.0, 0.2, 0.4, 0.6, 0.8), (5e-4, 5e-3, 5e-2,
 class Request:
     """Which part of the experiments to run.
 
-    By default 5 trials (seeds) with 200 epochs as in the paper, but 2 trials for convolutional networks, and fewer of
-    both in the quick version. With ``selection``, λ is chosen without labels, which needs more runs; else it is −0.1.
+    The default is 5 trials (seeds) with 200 epochs, as in the paper, but 2 trials for convolutional networks and in the
+    quick version. With ``selection``, λ is chosen without labels, which needs more runs; otherwise it is −0.1.
     """
 
     datasets: Sequence[str] = DATASETS
@@ -173,7 +173,7 @@ class TableRow(ResultRow):
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """All values of λ to run; convolutional networks, whose runs are long, have one besides ReLU and ABS."""
+        """All values of λ to run; convolutional networks, whose runs are long, have only one besides ReLU and ABS."""
         dense = QUICK_SLOPES if self.request.quick else PAPER_SLOPES
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else dense), ABS)
 
@@ -183,7 +183,7 @@ class TableRow(ResultRow):
         return self.slopes[1:] if self.request.selection and self.model not in CONVOLUTIONAL else ()
 
     def run(self, method: str | float, seed: int, held_out: float = 0.0) -> Configuration:
-        """Return the run of a method, given by its name or its λ."""
+        """Return the configuration of a method, given by its name or its λ."""
         named = (method, None) if isinstance(method, str) else method_of(method)
         lr, l2 = LR_AND_L2[self.model, self.dataset]
         return configuration(
@@ -191,7 +191,7 @@ class TableRow(ResultRow):
         )
 
     def trial(self, seed: int) -> list[Configuration]:
-        """Return the runs of one trial: all methods and, to choose λ, runs with held-out rows."""
+        """Return the configurations of one trial: all methods and, to choose λ, runs with held-out rows."""
         methods: list[str | float] = [*BASELINES, *self.slopes]
         full = [self.run(method, seed) for method in methods]
         return full + [self.run(slope, seed, SELECTION_HOLD_OUT) for slope in self.candidates]
@@ -251,7 +251,7 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
     "no L2": {(0.7, 0.3): ("unbiased", ABS), (0.6, 0.4): ("unbiased", FIXED_SLOPE)},
     "normalization": {(0.6, 0.4): (FIXED_SLOPE,)},
 }
-"""For ResNet-32 only the cells that disagree, one trial each: a run takes more than a minute."""
+"""Only the cells that disagree, with one trial each, because a ResNet-32 run takes more than a minute."""
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
@@ -269,7 +269,7 @@ def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
 
 
 def variant_rows(variant: str, request: Request) -> list[TableRow]:
-    """Return the rows of Table 3, and of Table 2 on CIFAR-10, that a variant applies to; others agree as printed."""
+    """Return the rows of Table 3, and of Table 2 on CIFAR-10, to which a variant applies; others agree as printed."""
     rows = table_rows("table3", request) + [row for row in table_rows("table2", request) if row.dataset == "cifar10"]
     return [row for row in rows if variant_methods(variant, row)]
 

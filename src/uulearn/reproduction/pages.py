@@ -75,7 +75,7 @@ def check_drawing(targets: Iterable[str]) -> None:
 
 
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
-    """Write a target; a target without runs is not written, so existing files stay."""
+    """Write the files of a target; existing files of a target without runs are kept."""
     if target in TABLE_MODELS:
         table = make_table(target, _rows_shown(target, request, find), find)
         forms = TABLE_FORMATS if any(cell.runs for cell in table) else {}
@@ -85,7 +85,7 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
         results = variants.variant_results(request, find)
         text = variants.to_markdown(results, _caveat([result.row for result in results]))
         return _written(out / "variants.md", text) if results else Page(target, [])
-    from uulearn.reproduction import figures  # needs matplotlib, which tables do not
+    from uulearn.reproduction import figures  # needs matplotlib, unlike the tables
 
     if target == "figure1":
         panels = {name: find(run) for name, run in experiments.figure1_panels(request).items()}

@@ -1,6 +1,6 @@
 """Render a `ResultTable` as Markdown, as LaTeX in the paper's layout, and as an HTML page.
 
-`cell_numbers` gives the numbers and marks of a cell; the templates ``tables.*.jinja`` arrange them and hold all
+`cell_numbers` returns the numbers and marks of a cell; the templates ``tables.*.jinja`` define the layout and all
 sentences. Each page shows our number, the paper's and the difference in percent.
 """
 

@@ -1,4 +1,4 @@
-"""Runs grouped into the cells of a table, next to the numbers of the paper.
+"""Group runs into the cells of a table, next to the numbers of the paper.
 
 The caller assigns runs to cells, and `uulearn.reproduction.render` formats the table. All
 numbers are in percent.
@@ -17,7 +17,7 @@ Record = Mapping[str, Any]
 Row = TypeVar("Row", bound=ResultRow)
 
 MIN_TESTED_TRIALS = 3
-"""Rows with fewer trials have no bold numbers: a t-test on two pairs finds almost no difference significant."""
+"""Rows with fewer trials have no bold numbers, because a t-test on two pairs finds almost no difference significant."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Cells in rows and columns with a title; iterating gives all cells, row by row."""
+    """Cells in rows and columns with a title; iterating yields all cells, row by row."""
 
     title: str
     rows: tuple[ResultRow, ...]

@@ -1,4 +1,4 @@
-"""Other interpretations of the paper where it leaves details open, compared with the printed numbers."""
+"""Compare other interpretations of details that the paper does not specify with the printed numbers."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from uulearn.reproduction.statistics import agrees, mean_std
 from uulearn.reproduction.tables import METHOD_NAMES, Record
 
 LATE_EPOCHS = 20
-"""Epochs at the end of a run whose median accuracy is shown for ResNet-32."""
+"""Number of last epochs whose median accuracy is shown for ResNet-32."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _present(results: Sequence[VariantResult]) -> list[str]:
 
 
 def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
-    """Return per variant the numbers of cells, agreeing cells and cells that agree as printed, and mean distances."""
+    """Return the numbers of cells, agreeing cells and cells that agree as printed, and mean distances, per variant."""
     lines: list[list[object]] = [["", "cells", "agree", "as printed, same cells"]]
     lines[0] += [f"{_label(method)}: distance" for method in VARIANT_METHODS]
     printed = {(result.row, result.method): result for result in results if result.variant == "as printed"}
@@ -106,7 +106,7 @@ def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
 
 
 def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, list[list[str]]]]:
-    """Name and grid of each method."""
+    """Return the name and grid of each method."""
     grids = []
     for method in VARIANT_METHODS:
         own = {(result.row, result.variant): result for result in results if result.method == method}

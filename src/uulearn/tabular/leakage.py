@@ -1,18 +1,18 @@
 """Find columns that distinguish the sets by more than their class priors, such as a clinic's number or an export date.
 
-Training on two sets assumes that positives look the same in both sets, and so do negatives. Then an event, such as "the
-color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the second, with t and f
-its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
+Training on two sets assumes that positives have the same distribution in both sets, and so have negatives. Then an
+event, such as "the color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the
+second, with t and f its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
 
     (1 − θ)/(1 − θ′) ≤ q/q′ ≤ θ/θ′:
 
-at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. An event beyond
-these bounds differs between the sets for another reason than the class, and a classifier would learn that reason.
+at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. An event outside
+these bounds differs between the sets for a reason other than the class, and a classifier would learn that reason.
 
-For each column the rows are halved: one half chooses the values that violate the bound most, the other half counts
-them, and vice versa. Exact intervals (Clopper and Pearson, 1934) hold for all columns together with 99.9%: under the
-assumption, at most one table in a thousand gives an alarm, whatever its columns are. Small differences do no harm, so a
-rate must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
+The rows of each column are split into two halves: values that violate the bound are chosen on one half and counted on
+the other, and vice versa. Exact intervals (Clopper and Pearson, 1934) have a joint confidence of 99.9% for all columns:
+under the assumption, at most one table in a thousand is reported by mistake. Small differences are harmless, so a rate
+must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,8 +66,8 @@ def find_leaking_columns(
     """Return the columns that differ between two sets by more than their class priors allow, clearest first.
 
     The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
-    ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, and find only columns with one
-    value in all rows of one set and another value in all rows of the other.
+    ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, so only columns with one value in
+    all rows of one set and another value in all rows of the other are found.
 
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
