@@ -251,7 +251,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
         stream.read(1)
     words = tmp_path / "words.parquet"
     pq.write_table(pa.table({"name": ["a", "b"]}), words)
-    with pytest.raises(ValueError, match="column 'name' of .* holds string, not numbers"):
+    with pytest.raises(ValueError, match="column 'name' of .* contains string, not numbers"):
         ParquetSet(words)
     with pytest.raises(ValueError, match=r"transform must return numbers of shape \(2, features\)"):
         ParquetSet(words, transform=lambda table: table["name"].to_numpy())

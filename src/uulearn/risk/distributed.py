@@ -15,7 +15,7 @@ def world_size(group: Any = None) -> int:
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
     """Return the sum of the values of all workers.
 
-    Every worker must call it, even without rows. The gradient is multiplied by the number of workers, because data
+    Every worker must call it, even if it has no rows. The gradient is multiplied by the number of workers, because data
     parallelism (DDP, FSDP) averages the gradients of all workers; the average is then the gradient of the sum.
     """
     if world_size(group) == 1:
