@@ -18,7 +18,7 @@ EARLY_STOPPING_METRIC = "validation_zero_one"
 
 
 class BestEpoch:
-    """Tracks a metric that should be low, and the best epoch so far.
+    """Tracker of a metric to minimize and of the best epoch so far.
 
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
     epoch is noisy. After ``patience`` epochs without improvement it is `exhausted`.
