@@ -117,7 +117,7 @@ TRAINING_RULES: dict[str, Rule] = {
     "input_scale": Rule(lambda v: _is_finite(v) and v != 0, "a finite number other than 0", 0.0),
     "augment": Rule(
         lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
-        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several joined by '+' or a function from batch to batch",
+        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several names joined by '+' or a function of a batch",
         "rotate",
     ),
     "smoothing": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
