@@ -216,7 +216,7 @@ def test_test_rows_and_callbacks_work_with_streams(sets, folders):
 
 @pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
 def test_rejects_unsupported_parameters_for_streams(folders, parameters):
-    with pytest.raises(ValueError, match="streamed sets train one model"):
+    with pytest.raises(ValueError, match="streamed sets support only one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
 
 

@@ -220,7 +220,7 @@ INVALID_IDX = {
     "cut in its header": (IMAGES, idx(TRAIN)[:9], "is truncated: it ends within its header"),
     "cut after its header": (IMAGES, idx(TRAIN)[:-5], "is truncated: found 15,675 bytes"),
     "too long": (IMAGES, idx(TRAIN) + b"\0\0\0", "is too long: found more bytes, expected"),
-    "another number of images": (IMAGES, idx(TRAIN[:10]), "expected a header for 20 × 28 × 28 bytes, found 10 × 28 × 28"),
+    "another number of images": (IMAGES, idx(TRAIN[:10]), "header for 20 × 28 × 28 bytes, found 10 × 28 × 28"),
     "labels of other images": (LABELS, idx(np.zeros(19, np.uint8)), "expected a header for 20 bytes, found 19"),
     "labels as images": (IMAGES, idx(np.zeros(20, np.uint8)), "expected a header for 20 × 28 × 28 bytes, found 20"),
     "no dimensions": (IMAGES, b"\0\0\x08\0", "expected a header for 20 × 28 × 28 bytes, found no"),

@@ -393,7 +393,7 @@ def test_resume_equals_uninterrupted_fit(problem, tmp_path):
 
 def test_rejects_contradictory_parameters(problem):
     X0, X1, X, _ = problem
-    with pytest.raises(ValueError, match="leave out validation_data, or set n_estimators=1"):
+    with pytest.raises(ValueError, match="do not pass validation_data, or set n_estimators=1"):
         several().fit_sets(X0, X1, validation_data=(X[:10], np.arange(10) % 2))
     with pytest.raises(ValueError, match="5 folds need at least 5 rows of each set, but one set has 4"):
         several(n_estimators=5).fit_sets(X0, X1[:4])

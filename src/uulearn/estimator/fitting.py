@@ -21,13 +21,13 @@ from uulearn.metrics import Evaluation, evaluate
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
 from uulearn.training import History
 
-# Rows per set that are scored to check whether a single model predicts only one class.
+# Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """The trained model and what is known about it; `uulearn.UUClassifier` sets its fitted attributes from it."""
+    """The trained model and its properties; `uulearn.UUClassifier` sets its fitted attributes from this result."""
 
     learner: Learner
     model: TrainedModel
@@ -36,12 +36,12 @@ class FitResult:
     set_sizes: tuple[int, int]
     """Number of training rows of each set."""
     held_out_sizes: tuple[int, int]
-    """Number of validation rows of each set; with an ensemble, all rows."""
+    """Number of validation rows of each set; all rows for an ensemble."""
     seed: int
     resolved: dict[str, Any]
     """Values of the parameters that were "auto"."""
     scaling: PlattScaling | None = None
-    """The line from scores to log-odds; None if the model is not calibrated."""
+    """The linear function from scores to log-odds; None if the model is not calibrated."""
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
@@ -126,7 +126,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
 
 
 def average_histories(histories: Sequence[History]) -> History:
-    """Return one history of several: each record has the means over the models that were trained that long."""
+    """Return the mean of several histories; the record of an epoch averages the models that reached this epoch."""
     records = [history.epochs for history in histories]
     longest: list[dict[str, Any]] = max(records, key=len)
     epochs = []
