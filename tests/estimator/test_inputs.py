@@ -120,7 +120,7 @@ def test_rejects_bad_sets(sets, text, counts, quick):
     [
         (np.zeros((0, 3)), np.zeros((5, 3)), r"0 sample\(s\)"),
         (np.zeros((5, 3)), np.zeros((1, 3)), "set 1 has only 1 sample"),
-        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\) and X1 of shape \(4,\)"),
+        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\), but X1 has shape \(4,\)"),
         (np.zeros(5), np.zeros((5, 3)), "Expected 2D array"),
         (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
         (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),

@@ -51,7 +51,7 @@ def read_same_columns(
     if found == expected:
         return rows
     if name == "X1":
-        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
+        raise ValueError(f"X0 has rows of shape {expected}, but X1 has shape {found}; both sets need the same columns.")
     if len(found) == len(expected) == 1:
         raise ValueError(
             f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
@@ -163,7 +163,8 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
     check_classification_targets(values)
     if len(values) != n_rows:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows and sets {len(values)}."
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but sets has "
+            f"{len(values)}; pass one set per row."
         )
     unknown = [value for value in np.unique(values).tolist() if value not in (0, 1)]
     if unknown:

@@ -199,7 +199,7 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
     fold = np.concatenate(pool.folds)
     places = [np.flatnonzero(positive), np.flatnonzero(~positive)]
     if any(len(np.unique(fold[place])) <= fold.max() for place in places):
-        return "too few rows are predicted to be of one class to fill all folds"
+        return "too few rows are predicted to belong to one of the classes to fill all folds"
     prior = float(np.average(pool.set_priors, weights=pool.data.sizes))
     priors = (prior * t / (prior * t + (1 - prior) * f), prior * (1 - t) / (prior * (1 - t) + (1 - prior) * (1 - f)))
     index = torch.cat([part for part in pool.data.index if part is not None])

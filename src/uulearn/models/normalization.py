@@ -141,8 +141,8 @@ def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     """Use the statistics of all workers in the model's batch normalization during training (a context manager).
 
     Workers that each have a part of a batch then normalize like one worker with the whole batch, even if one worker has
-    no rows. All workers must call the model the same number of times. All devices are supported, unlike by torch's
-    ``SyncBatchNorm``. A copy made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
+    no rows. All workers must call the model the same number of times. Unlike torch's ``SyncBatchNorm``, it
+    supports all devices. A copy made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     >>> with synchronized(model):

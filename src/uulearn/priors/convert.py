@@ -161,7 +161,7 @@ def from_censoring(
     """
     _check_inside(labeled_fraction, "labeled_fraction")
     if (class_prior is None) == (label_frequency is None):
-        raise ValueError("pass exactly one of class_prior and label_frequency (the fraction of positives labeled).")
+        raise ValueError("pass exactly one of class_prior and label_frequency (labeled fraction of positives).")
     if class_prior is None:
         assert label_frequency is not None
         if _check_fraction(label_frequency, "label_frequency") == 0:

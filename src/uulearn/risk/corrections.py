@@ -127,7 +127,7 @@ def check_correction(f: Any) -> None:
 
     remedy = "a consistent correction (Definition 1) is non-negative, Lipschitz, and f(x) = x for x ≥ 0."
     if (at := first(~(y >= 0))) is not None:
-        raise ValueError(f"correction {name} is not non-negative: f({x[at]:.6g}) = {y[at]:.6g}; {remedy}")
+        raise ValueError(f"correction {name} must be non-negative, but f({x[at]:.6g}) = {y[at]:.6g}; {remedy}")
     if (at := first((x >= 0) & ~((y - x).abs() <= 1e-6 + 1e-6 * x.abs()))) is not None:
         raise ValueError(f"correction {name} is not the identity on x ≥ 0: f({x[at]:.6g}) = {y[at]:.6g}; {remedy}")
     slope, place = _steepest(f, x, y)

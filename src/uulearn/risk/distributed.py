@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def world_size(group: Any = None) -> int:
-    """Return the number of workers in the process group (None: the default group); 1 without a group."""
+    """Return the number of workers in the process group (None: the default group), or 1 if there is no group."""
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 

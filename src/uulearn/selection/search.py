@@ -242,7 +242,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Names of the columns, if they had names."""
+        """Names of the columns, if the training data had column names."""
         return self._best().feature_names_in_
 
     def __sklearn_tags__(self) -> Any:

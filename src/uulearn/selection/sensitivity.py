@@ -363,7 +363,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
             f"with the guessed priors, {baseline}; lower lr (now {study.plan.parameters.lr:g}), scale the columns, or "
-            "use another method than 'unbiased'."
+            "use a method other than 'unbiased'."
         )
     decisions, _ = _of_both_sets(baseline.rows, study.train)
     guessed, calibrated = guess[2:], study.plan.parameters.calibrated

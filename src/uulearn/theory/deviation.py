@@ -57,7 +57,7 @@ class DeviationBound:
 
     @property
     def value(self) -> float:
-        """The bound; vacuous above C_ℓ."""
+        """The bound, which is vacuous if it exceeds C_ℓ."""
         return self.bias + self.spread
 
 
@@ -146,7 +146,7 @@ def alternative_deviation_bound(
     correction_lipschitz: float = 1.0,
     delta: float = 0.05,
 ) -> DeviationBound:
-    """Bound the same distance without the bias, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
+    """Bound the same distance without a bias term, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
 
     >>> bound = alternative_deviation_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.value, 3), round(bound.confidence, 3)

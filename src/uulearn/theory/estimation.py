@@ -31,7 +31,7 @@ class EstimationErrorBound:
 
     @property
     def value(self) -> float:
-        """The bound; vacuous above C_ℓ."""
+        """The bound, which is vacuous if it exceeds C_ℓ."""
         return self.complexity + self.bias + self.spread
 
 

@@ -63,7 +63,7 @@ class NetworkNorms:
 
     @property
     def complexity(self) -> float:
-        """C_x·(√(2m ln 2) + 1)·∏ M_F(j); the Rademacher complexity is at most this divided by √n."""
+        """C_x·(√(2m ln 2) + 1)·∏ M_F(j); divided by √n, it bounds the Rademacher complexity."""
         return (math.sqrt(2 * self.depth * math.log(2)) + 1) * self.score_bound
 
 

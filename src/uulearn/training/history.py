@@ -42,7 +42,7 @@ class History:
     ``corrected``                the corrected risk of Eq. 6
     ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
-    ``…_below_zero``             fraction of batches in which the risk term was below zero and was corrected
+    ``…_below_zero``             fraction of batches in which the risk term was below zero
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given

@@ -88,7 +88,7 @@ class ProgressBar:
     """Shows finished epochs, time left and the current risk on a terminal, or sends them to the observer.
 
     ``done`` of ``total`` epochs are already in a checkpoint, and ``models`` models are trained together. Units other
-    than epochs are not sent.
+    than epochs are not sent to the observer.
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
