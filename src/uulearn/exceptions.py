@@ -1,7 +1,7 @@
 """Errors and warnings of uulearn, one class per cause; bad arguments raise plain ``ValueError`` or ``TypeError``.
 
 Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
-them through their base class ``UUWarning``. The report shows the headline above and the advice below the message.
+them through their base class ``UUWarning``. The report prints the headline above the message and the advice below it.
 """
 
 from typing import ClassVar
@@ -18,7 +18,7 @@ class ClosePriorsWarning(UUWarning):
     """The two set priors are so close that the risk estimate is very noisy."""
 
     headline = "The two class priors are nearly equal"
-    advice = "Use sets whose class priors differ more, or many more rows; uulearn plan computes how many."
+    advice = "Use sets whose class priors differ more, or many more rows; run uulearn plan to compute how many."
 
 
 class IndistinguishableSetsWarning(UUWarning):
@@ -57,7 +57,7 @@ class SuspiciousScoreWarning(UUWarning):
 
 
 class UnidentifiedPriorsWarning(UUWarning):
-    """The data do not determine the class priors, or only roughly."""
+    """The data do not determine the class priors, or determine them only roughly."""
 
     headline = "The class priors cannot be estimated precisely from the rows"
     advice = "Pass --set-priors if you know the class priors from another source; otherwise results are uncertain."
@@ -67,7 +67,7 @@ class NotAMixtureWarning(UUWarning):
     """Target rows are not a mixture of the two classes that make up the sets."""
 
     headline = "The rows to score differ from both sets"
-    advice = "Find out what differs in how they were collected; estimates do not hold for them."
+    advice = "Check how these rows were collected; estimates are not valid for them."
 
 
 class BeyondPriorsWarning(UUWarning):
@@ -88,7 +88,7 @@ class FailedSettingWarning(UUWarning):
 
 
 class PoorMixingWarning(UUWarning):
-    """Streamed rows arrive in blocks so large that few of them are mixed with each other."""
+    """The blocks of streamed rows are so large that only a few blocks are mixed at a time."""
 
     headline = "Streamed rows are poorly mixed"
     advice = (
@@ -106,7 +106,7 @@ class CheckpointError(ValueError):
 
 
 class ModelFormatError(ValueError):
-    """A model directory is damaged, incomplete, modified or of a newer format."""
+    """A model directory is damaged, incomplete, modified, or in the format of another version."""
 
 
 class TableError(ValueError):

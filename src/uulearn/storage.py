@@ -1,4 +1,4 @@
-"""Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
+"""Write files atomically, lock them, and store nested data with tensors in one safetensors file without pickle."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ UMASK = _read_umask()  # read once at import, because reading it requires settin
 def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool = False) -> None:
     """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step.
 
-    If this process writes the file ``alone``, temporary files that a killed process left are deleted first.
+    If ``alone`` is true (no other process writes the file), temporary files of killed processes are deleted first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if alone:
@@ -56,9 +56,9 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete a killed process's temporary files older than ``older_than`` seconds; ``name`` is a pattern."""
+    """Delete temporary files of killed processes that are older than ``older_than`` seconds; ``name`` is a pattern."""
     for path in folder.glob(f".{name}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # moved into place in the meantime
+        with contextlib.suppress(FileNotFoundError):  # the file was moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
                 path.unlink()
 
@@ -71,7 +71,7 @@ def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
     try:
         lock.acquire(timeout=seconds, poll_interval=0.02)
     except Timeout:
-        raise TimeoutError(f"{busy}; if there is none, delete {path}.") from None
+        raise TimeoutError(f"{busy}; if no such process is running, delete {path}.") from None
     try:
         yield
     finally:
@@ -98,7 +98,7 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
     def write(temporary: Path) -> None:
         try:
             save_file(tensors, temporary, metadata={"tree": text})
-        except SafetensorError as error:  # the error number is only in the text
+        except SafetensorError as error:  # only the message contains the error number
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
 
@@ -106,7 +106,7 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
 
 
 def load_tree(path: Path) -> Any:
-    """Read a file of `save_tree`, with tensors on the CPU. Raises ValueError if the file is damaged."""
+    """Read a file written by `save_tree`, with tensors on the CPU; raise a ValueError if the file is damaged."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             text = (file.metadata() or {}).get("tree", "")

@@ -299,11 +299,11 @@ ATTACKS = {
     ),
     "a path for a name": (
         lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"),
-        "which save does not write",
+        "lists the unexpected file",
     ),
     "a path from the root": (
         lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"),
-        "which save does not write",
+        "lists the unexpected file",
     ),
     "a link": (link, "is missing or a link"),
     "ten thousand models": (

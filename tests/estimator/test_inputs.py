@@ -120,7 +120,7 @@ def test_rejects_bad_sets(sets, text, counts, quick):
     [
         (np.zeros((0, 3)), np.zeros((5, 3)), r"0 sample\(s\)"),
         (np.zeros((5, 3)), np.zeros((1, 3)), "set 1 has only 1 sample"),
-        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\) and X1 of shape \(4,\)"),
+        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\), but X1 has shape \(4,\)"),
         (np.zeros(5), np.zeros((5, 3)), "Expected 2D array"),
         (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
         (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),
@@ -128,13 +128,13 @@ def test_rejects_bad_sets(sets, text, counts, quick):
         (torch.zeros(5, 0), torch.zeros(5, 0), r"0 feature\(s\)"),
         (torch.zeros(5, 3).to_sparse(), torch.zeros(5, 3), r"sparse tensor.*to_dense"),
         (torch.zeros(5, 3, dtype=torch.complex64), torch.zeros(5, 3), "Complex data not supported"),
-        (np.array([["1", "a"], ["2", "b"]]), np.zeros((5, 2)), "X0 holds text in column 0: '1'.*OneHotEncoder"),
+        (np.array([["1", "a"], ["2", "b"]]), np.zeros((5, 2)), "X0 contains text in column 0: '1'.*OneHotEncoder"),
         (
             pd.DataFrame({"age": [1.0, 2.0], "town": ["Ulm", "Bonn"]}),
             np.zeros((5, 2)),
-            "X0 holds text in column 'town': 'Ulm'.*OneHotEncoder",
+            "X0 contains text in column 'town': 'Ulm'.*OneHotEncoder",
         ),
-        ([[1, "x"], [2, "y"]], np.zeros((5, 2)), "X0 holds text in column 1: 'x'"),
+        ([[1, "x"], [2, "y"]], np.zeros((5, 2)), "X0 contains text in column 1: 'x'"),
         (np.zeros((5, 3)), np.zeros(5), r"got 1D array instead: X1 has shape \(5,\). Reshape"),
     ],
 )
@@ -239,7 +239,7 @@ def test_rejects_streams_if_not_supported(counts, quick):
         ],
         "test_data": [lambda: one.fit(X, sets, test_data=(first, sets))],
     }
-    said = "is a Streamed, a stream of rows, which only UUClassifier.fit_sets accepts, for both sets; pass rows in"
+    said = r"is a stream of rows \(Streamed\), which only UUClassifier.fit_sets accepts, for both sets; pass rows in"
     for name, refused in calls.items():
         for call in refused:
             with pytest.raises(TypeError, match=f"^{name} {said} memory here"):

@@ -150,7 +150,7 @@ def test_model_of_another_learner_is_saved_by_its_state_and_restored_by_the_lear
     loaded = UUClassifier.load(tmp_path, model=StoredMembership())
     np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
     assert loaded.out_of_fold_evaluation_ == classifier.out_of_fold_evaluation_
-    with pytest.raises(ModelFormatError, match="of kind 'set-membership' and the learner of kind 'network'"):
+    with pytest.raises(ModelFormatError, match="of kind 'set-membership', got 'network'"):
         UUClassifier.load(tmp_path, model="linear")
 
 

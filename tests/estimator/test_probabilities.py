@@ -203,7 +203,7 @@ def test_early_stopping_and_ensembles_need_no_priors(problem):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "abs"}, "set_priors=None needs method='biased', got method='abs'"),
+        ({"method": "abs"}, "set_priors=None requires method='biased', got method='abs'"),
         ({"calibrated": True, "validation_fraction": 0.2}, "set_priors is None; set calibrated=False"),
         (
             {"n_estimators": 2, "self_training_rounds": 1},

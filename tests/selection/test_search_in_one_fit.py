@@ -430,7 +430,7 @@ def test_rejects_bad_grid_before_training(data, grid, message, monkeypatch):
 
 
 def test_search_rejects_missing_priors():
-    with pytest.raises(ValueError, match="a search compares accuracies, which need set_priors; got None"):
+    with pytest.raises(ValueError, match="a search compares accuracies, so the estimator needs set_priors, got None"):
         UUClassifierCV(UUClassifier(None, method="biased")).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
 
 

@@ -209,7 +209,7 @@ def test_searches_can_share_a_store(tmp_path):
 
 def test_rejects_invalid_store(data, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="store must be a folder, and .*file is a file"):
+    with pytest.raises(ValueError, match="store must be a folder, but .*file is a file"):
         UUClassifierCV(base(), GRID, store=tmp_path / "file").fit_sets(*data)
     with pytest.raises(CheckpointError, match=r"cannot be written \(.*\); choose another store"):
         UUClassifierCV(base(), GRID, store=tmp_path / "file" / "below").fit_sets(*data)

@@ -1,4 +1,4 @@
-"""Rows held out of both sets, for evaluation; all copies of a row, in one set or in both, go to the same side."""
+"""Hold out rows of both sets for evaluation; all copies of a row, in one set or in both, are on the same side."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from uulearn import defaults
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
 DIGEST_CHUNK_BYTES = 16 * 2**20
-"""Bytes of float32 rows that are hashed at a time."""
+"""Number of bytes of float32 rows that are hashed at a time."""
 MIXER = -7046029254386353131
 """2⁶⁴ divided by the golden ratio, odd, as a signed integer: a factor that spreads a word over all bits."""
 
@@ -17,7 +17,7 @@ Positions = NDArray[np.int64]
 
 
 def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
-    """Split into training sets and held-out sets; the held-out fraction is exact if no row has a copy.
+    """Split two sets into training rows and held-out rows; the held-out fraction is exact if no row has a copy.
 
     >>> from uulearn.data import DenseRows
     >>> rows = DenseRows(torch.arange(300.0)[:, None])
@@ -38,12 +38,12 @@ def check_held_out(which: int, fraction: float, size: int, n_training: int, n_he
     if not n_training or not n_held_out:
         raise ValueError(
             f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}: {n_training} rows "
-            f"would be left for training and {n_held_out} held out; use more rows, another fraction, or 0."
+            f"would be left for training and {n_held_out} held out; use more rows or another fraction, such as 0."
         )
 
 
 def has_few_unique_rows(data: TwoSets) -> bool:
-    """Return whether a set has so few unique rows that a fold could be empty (copies of a row stay in one fold)."""
+    """Return whether a set has so few unique rows that a fold could be empty (copies of a row share a fold)."""
     digests = row_digests(data)
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     return any(
@@ -53,7 +53,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Return the positions to hold out: a fraction of the rows with copies, then unique rows to fill up each set."""
+    """Return the positions to hold out: a fraction of the rows with copies, then unique rows up to the fraction."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))

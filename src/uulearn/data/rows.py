@@ -1,4 +1,4 @@
-"""Dense or sparse rows for training: each batch, not the whole table, is gathered and converted in a reused buffer."""
+"""Dense or sparse rows for training; only the current batch is gathered and converted, in a reused buffer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from uulearn.data.batches import BatchPlan
 from uulearn.data.identity import digest
 
 RESIDENT_SHARE = 0.6
-"""Fraction of a GPU's free memory that the rows may take; larger tables are copied to the device batch by batch."""
+"""Maximum fraction of a GPU's free memory for the rows; larger tables are copied to the device batch by batch."""
 STAGED_BYTES = 2**20
-"""Bytes of rows that are gathered and converted at a time, so that they stay in the processor's cache."""
+"""Number of bytes of rows that are gathered and converted at a time, chosen to fit the processor's cache."""
 HASHED_VALUES = 2**20
 """Number of values that are hashed at a time for the fingerprint of a run."""
 
@@ -63,7 +63,7 @@ class DenseRows(Rows):
         if out.dtype == self.dtype and out.device == self.device:
             torch.index_select(self.tensor, 0, index, out=out)
             return
-        # A CPU works in steps that fit its cache; a GPU at once, because every kernel launch costs time.
+        # A CPU gathers rows in steps that fit its cache; a GPU needs one step, because every kernel launch takes time.
         step = len(index) if self.device.type != "cpu" else max(1, STAGED_BYTES * self.n_rows // max(1, self.n_bytes))
         for part, converted in zip(torch.split(index, step), torch.split(out, step), strict=True):
             if self._staging is None or len(self._staging) < len(part):
@@ -136,7 +136,7 @@ class JoinedRows(Rows):
                 out[positions.to(out.device)] = rows
 
     def to(self, device: torch.device) -> DenseRows:
-        """Return both tables as one on another device."""
+        """Return both tables as one table on another device."""
         return DenseRows(torch.cat([part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]))
 
 
@@ -208,9 +208,9 @@ class TwoSets:
         return digest(self.take(which, positions) for which, positions in chunks)
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> TwoSets:
-        """Move the sets to the device if they fit beside the model; otherwise return them unchanged.
+        """Move the sets to the device if its memory is large enough; otherwise return them unchanged.
 
-        ``moved`` maps the id of each table to the table on the device, so a shared table moves once.
+        ``moved`` maps the id of each table to the table on the device, so a shared table is moved only once.
         """
         moved = {} if moved is None else moved
         tables = {id(rows): rows for rows in self.rows if id(rows) not in moved}
@@ -284,7 +284,7 @@ class TwoSets:
 
 
 def move_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
-    """Move the tables to the device if all of them fit beside the model; otherwise return them unchanged."""
+    """Move the tables to the device if its memory is large enough for all; otherwise return them unchanged."""
     if device.type != "cuda" or any(_has_sparse(rows) for rows in tables):
         return list(tables)
     free, _ = torch.cuda.mem_get_info(device)

@@ -1,4 +1,4 @@
-"""Check before training whether a quick classifier can distinguish the two sets."""
+"""Check before training whether a fast classifier can distinguish the two sets."""
 
 import math
 import warnings
@@ -27,7 +27,7 @@ MEANS_ROWS, CHUNK_VALUES = (
 )  # rows per set that are compared by means, and values per chunk (fit the cache)
 CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # rows and values per set for slower classifiers (memory is limited)
 MIN_Z = 2.0  # the sets are distinguishable if the AUC exceeds ½ by at least this many standard errors
-CONTRADICTION_P_VALUE = 0.02  # maximum p-value (Mann–Whitney) at which labels contradict the priors
+CONTRADICTION_P_VALUE = 0.02  # labels contradict the priors if the p-value (Mann–Whitney) is at most this
 
 Floats = NDArray[np.float64]
 Scorer = Callable[[Tensor], Floats]
@@ -35,18 +35,18 @@ Scorer = Callable[[Tensor], Floats]
 
 @dataclass(frozen=True)
 class Separability:
-    """How well a quick classifier separates the two sets on held-out rows."""
+    """Result of separating the two sets with a fast classifier, on held-out rows."""
 
     auc: float
     z: float
     """Distance of the AUC from ½ in standard errors under the hypothesis of equal sets (Mann–Whitney)."""
     rows: int
     toward_set1: Scorer
-    """Scores float32 rows of shape (n, columns); higher for rows that look like those of set 1."""
+    """Function that scores float32 rows of shape (n, columns); higher for rows that resemble set 1."""
 
     @property
     def distinguishable(self) -> bool:
-        """Whether the sets differ beyond chance."""
+        """Whether the sets differ more than by chance."""
         return self.z >= MIN_Z
 
 
@@ -68,10 +68,10 @@ def measure_separability(data: TwoSets, seed: int) -> Separability:
 
 
 def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> None:
-    """Warn that there may be nothing to learn."""
+    """Warn if the sets are indistinguishable, because there may be nothing to learn."""
     if not separability.distinguishable:
         warnings.warn(
-            f"the two sets look alike: on {separability.rows:,} held-out rows a quick classifier separates them with "
+            f"the two sets look alike: on {separability.rows:,} held-out rows a fast classifier separates them with "
             f"AUC {separability.auc:.3f}, no better than chance (0.5); if their class priors differ, collect more "
             "rows or columns that depend on the class.",
             IndistinguishableSetsWarning,
@@ -102,7 +102,7 @@ def warn_if_swapped(
 
 
 def _by_means(data: TwoSets) -> Separability:
-    """Weight every column by the difference of its means over its variance; two passes in small chunks."""
+    """Weight every column by the difference of its means divided by its variance, in two passes over small chunks."""
     n_columns = max(1, math.prod(data.row_shape))
     positions = [torch.linspace(0, size - 1, min(size, MEANS_ROWS), dtype=torch.float64).long() for size in data.sizes]
     step = max(2, CHUNK_VALUES // n_columns)
@@ -124,7 +124,7 @@ def _by_means(data: TwoSets) -> Separability:
     center = means.mean((0, 1))
 
     def scorer(weights: Floats) -> Scorer:
-        # Centered first: in float32 a column far from zero would hide the others.
+        # Center first: in float32, a column far from zero would hide the others.
         return lambda x: np.asarray((x.flatten(1).double() - torch.from_numpy(center)) @ torch.from_numpy(weights))
 
     folds = []

@@ -1,7 +1,7 @@
-"""Sets that do not fit in memory: rows arrive in pieces, are mixed in a buffer, and leave as batches.
+"""Sets that do not fit in memory: rows are read in pieces, mixed in a buffer, and returned as batches.
 
-Each epoch reads the pieces in random order, and shuffles rows within a buffer of several pieces. When half of the
-buffer leaves, the other half stays, so rows of distant pieces can be mixed. Every row is used once per epoch.
+Each epoch reads the pieces in random order and shuffles rows within a buffer of several pieces. Half of the buffer is
+returned at a time while the other half stays, so rows of distant pieces can be mixed. Each row is used once per epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_SWING = 0.002
 TESTED_COLUMNS, ROWS_PER_GROUP, P_VALUE = 200, 20, 1e-6
 """Maximum number of columns, minimum number of rows per group, and level of the F test for similar rows in a piece."""
 PREVIEW_ROWS, PREVIEW_PIECES = 20_000, 16
-"""Maximum number of rows of each set for checks before training, and minimum number of pieces they come from."""
+"""Maximum number of rows of each set for checks before training, and minimum number of pieces that contain them."""
 
 Numbers = NDArray[np.int64]
 
@@ -69,7 +69,7 @@ class RowStream(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a text that identifies the set in a checkpoint; it should differ between sets."""
+        """Return a text that identifies the set in a checkpoint; different sets should have different texts."""
 
     @property
     def n_rows(self) -> int:
@@ -88,7 +88,7 @@ class RowStream(ABC):
         if rows.shape != expected:
             raise ValueError(
                 f"piece {piece} of {self.describe()}: expected rows of shape {expected}, found {tuple(rows.shape)}; "
-                "the set changed while it was read, fit again."
+                "the set changed while it was being read; fit again."
             )
         return rows
 
@@ -96,8 +96,8 @@ class RowStream(ABC):
 class StreamedSets:
     """Two streamed sets, which `Trainer` accepts in place of `TwoSets`.
 
-    ``excluded`` are the numbers of the rows of each set that are not trained on, ascending, and ``sampled`` random rows
-    of each set, for checks of the data.
+    ``excluded`` are the ascending numbers of the rows of each set that are not used for training, and ``sampled`` are
+    random rows of each set, for checks of the data.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class StreamedSets:
         self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
 
     def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
-        """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` belong to sampled rows."""
+        """Warn if the buffer has too few pieces to mix the rows well; ``numbers`` are those of the sampled rows."""
         for which, stream in enumerate(self.streams):
             window, largest = stream.buffer_rows, max(stream.piece_sizes)
             mixed = max(1, window // largest)
@@ -185,7 +185,7 @@ class StreamedSets:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def read_training_rows(self, which: int, piece: int) -> Tensor:
-        """Return the rows of a piece that are trained on."""
+        """Return the rows of a piece that are used for training."""
         start = int(self._edges[which][piece])
         rows = self.streams[which].read_checked(piece)
         out = self.excluded[which]
@@ -193,7 +193,7 @@ class StreamedSets:
         return torch.from_numpy(np.delete(rows.numpy(), own, axis=0)) if len(own) else rows
 
     def training_sizes(self, which: int) -> Numbers:
-        """Return the number of rows of each piece that are trained on."""
+        """Return the number of rows of each piece that are used for training."""
         edges = self._edges[which]
         return np.diff(edges) - np.diff(np.searchsorted(self.excluded[which], edges))
 
@@ -220,7 +220,7 @@ class _MixedRows:
         largest = max((last - first for _, first, last in self._remaining), default=1)
         room = min(max(data.streams[which].buffer_rows, 2 * largest), max(1, stop - start))
         self._buffer = torch.empty((room, *data.row_shape))
-        # Positions in the buffer: free, held by rows to be mixed again, and held by the next rows to leave.
+        # Positions in the buffer that are free, that contain rows to be mixed again, and that contain the next rows.
         self._free = [torch.arange(room)]
         self._waiting = torch.arange(0)
         self._ready = torch.arange(0)
@@ -240,7 +240,7 @@ class _MixedRows:
             filled += len(positions)
 
     def _mix(self) -> None:
-        """Fill free positions with new rows, shuffle, and release half of the rows; at the end, all of them."""
+        """Fill free positions with new rows, shuffle, and release half of the rows, or all rows at the end."""
         free = torch.cat(self._free)
         while self._next is not None and self._next[0] <= len(free):
             rows = self._next[1].result()
@@ -264,14 +264,14 @@ class _MixedRows:
 
 
 def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
-    """Measure how similar the rows of a piece are: the largest intraclass correlation of all columns.
+    """Return the similarity of the rows of a piece: the largest intraclass correlation of all columns.
 
     It is 0 if an F test finds no column that differs from rows in random order.
     """
     flat = rows.flatten(1).numpy()
     chosen = np.random.default_rng(0).permutation(flat.shape[1])[:TESTED_COLUMNS]
     columns = flat[:, np.sort(chosen)].astype(np.float64)
-    # Neighboring pieces are grouped until every group has enough rows: sorted rows resemble their neighbors too.
+    # Group neighboring pieces until every group has enough rows; sorted rows also resemble rows of neighboring pieces.
     n = len(columns)
     _, group = np.unique(pieces * max(1, min(n_pieces, n // ROWS_PER_GROUP)) // n_pieces, return_inverse=True)
     sizes = np.bincount(group)
@@ -292,13 +292,13 @@ def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
 
 
 def row_bytes(stream: RowStream) -> int:
-    """Return the number of bytes of a row in memory."""
+    """Return the number of bytes that a row needs in memory."""
     return 4 * max(1, math.prod(stream.row_shape))
 
 
 @functools.lru_cache(maxsize=8)
 def _worker_rows(plan: BatchPlan, which: int) -> tuple[int, int]:
-    """Return the range of this worker's rows in an epoch, as long as its parts of all batches together."""
+    """Return the range of this worker's rows in an epoch; its length is that of its parts of all batches together."""
     sizes = np.diff(np.arange(plan.n_batches + 1) * plan.sizes[which] // plan.n_batches)
     # As in `BatchPlan.bounds`, parts of the second set are counted from the other end.
     parts = [worker if which == 0 else plan.workers - 1 - worker for worker in range(plan.workers)]

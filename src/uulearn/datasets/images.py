@@ -73,18 +73,19 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
 
     A data folder contains the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
     (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/``
-    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). Header,
-    length and SHA-256 of every file are checked (DatasetFileError).
+    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). If the
+    header, length or SHA-256 of a file is wrong, a DatasetFileError is raised.
 
     Parameters
     ----------
     name : str
         One of `IMAGE_DATASETS`: ``"mnist"``, ``"fashion_mnist"``, ``"kmnist"``, ``"cifar10"``.
     data_dir : path or None
-        Data folder to search and to download into. Default: the folder in the environment variable UULEARN_DATA, then
-        a per-user cache, which also receives downloads.
+        Data folder to search and to download into. Default: the folder set by the environment variable UULEARN_DATA,
+        then the user cache directory, in which downloads are saved.
     download : bool
-        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'`` (DatasetNotFoundError).
+        Whether to download missing files, which requires ``pip install 'uulearn[data]'``. Otherwise, missing files
+        raise a DatasetNotFoundError.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
 
 
 def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> BinaryTask:
-    """Load one of the four binary tasks of the paper's experiments, as its Appendix C defines them.
+    """Load one of the four binary tasks of the paper's experiments, as defined in its Appendix C.
 
     ==================  ===============================================  ======
     ``name``            positive classes                                 π
@@ -110,7 +111,7 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     ==================  ===============================================  ======
 
     Images are bytes, 0 to 255, to save memory; scale them in the model with ``UUClassifier(input_scale=1 / 255)``.
-    Parameters and errors are those of `load_images`.
+    The parameters and errors are those of `load_images`.
 
     >>> load_task("imagenet")
     Traceback (most recent call last):
@@ -145,7 +146,7 @@ def _load_records(source: DatasetSource, paths: dict[str, Path]) -> list[Bytes]:
         count, n_classes = size // len(files), len(source.classes)
         records = np.concatenate([read_records(path, count, source.image_shape, n_classes) for path in sources])
         check_records(records, sources, part, n_classes, source.digests[part])
-        # Copies, so that the images are contiguous and the records are freed.
+        # Copy, to make the images contiguous and free the records.
         pixels = np.ascontiguousarray(records[:, 1:])
         arrays += [pixels.reshape(-1, *source.image_shape), records[:, 0].copy()]
     return arrays

@@ -23,9 +23,9 @@ from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt
 from uulearn.risk import estimation_cost
 from uulearn.training import History
 
-# Rows per set that are scored to check whether a single model predicts only one class.
+# Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
-# A class prior within these bounds is moderate: predicting only one class then indicates failed training.
+# If the class prior is within these bounds, predicting only one class indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
 # An estimated accuracy is suspicious if it is outside [½, 1] by this many standard errors.
 SUSPICIOUS_ERRORS = 4
@@ -33,7 +33,7 @@ SUSPICIOUS_ERRORS = 4
 
 @dataclass(frozen=True)
 class FitResult:
-    """The trained model and what is known about it; `uulearn.UUClassifier` sets its fitted attributes from it."""
+    """The trained model and its properties; `uulearn.UUClassifier` sets its fitted attributes from this result."""
 
     learner: Learner
     model: TrainedModel
@@ -42,12 +42,12 @@ class FitResult:
     set_sizes: tuple[int, int]
     """Number of training rows of each set."""
     held_out_sizes: tuple[int, int]
-    """Number of validation rows of each set; with an ensemble, all rows."""
+    """Number of validation rows of each set; all rows for an ensemble."""
     seed: int
     resolved: dict[str, Any]
     """Values of the parameters that were "auto"."""
     scaling: PlattScaling | None = None
-    """The line from scores to log-odds; None if the model is not calibrated."""
+    """The linear function from scores to log-odds; None if the model is not calibrated."""
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
@@ -132,7 +132,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
 
 
 def average_histories(histories: Sequence[History]) -> History:
-    """Return one history of several: each record has the means over the models that were trained that long."""
+    """Return the mean of several histories; the record of an epoch averages the models that reached this epoch."""
     records = [history.epochs for history in histories]
     longest: list[dict[str, Any]] = max(records, key=len)
     epochs = []
@@ -205,8 +205,8 @@ def warn_if_one_sided(
 ) -> None:
     """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
 
-    Log-odds are shifted from the target prior to the class prior of the training rows; other decisions are checked only
-    if the target prior is moderate.
+    Log-odds are shifted from the target prior to the class prior of the training rows. Other decision values are
+    checked only if the target prior is within `MODERATE_PRIOR`.
     """
     prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
     low, high = MODERATE_PRIOR
@@ -216,8 +216,8 @@ def warn_if_one_sided(
     if (positive == positive[0]).all():
         side = "positive" if positive[0] else "negative"
         warnings.warn(
-            f"the trained model predicts {side} for all of {len(decisions):,} training rows, though about {prior:.0%} "
-            "are positive; scale the columns, lower lr, train longer, and let the model end without an activation.",
+            f"the trained model predicts {side} for all of {len(decisions):,} training rows, but about {prior:.0%} "
+            "are positive; scale the columns, lower lr, train longer, and use no activation after the last layer.",
             OneSidedPredictionsWarning,
             stacklevel=stacklevel + 1,
         )
@@ -231,10 +231,10 @@ def warn_if_suspicious(
     if 0.5 - noise <= accuracy <= 1 + noise:
         return
     explanation = (
-        "far below chance: if the second argument holds labels, use sklearn.metrics.accuracy_score(y, clf.predict(X)); "
-        "if it holds sets, their priors may be swapped."
+        "far below chance: if you passed labels instead of sets, use sklearn.metrics.accuracy_score(y, "
+        "clf.predict(X)); otherwise, the priors may be swapped."
         if accuracy < 0.5
-        else "above 1 beyond noise: the sets differ in more than their class prior (look for a leaking column), "
+        else "significantly above 1: the sets differ in more than their class prior (look for a leaking column), "
         f"set_priors={tuple(set_priors)} are closer than the true priors, or the rows were used for training."
     )
     warnings.warn(f"the estimated accuracy is {accuracy:.3f}, {explanation}", SuspiciousScoreWarning, stacklevel=3)

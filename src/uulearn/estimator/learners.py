@@ -1,7 +1,7 @@
-"""Learners train one kind of model. Folds, ensembling, calibration and evaluation are the same for all of them.
+"""Learners train one kind of model each; they share folds, ensembles, calibration and evaluation.
 
-A `Learner` trains a model on two sets and returns something that scores rows. `NetworkLearner` trains a torch module
-with `uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
+A `Learner` trains a model on two sets and returns a `TrainedModel`. `NetworkLearner` trains a torch module with
+`uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
 boosted trees or a scikit-learn classifier, subclass `Learner` and are passed as ``UUClassifier(model=learner)``.
 """
 
@@ -52,7 +52,7 @@ class ModelState:
 
 
 class TrainedModel(abc.ABC):
-    """A trained model, or several as one."""
+    """A trained model, or several models combined into one."""
 
     precision: str = "float32"
     """Floating-point type of the matrix products that compute scores."""
@@ -71,7 +71,7 @@ class TrainedModel(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} is a single model.")
 
     def state(self) -> ModelState:
-        """Return what `Learner.restore` needs to recreate the model; without it the model cannot be saved."""
+        """Return the data from which `Learner.restore` recreates the model; required for saving the model."""
         raise NotImplementedError(f"{type(self).__name__} has no state(), so a classifier with it cannot be saved.")
 
 
@@ -86,13 +86,13 @@ class ModelTask:
     path: tuple[str, ...] = ()
     """Folder of this model below the checkpoint folder, in parts."""
     validation: TwoSets | None = None
-    """Held-out rows of both sets: for early stopping, never for fitting."""
+    """Held-out rows of both sets, used for early stopping but not for fitting."""
     folds: Folds | None = None
     """The fold of every row of set 0 and of set 1."""
     test: tuple[Rows, Tensor] | None = None
-    """Rows with labels: their accuracy is recorded per epoch; a learner may ignore them."""
+    """Labeled rows; their accuracy is recorded every epoch. A learner may ignore them."""
     callback: Callback | None = None
-    """Called per epoch by learners that have epochs."""
+    """Called after every epoch by learners that have epochs."""
     fit_seed: int | None = None
     """The seed of the fit, if ``seed`` is derived from it."""
 
@@ -123,7 +123,7 @@ class ModelFit:
     model: TrainedModel
     history: History
     error: BaseException | None = None
-    """Why training ended early although the model is usable, such as an interrupt."""
+    """Reason why training ended early with a usable model, such as an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class FoldScores:
 
 
 class Learner(abc.ABC):
-    """Trains models of one kind. Subclasses implement `train`, and `restore` to support saved classifiers.
+    """Base class of learners. Subclasses implement `train`, and `restore` to support saved classifiers.
 
     >>> class Sum(TrainedModel):  # a model without weights: the sum of the columns
     ...     def score(self, rows):
@@ -153,14 +153,14 @@ class Learner(abc.ABC):
     """
 
     kind: ClassVar[str]
-    """Name of the kind in the manifest of a model directory."""
+    """Name of the learner in the manifest of a model directory."""
 
     @abc.abstractmethod
     def train(self, task: ModelTask) -> ModelFit:
         """Train one model."""
 
     def check(self, sample: Tensor, seed: int) -> None:  # noqa: B027
-        """Raise before training starts if the learner cannot train on rows like those of the sample."""
+        """Raise an error before training starts if the learner cannot train on rows like those of the sample."""
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the models of all folds, or of the chosen ones, and score the rows of their folds."""
@@ -264,7 +264,7 @@ def make_learner(parameters: ResolvedParameters) -> Learner:
 
 @dataclass(frozen=True)
 class NetworkModel(TrainedModel):
-    """A torch module, and how rows are passed to it."""
+    """A torch module, and the conversion of rows for it."""
 
     module: nn.Module
     precision: str
@@ -304,7 +304,7 @@ class NetworkModel(TrainedModel):
 
 @dataclass(frozen=True)
 class NetworkLearner(Learner):
-    """Trains a torch module; ``options`` has everything but the seed and the checkpoint folder of each model.
+    """Learner of torch modules; ``options`` has all options except the seed and checkpoint folder of each model.
 
     >>> learner = NetworkLearner("linear", None, "logistic", "abs", -0.1, RunOptions(epochs=10))
     >>> learner.risk((0.8, 0.2), 0.5)
@@ -361,7 +361,7 @@ class NetworkLearner(Learner):
         return isinstance(self.model, str) and can_be_batched(self.model, data, self.options)
 
     def check(self, sample: Tensor, seed: int) -> None:
-        """Raise if the module or the augmentation does not work with such rows."""
+        """Raise an error if the module or the augmentation does not support these rows."""
         scaled = sample * self.options.input_scale
         check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
         if self.options.augment is not None:
@@ -388,7 +388,7 @@ class NetworkLearner(Learner):
         return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped)
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
-        """Train the modules of the folds; on CUDA together, if a batch can hold them."""
+        """Train the modules of the folds; on CUDA, they are trained together if possible."""
         data, folds = task.in_folds()
         options = self.run_options(task.seed, task.path, task.fit_seed)
         risk = self.risk(task.set_priors, task.target_prior)

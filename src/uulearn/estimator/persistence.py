@@ -1,8 +1,8 @@
-"""A classifier as a model directory: safetensors and JSON, read without executing code.
+"""Save a classifier as a model directory of safetensors and JSON files, and load it without executing code.
 
-The manifest has the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
-`uulearn.estimator.learners.ModelState`; ``weights`` has the tensors. A model of your own learner is loaded with
-``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates it from its state.
+The manifest contains the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
+`uulearn.estimator.learners.ModelState`; ``weights`` contains the tensors. To load a model of your own learner, call
+``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def save(
     attached: Contents | None = None,
     documents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a fitted classifier, with files of an application attached and documents for readers next to it."""
+    """Write a fitted classifier, with files attached by an application and documents for people."""
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
@@ -55,7 +55,7 @@ def save(
     named["random_state"] = None if classifier.random_state is None else classifier.seed_
     parameters = {name: _encode(value) for name, value in named.items() if name in own}
     if classifier.training is not None:
-        # The folder belongs to the machine that trained; a later fit must not write there by default.
+        # The folder belongs to the machine that trained the model; a later fit must not write there by default.
         parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
     names = getattr(classifier, "feature_names_in_", None)
     about = {
@@ -165,7 +165,7 @@ def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, in
         learner = NetworkLearner.from_parameters(resolve(parameters, sizes), device="cpu")
     if learner.kind != kind:
         raise ModelFormatError(
-            f"the model is of kind {kind!r} and the learner of kind {learner.kind!r}; pass the learner that trained it "
+            f"the model needs a learner of kind {kind!r}, got {learner.kind!r}; pass the learner that trained it "
             "as model=…."
         )
     return learner

@@ -64,7 +64,7 @@ class ResolvedParameters:
 
 
 def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any) -> ResolvedParameters:
-    """Return all parameters, with "auto" replaced by values; the arguments are those of `resolve_defaults`."""
+    """Return all parameters, with each "auto" replaced by its resolved value; see `resolve_defaults`."""
     resolved = {**parameters, **resolve_defaults(parameters, sizes, **known)}
     priors = resolved["set_priors"]
     resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
@@ -132,7 +132,7 @@ def resolve_defaults(
             if known["early_stopping"]
             else None
         ),
-        # Both need held-out rows.
+        # Like early stopping, calibration needs held-out rows.
         "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }
     resolved: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Evaluation without labels: metrics of a classifier, with intervals, from held-out rows of two unlabeled sets.
+"""Metrics of a classifier, with confidence intervals, estimated without labels from two unlabeled sets.
 
 The inputs are the scores of held-out rows of both sets and the class priors of the sets; estimates on training rows
-would be too optimistic. `evaluate_labeled` computes the usual metrics from labels. `uulearn.metrics.calibration` turns
+would be too optimistic. `evaluate_labeled` computes the same metrics from labels. `uulearn.metrics.calibration` turns
 scores into probabilities.
 """
 

@@ -67,8 +67,8 @@ def combine_proportions(
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
-    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008), which keeps the coverage
-    for few rows and for proportions near 0 or 1. It is clipped to the bounds.
+    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008), which preserves the
+    coverage for few rows and for proportions near 0 or 1. It is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0
@@ -83,7 +83,7 @@ def combine_proportions(
 
 
 def clip_interval(interval: tuple[float, float], bounds: tuple[float, float]) -> tuple[float, float]:
-    """Clip an interval to the bounds; an interval outside becomes the nearest bound."""
+    """Clip an interval to the bounds; an interval entirely outside them becomes the nearest bound."""
     low, high = bounds
     return min(max(interval[0], low), high), max(min(interval[1], high), low)
 

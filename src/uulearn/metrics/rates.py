@@ -2,7 +2,7 @@
 
 Let q and q′ be the fractions of the two sets that are predicted positive. With true-positive rate t and false-positive
 rate f, their expectations are θt + (1 − θ)f and θ′t + (1 − θ′)f: two equations with two unknowns. All estimates are
-linear in q and q′ and therefore unbiased, with a standard error in closed form.
+linear in q and q′ and therefore unbiased, and their standard errors have a closed form.
 
 A row of set 0 has a higher score than a row of set 1 with probability ½ + (θ − θ′)(A − ½), where A is the AUC, the
 probability that a positive has a higher score than a negative (Menon et al., 2015).
@@ -207,14 +207,14 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
-    """Estimate the probability that a score of the first sample exceeds one of the second; ties count as one half.
+    """Estimate the probability that a score of the first sample exceeds a score of the second; ties count as ½.
 
     The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
-    samples do not overlap, DeLong's variance is zero; the variance of an AUC half a pair away from 0 or 1 replaces it.
+    samples do not overlap, DeLong's variance is zero, so the variance of an AUC half a pair away from 0 or 1 is used.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))
-    wins = (ranks[:m] - rankdata(higher)) / n  # per row: the fraction of the other sample below it
+    wins = (ranks[:m] - rankdata(higher)) / n  # for each row, the fraction of the other sample below it
     losses = 1 - (ranks[m:] - rankdata(lower)) / m
     value = float(wins.mean())
     variance = sum(float(part.var(ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (wins, losses))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean score of several models, each divided by its scale so that all models have the same weight.
+    """Several models whose scores are averaged; each score is divided by a scale to give all models the same weight.
 
     >>> Ensemble([nn.Identity(), nn.Identity()], scales=[1.0, 2.0])(torch.tensor([4.0]))
     tensor([3.])
@@ -37,7 +37,7 @@ class Ensemble(nn.Module):
 
 
 class _Cast(nn.Module):
-    """Wraps a model without ``for_inference``: converts rows from the type of the other models to float32."""
+    """Wrapper of a model without ``for_inference`` that converts rows from the type of the other models to float32."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

@@ -33,8 +33,8 @@ class MergedBags:
 def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR) -> MergedBags:
     """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
-    Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it
-    would increase the standard error.
+    Set 0 contains the bags with high proportions, and set 1 the bags with low proportions. A bag in between is not used
+    if it would increase the standard error.
 
     ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
@@ -79,7 +79,7 @@ def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Flo
         raise ValueError(f"expected at least two bags, got arrays of shape {fractions.shape} and {rows.shape}.")
     outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
-        raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")
+        raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; write 80% as 0.8.")
     if not (np.issubdtype(rows.dtype, np.integer) and (rows >= 1).all()):
         raise ValueError(f"sizes must be whole numbers of rows, at least 1 each, got {np.asarray(sizes).tolist()}.")
     if fractions.max() - fractions.min() < EQUAL_PRIORS:

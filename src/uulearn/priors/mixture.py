@@ -22,18 +22,18 @@ from uulearn.metrics.estimates import Floats
 
 Counts = NDArray[np.int64]
 
-MIN_TAIL_ROWS = 30  # rows of the component in the smallest tail
-N_TAILS = 60  # tails on the ratio curve, in a geometric sequence of sizes
-# Standard errors added to a ratio before taking the minimum: fewer select random dips, more select impure tails.
+MIN_TAIL_ROWS = 30  # number of rows of the component in the smallest tail
+N_TAILS = 60  # number of tails on the ratio curve, with sizes in a geometric sequence
+# Standard errors added to a ratio before taking the minimum: a lower value selects random dips, a higher impure tails.
 NOISE_FACTOR = 6.0
 DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
+    """Ratios of the tails above decreasing thresholds; arrays of shape (k,)."""
 
     thresholds: Floats
-    rows: Counts  # rows of the component in the tail
+    rows: Counts  # number of rows of the component in the tail
     ratio: Floats
 
 
@@ -44,7 +44,7 @@ class BestBin(NamedTuple):
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
     cautious_threshold: float
     """Threshold of the wider tail selected by the distribution-free rule of Garg et al., used for bounds."""
-    rows: int  # rows of the component in the tail
+    rows: int  # number of rows of the component in the tail
     half_rows: int
     ratio: float
 
@@ -133,13 +133,13 @@ def resample(
     """Bootstrap both mixture proportions by resampling the rows of the sets with the higher and the lower prior.
 
     For fixed thresholds, a resample is determined by the numbers of rows between them. Drawing these counts from a
-    multinomial distribution is equivalent to drawing rows with replacement, at a cost independent of their number.
+    multinomial distribution is equivalent to drawing rows with replacement, and its cost does not depend on the rows.
     """
     below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
     cuts = np.unique([below, above])
     up_to, beyond = [], []  # numbers of rows up to, and from, each threshold; arrays of shape (3, replicates)
     for scores in (higher, lower):
-        # Cell 2i + 1 is the i-th cut itself, the even cells lie between cuts: thresholds belong to both tails.
+        # Cell 2i + 1 is the i-th cut itself, and even cells lie between cuts, because thresholds belong to both tails.
         cell = np.searchsorted(cuts, scores, side="left") + np.searchsorted(cuts, scores, side="right")
         counts = np.bincount(cell, minlength=2 * len(cuts) + 1)
         drawn = rng.multinomial(len(scores), counts / len(scores), size=replicates).cumsum(axis=1).T
@@ -154,7 +154,7 @@ def _proportions(
     end: BestBin, component: Counts, mixture: Counts, sizes: tuple[int, int], rng: np.random.Generator
 ) -> Resampled:
     n, m = sizes
-    # Half a row, as in Jeffreys' prior: a tail without rows of the mixture does not prove κ = 0.
+    # Add half a row, as in Jeffreys' prior, because a tail without rows of the mixture does not prove κ = 0.
     half_a_row = rng.gamma(0.5, size=len(component[0]))
 
     def ratio(which: int, added: Floats | float = 0.0) -> Floats:

@@ -1,4 +1,4 @@
-"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow:
+"""The four coefficients that express the classification risk by risks on two unlabeled sets:
 
     R(g) = a·R_u⁺(g) − b·R_u⁻(g) − c·R_u′⁺(g) + d·R_u′⁻(g).
 
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from uulearn.exceptions import ClosePriorsWarning
 
 # Below this |θ − θ′| a warning reports the precision: with π = ½, the standard error of the risk is more than ten times
-# that of labels on the same rows.
+# as large as with labels for the same rows.
 CLOSE_PRIORS = 0.1
 # Below this |θ − θ′| the priors count as equal and are rejected: the coefficients would exceed 10⁵.
 EQUAL_PRIORS = 1e-6
@@ -78,7 +78,7 @@ def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
     values = tuple(sizes) if isinstance(sizes, Iterable) else ()
     if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
         raise ValueError(
-            f"sizes must be two whole numbers of rows, of set 0 and of set 1, each at least 1, got {sizes!r}; "
+            f"sizes must be two whole numbers of rows, one per set and each at least 1, got {sizes!r}; "
             "pass for example sizes=(3000, 3000)."
         )
     return int(values[0]), int(values[1])
@@ -113,7 +113,7 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
     """Return the worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
-    A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
+    A row of set 0 contributes a/n or −b/n to the estimate, and a row of set 1 contributes d/n′ or −c/n′. Therefore
     SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
 
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)

@@ -16,14 +16,14 @@ from uulearn.risk.losses import LossFunction, get_loss
 class UURisk(nn.Module):
     """Training objective for a batch of scores from two unlabeled sets (Algorithm 1, lines 8 to 10).
 
-    The batch may have any composition and order of rows; scores have shape (n,) or (n, 1). The criterion has no state
-    and works under autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. A risk term that needs a set
-    without rows in the batch is 0 with zero gradient, because it cannot be estimated; a set whose coefficient is zero
-    is not needed.
+    A batch may contain any number of rows of each set, in any order; scores have shape (n,) or (n, 1). The criterion
+    has no state and supports autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. If a risk term needs
+    a set that has no rows in the batch, the term cannot be estimated: it is 0, with zero gradient. A set whose
+    coefficient is zero is not needed.
 
-    In a process group, the risk terms are computed from the rows of all workers. Every worker must call the
-    criterion, even without rows, and the mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
-    Use `accumulate` for gradient accumulation: several calls would correct each part of the batch separately.
+    In a process group, the risk terms are computed from the rows of all workers. Every worker must call the criterion,
+    even if it has no rows. The mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
+    For gradient accumulation, use `accumulate`: separate calls would correct each part of the batch separately.
 
     Parameters
     ----------

@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 def world_size(group: Any = None) -> int:
-    """Return the number of workers in the process group (None: the default group); 1 without a group."""
+    """Return the number of workers in the process group (None: the default group), or 1 if there is no group."""
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
     """Return the sum of the values of all workers.
 
-    Every worker must call it, even without rows. The gradient is multiplied by the number of workers, because data
+    Every worker must call it, even if it has no rows. The gradient is multiplied by the number of workers, because data
     parallelism (DDP, FSDP) averages the gradients of all workers; the average is then the gradient of the sum.
     """
     if world_size(group) == 1:

@@ -1,7 +1,7 @@
 """The risk estimators of the paper as pure functions of scores.
 
 Every estimate is a weighted sum over the rows of a batch: a row of set 0 has weight a/n in the positive risk term and
-−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64.
+−b/n in the negative one; a row of set 1 has weights −c/n′ and d/n′. Sums are computed in float32 or float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ class UURiskParts(NamedTuple):
     """The parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
 
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
-    their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what training
-    minimizes: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
+    their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). Training minimizes
+    ``objective``: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
 
     >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (1.0, 0.0), 0.5).positive
     tensor(0.1345)
@@ -74,7 +74,7 @@ def row_weights(
     has0, has1 = (n0 > 0).to(dtype), (n1 > 0).to(dtype)
     known_positive = (has0 if a else 1.0) * (has1 if c else 1.0)
     known_negative = (has0 if b else 1.0) * (has1 if d else 1.0)
-    sign = 1.0 if a + b > 0 else -1.0  # the set with the higher prior is the positive side
+    sign = 1.0 if a + b > 0 else -1.0  # the set with the higher prior is treated as positive
     return RowWeights(
         positive=known_positive * (a * mean0 - c * mean1),
         negative=known_negative * (d * mean1 - b * mean0),
@@ -91,7 +91,7 @@ def weighted_risk(
 ) -> UURiskParts:
     """Return all parts of the risk from scores and row weights, both of shape (n,) in float32 or float64.
 
-    ``total`` sums the risk terms over several workers, given the contribution of this worker.
+    ``total`` is a function that maps the risk terms of this worker to their sums over all workers.
     """
     terms = [_weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)]
     if method.objective == "membership":
@@ -210,7 +210,7 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
     """Return set memberships with shape (n,), or raise a ValueError for values other than 0 and 1.
 
     Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
-    device. In these cases the mask of invalid rows is returned too; the caller turns their weights into NaN.
+    device. In these cases a mask of the invalid rows is returned too, and the caller sets their weights to NaN.
     """
     if sets.ndim == 2 and sets.shape[1] == 1:
         sets = sets.squeeze(1)
@@ -230,8 +230,8 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
 def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
     """Return six sums that summarize a batch: ℓ(g) and ℓ(−g) over set 0, both over set 1, n, n′; shape (6,), float64.
 
-    The sums of several batches can be added for the risk of their union. The mean of their corrected risks would be
-    another number, because the correction is not linear.
+    Add the sums of several batches to get the risk of their union. The mean of the batches' corrected risks would be a
+    different number, because the correction is not linear.
     """
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))
@@ -247,7 +247,7 @@ def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
 
 
 def risk_from_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -> UURiskParts:
-    """Return the risk of the rows that the six sums summarize; equals `uu_risk` up to rounding."""
+    """Return the risk of the rows that the six sums summarize; it equals `uu_risk` up to rounding."""
     a, b, c, d = coefficients
     plus0, minus0, plus1, minus1, n0, n1 = sums.unbind()
     positive = _risk_term((a, plus0, n0), (-c, plus1, n1))

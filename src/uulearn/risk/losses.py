@@ -50,7 +50,7 @@ def squared_probability(z: Tensor) -> Tensor:
 
 
 def zero_one(z: Tensor) -> Tensor:
-    """Return (1 − sign z)/2, which is ½ at z = 0. For evaluation only: it has no gradient."""
+    """Return (1 − sign z)/2, which is ½ at z = 0. It has no gradient and is for evaluation only."""
     return (1 - torch.sign(z.detach())) / 2
 
 
@@ -58,7 +58,7 @@ def zero_one(z: Tensor) -> Tensor:
 class MarginLoss:
     """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
 
-    It is calibrated at the minimizer of a *proper* loss only; for other losses it is correct only at score 0.
+    It is calibrated only at the minimizer of a *proper* loss; for other losses it is correct only at score 0.
 
     >>> MarginLoss("hinge", lambda z: (1 - z).clamp(min=0))(torch.tensor([0.0, 2.0]))
     tensor([1., 0.])

@@ -12,17 +12,17 @@ MEASURES = ("accuracy", "balanced_accuracy", "auc")
 
 
 class UUScorer:
-    """A scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions on (X, sets); no label is used.
+    """Scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions on (X, sets); no label is used.
 
     It scores any estimator that has ``decision_function``, ``predict_proba`` or ``predict``: a `uulearn.UUClassifier`,
-    a pipeline that ends in one, or a classifier of set membership that is used as a classifier of the classes.
+    a pipeline that ends in a `UUClassifier`, or a classifier of set membership that is used to predict classes.
 
     Parameters
     ----------
     measure : str
         ``"accuracy"`` at class prior π, ``"balanced_accuracy"`` or ``"auc"``; see `uulearn.metrics`.
     set_priors, target_prior : optional
-        (θ, θ′) and π; by default those of the estimator or, in a pipeline, of its last step.
+        (θ, θ′) and π (default: those of the estimator or, for a pipeline, of its last step).
 
     Examples
     --------

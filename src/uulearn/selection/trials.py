@@ -43,20 +43,20 @@ IRRELEVANT_PARAMETERS = (
     "calibrated", "self_training_rounds",
 )  # fmt: skip
 
-# 2: models as the state of a learner.
+# Format 2 stores models as the state of a learner.
 STORE_FORMAT = 2
 STORE_SUFFIX = ".safetensors"
-# Age at which a temporary file is removed; a newer one may belong to a search that is running.
+# Age in seconds at which a temporary file is removed; a newer file may belong to a running search.
 STALE_SECONDS = 3600
 
 Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
-"""Number of a setting, and a fold."""
+"""Number of a setting and number of a fold."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The plans of all settings; they share rows, folds and seed."""
+    """The plans of all settings, which share rows, folds and seed."""
 
     plans: Sequence[FitPlan]
 
@@ -105,14 +105,14 @@ class TrainingJob:
 
 
 class Executor(Protocol):
-    """Where the models of a search are trained; `uulearn.engines.ray_search.RayExecutor` is one."""
+    """Interface of objects that train the models of a search, such as `uulearn.engines.ray_search.RayExecutor`."""
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
         """Run `train_job` for every job, in any order, and yield the results of each job when it finishes."""
 
 
 class FoldStore:
-    """The finished models of a search in a folder, which is created if necessary.
+    """A folder of finished models of a search, created if necessary.
 
     Any number of searches may share a folder: files are written atomically, and files of the same name have
     the same content. Nothing is unpickled.
@@ -121,7 +121,7 @@ class FoldStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another path.")
+            raise ValueError(f"store must be a folder, but {self.folder} is a file; pass another path.")
         remove_temporary_files(self.folder, f"*{STORE_SUFFIX}", older_than=STALE_SECONDS)
 
     def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
@@ -132,7 +132,7 @@ class FoldStore:
         try:
             stored = load_tree(path)
             if stored["format"] != STORE_FORMAT:
-                raise ValueError(f"{path} has format {stored['format']!r}, and this version reads {STORE_FORMAT}.")
+                raise ValueError(f"{path} has format {stored['format']!r}, but this version reads {STORE_FORMAT}.")
             if "failure" in stored:
                 return NonFiniteRiskError(stored["failure"])
             model = learner.restore(ModelState(stored["tensors"], stored["config"]), row_shape)
@@ -151,15 +151,15 @@ class FoldStore:
             save_tree(path, {"format": STORE_FORMAT, **about})
         except OSError as error:
             raise CheckpointError(
-                f"{path} cannot be written ({error.strerror or error}); choose another store, or make this one "
-                "writable with space left."
+                f"{path} cannot be written ({error.strerror or error}); choose another store, or check its "
+                "permissions and free space."
             ) from error
 
 
 def train_all(
     trials: Trials, *, store: FoldStore | None = None, executor: Executor | None = None
 ) -> list[OutOfFold | NonFiniteRiskError]:
-    """Return out-of-fold models of every setting, or its error; models in the store are not trained again."""
+    """Return the out-of-fold models or the error of every setting; models in the store are not trained again."""
     found: dict[Place, Result] = {}
     names = {} if store is None else model_names(trials)
     for place, name in names.items():
@@ -226,7 +226,7 @@ def _check_finite(fitted: FoldScores) -> Result:
     reason = fitted.history.stop_reason
     if reason is not None and "not finite" in reason:
         return NonFiniteRiskError(reason)
-    # The last step may diverge, and no risk is computed after it. A mean overflows earlier than its parts.
+    # The last step may diverge, and no risk is computed after it. A mean overflows before its terms do.
     if not torch.cat(fitted.scores).abs().mean().isfinite():
         return NonFiniteRiskError("scores of held-out rows are not finite")
     return fitted

@@ -1,6 +1,6 @@
-"""The number of rows that an estimate of the accuracy needs.
+"""The number of rows needed to estimate the accuracy.
 
-For a classifier chosen without these rows, let s and s′ be the fractions of set 0 and of set 1 that are predicted
+For a classifier chosen independently of these rows, let s and s′ be the fractions of set 0 and of set 1 predicted
 positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
@@ -19,9 +19,9 @@ from uulearn.risk.coefficients import check_set_priors, check_sizes, check_targe
 from uulearn.theory.constants import check_number, magnitudes
 from uulearn.theory.deviation import bias_bound, deviation_bound
 
-PRIOR_ERROR = 0.01  # error of a class prior whose effect is reported
-RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))  # sizes of set 0 : set 1 that are compared
-GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance of the priors that are compared
+PRIOR_ERROR = 0.01  # the effect of an error of this size in a class prior is reported
+RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))  # ratios of the set sizes (set 0 : set 1) that are compared
+GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance between the priors that are compared
 
 
 class SetSizes(NamedTuple):
@@ -64,7 +64,7 @@ class IntervalSpread:
         return math.hypot(self.set0 / math.sqrt(n), self.set1 / math.sqrt(n_prime))
 
     def rows(self, half_width: float, fraction: float | None = None) -> SetSizes:
-        """Return the smallest sizes for a half-width, with the given (default: best) fraction of rows from set 0."""
+        """Return the smallest set sizes that reach a half-width, with a given (default: best) fraction from set 0."""
         scale = check_number("half_width", half_width) ** -2
         if fraction is None:
             scale *= self.set0 + self.set1
@@ -79,7 +79,7 @@ class IntervalSpread:
         return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
     def rows_needed(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
-        """Return the rows that one set needs if the size of the other is given; None if no number is enough."""
+        """Return the number of rows that one set needs, given the size of the other; None if no number is enough."""
         if (set0 is None) == (set1 is None):
             raise ValueError("pass the size of exactly one set, set0 or set1.")
         given, own, other = (set1, self.set0, self.set1) if set0 is None else (set0, self.set1, self.set0)
@@ -109,7 +109,7 @@ def anticipated_spread(
 
 
 def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Return the worst-case spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
+    """Return the largest spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
 
     >>> worst_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=30012, set1=30012)
@@ -118,7 +118,7 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 
 
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Return the spread by Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
+    """Return the spread from Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
 
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
@@ -140,10 +140,10 @@ def prior_error_effect(
 
 
 def scale_prior_gap(set_priors: Sequence[float], factor: float) -> tuple[float, float]:
-    """Return priors with the same mean and ``factor`` times the distance."""
+    """Return priors with the same mean as the given ones and ``factor`` times their distance."""
     theta, theta_prime = check_set_priors(set_priors)
     middle, half = (theta + theta_prime) / 2, (theta - theta_prime) / 2
-    # Rounded, so that rounding errors do not move priors of 0 and 1 outside [0, 1].
+    # Round, because rounding errors could move priors of 0 and 1 outside [0, 1].
     return check_set_priors((round(middle + factor * half, 12), round(middle - factor * half, 12)))
 
 
@@ -160,13 +160,13 @@ def _spread(
 
 
 def _whole(rows: float) -> int:
-    """Round up, tolerating rounding errors; at least one row."""
+    """Round up to a whole number of at least 1, tolerating rounding errors."""
     return max(1, math.ceil(rows * (1 - 1e-12)))
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Rows that reach the half-width for a given ratio of the set sizes."""
+    """Number of rows needed to reach the half-width with a given ratio of the set sizes."""
 
     name: str
     rows: SetSizes
@@ -175,7 +175,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class PriorGap:
-    """Rows needed for other priors with the same mean."""
+    """Number of rows needed with other priors that have the same mean."""
 
     set_priors: tuple[float, float]
     rows_each: int
@@ -196,13 +196,13 @@ class PlannedPrecision:
     corrected_sharp: float  # see `DeviationBound.sharp`
     corrected_bias: float  # see `BiasBound.sharp`
     labeled_rows: float  # number of labeled rows that would give the same precision in the worst case
-    set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
+    set0_needed: int | None  # size of set 0 that reaches the half-width with set 1 unchanged; None if no size is enough
     set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Held-out rows that an estimate of the accuracy needs, and its precision."""
+    """Number of held-out rows needed to estimate the accuracy, and the precision of the estimate."""
 
     set_priors: tuple[float, float]
     target_prior: float
@@ -218,7 +218,7 @@ class RowPlan:
 
     @property
     def equal(self) -> SetSizes:
-        """Rows needed if both sets have the same size."""
+        """Number of rows needed if both sets have the same size."""
         return self.splits[1].rows
 
 
@@ -231,11 +231,11 @@ def plan_rows(
     sizes: Sequence[int] | None = None,
     delta: float = 0.05,
 ) -> RowPlan:
-    """Plan the held-out rows of both sets for an estimate of the accuracy.
+    """Compute the number of held-out rows of both sets needed to estimate the accuracy.
 
-    ``accuracy`` is the anticipated accuracy, the same for both classes, ``half_width`` half the width of the desired
-    interval, and ``sizes`` the available rows (n, n′), to compute their precision. Intervals hold with probability
-    1 − ``delta``.
+    ``accuracy`` is the anticipated accuracy, assumed to be the same for both classes, ``half_width`` is half the width
+    of the desired interval, and ``sizes`` are the numbers of available rows (n, n′), whose precision is also computed.
+    Intervals hold with probability 1 − ``delta``.
 
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed
@@ -258,7 +258,7 @@ def plan_rows(
     for factor in GAP_FACTORS:
         try:
             others = scale_prior_gap(priors, factor) if factor != 1 else priors
-        except ValueError:  # outside [0, 1], or too close
+        except ValueError:  # a prior is outside [0, 1], or the priors are too close
             continue
         rows = anticipated_spread(others, pi, accuracy=accuracy, delta=delta).rows(half_width, 0.5)
         error = PRIOR_ERROR * max(prior_error_effect(others, pi, accuracy=accuracy))

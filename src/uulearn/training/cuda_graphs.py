@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 WARM_UP_CALLS = 2
-"""Number of warm-up calls before the capture, which let libraries allocate their buffers."""
+"""Number of warm-up calls before the capture, in which libraries allocate their buffers."""
 
 
 class GraphedFunction:
-    """Calls a function of static tensors; on CUDA it replays a graph of its kernels, one graph per argument.
+    """Function of static tensors that is replayed as a graph of kernels on CUDA, with one graph per argument.
 
-    The function reads and writes tensors that stay in place, returns tensors or nothing, and has no other effect.
-    Capturing needs warm-up calls: ``snapshot`` is called before them and returns a function that undoes their effects.
-    Both are methods of the owner of this object, referenced weakly: a reference cycle would keep the owner's memory.
+    The function reads and writes tensors whose memory does not move, returns tensors or None, and has no other effect.
+    ``snapshot`` is called before the warm-up calls of a capture and returns a function that undoes their effects.
+    Both are methods of the owner of this object, referenced weakly, because a cycle would keep the owner's memory.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
 def snapshot_tensors(tensors: list[Tensor], optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:
     """Copy the tensors and the optimizer's state, and return a function that writes the copies back in place.
 
-    It sets state that the optimizer did not have yet to zero, its value before the first step.
+    State that the optimizer did not have yet is set to zero, its value before the first step.
     """
     copies = [(tensor, tensor.clone()) for tensor in [*tensors, *_state_of(optimizer)]]
 

@@ -1,4 +1,4 @@
-"""Early stopping: the best epoch of one run, or of each run of batched training, by its smoothed validation error."""
+"""Early stopping: find the best epoch of a run, or of each run of batched training, by smoothed validation error."""
 
 import math
 from collections import deque
@@ -18,7 +18,7 @@ EARLY_STOPPING_METRIC = "validation_zero_one"
 
 
 class BestEpoch:
-    """Tracks a metric that should be low, and the best epoch so far.
+    """Tracker of a metric to minimize and of the best epoch so far.
 
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
     epoch is noisy. After ``patience`` epochs without improvement it is `exhausted`.
@@ -80,8 +80,8 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
 class BestWeights:
     """Copies of the weights of each run's best epoch so far, in tensors of the same layout as the network's.
 
-    ``weights`` are the parameters and buffers that predict; `restore` writes into them. ``per_run`` reshapes a tensor
-    of shape (R,) to multiply the tensor of a name. A run that has exhausted its patience is no longer updated.
+    ``weights`` are the parameters and buffers used for prediction; `restore` writes to them. ``per_run`` reshapes
+    a tensor of shape (R,) to multiply the named tensor. A run that has exhausted its patience is no longer updated.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one
 
 
 class StopReason:
-    """Why a run stopped; ``{}`` is replaced by the number of epochs or the epoch."""
+    """Reasons why a run stopped; ``{}`` is replaced by the number of epochs or the epoch."""
 
     CALLBACK = "the callback asked to stop"
     EPOCHS_DONE = "all {} epochs done"
@@ -31,9 +31,9 @@ def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, An
 
 @dataclass
 class History:
-    """One record per epoch, and why the run stopped.
+    """History of a run: one record per epoch, and the reason why the run stopped.
 
-    Each record in ``epochs`` is a flat dict. Values are means over the batches of the epoch, while the weights changed:
+    Each record in ``epochs`` is a flat dict. Values are means over the batches of the epoch, as the weights change:
 
     ===========================  ==========================================================================
     ``epoch``                    counted from 1
@@ -42,7 +42,7 @@ class History:
     ``corrected``                the corrected risk of Eq. 6
     ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
-    ``…_below_zero``             fraction of batches in which the risk term was below zero: a correction acts
+    ``…_below_zero``             fraction of batches in which the risk term was below zero
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given
@@ -69,14 +69,14 @@ class History:
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:
-        """Return one metric over all epochs; None for epochs without it (a resumed run may record more metrics)."""
+        """Return a metric for all epochs; None for epochs without it (a resumed run may record more metrics)."""
         if self.epochs and not any(name in record for record in self.epochs):
             known = sorted({key for record in self.epochs for key in record})
             raise KeyError(f"no epoch recorded {name!r}; recorded metrics: {', '.join(known)}")
         return [record.get(name) for record in self.epochs]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists and numbers, ready for JSON."""
+        """Return the history as dicts, lists and numbers that can be written as JSON."""
         return asdict(self)
 
     @classmethod

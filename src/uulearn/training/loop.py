@@ -45,7 +45,7 @@ Counts = tuple[int, int]
 
 
 class Trainer:
-    """Trains a module on two unlabeled sets.
+    """Trainer of a module on two unlabeled sets.
 
     After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with early stopping
     those of the best epoch) and ``history`` the record. If the risk stops being finite, the weights after the last
@@ -62,7 +62,7 @@ class Trainer:
     fold : (folds, int), optional
         The fold of every row, and the number of one fold: its rows are held out for validation.
     test : (Rows, tensor of 0 and 1), optional
-        Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
+        Held-out rows with their *labels*: the accuracy is recorded every epoch but does not affect training.
     callback : callable, optional
         Called with the record and the model after every epoch; return True to stop.
 

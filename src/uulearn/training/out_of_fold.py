@@ -1,4 +1,4 @@
-"""Training without one fold, so every row can be scored by a model that was not trained on it."""
+"""Training without one fold, which allows every row to be scored by a model that was not trained on it."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The floating-point type of a run's matrix products.
 
 ``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if that is faster and harmless: the device
-supports it natively, a layer is wide enough (or, on CUDA, convolves), and no column has a mean so large, compared with
-its standard deviation, that eight significant bits would blur it.
+supports it natively, a layer is wide enough (or, on CUDA, convolutional), and no column has a mean so large, relative
+to its standard deviation, that rounding to eight significant bits would lose information.
 """
 
 import functools
@@ -39,7 +39,7 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 
 def resolve_precision(precision: str, model: nn.Module, device: torch.device, sample: Tensor) -> torch.dtype:
-    """Return the type of matrix products, bfloat16 or float32; ``sample`` holds a few rows, shape (n, …)."""
+    """Return the type of matrix products, bfloat16 or float32; ``sample`` contains a few rows, shape (n, …)."""
     if precision == "bfloat16":
         return torch.bfloat16
     if precision == "float32" or not multiplies_bfloat16(device):

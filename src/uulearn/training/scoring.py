@@ -1,4 +1,4 @@
-"""Scores of many rows: in chunks that fit the cache, without gradient, with folded normalization if possible."""
+"""Score many rows in chunks that fit the cache, without gradients, and with folded normalization if possible."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from uulearn.data.rows import Rows
 from uulearn.training.options import few_threads
 
 SCORING_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
-"""Bytes of rows that are scored at a time, per type of device."""
+"""Number of bytes of rows that are scored at a time, for each type of device."""
 
 
 def module_device(module: nn.Module) -> torch.device:

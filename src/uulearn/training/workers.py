@@ -1,4 +1,4 @@
-"""Several processes that train one model: each computes a part of every batch, and all take the same step."""
+"""Several processes that train one model: each computes a part of every batch, and all apply the same update."""
 
 import os
 import warnings
@@ -17,12 +17,12 @@ RANK, COUNT, LOCAL = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 
 
 class FirstWorkerError(Exception):
-    """The first worker failed and reports the error itself."""
+    """The first worker failed and reported the error."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The processes that train together, and the rank of this one."""
+    """The processes that train together, and the rank of this process."""
 
     rank: int
     count: int
@@ -36,7 +36,7 @@ class Workers:
         """Replace every gradient by its mean over all workers, with one exchange per floating-point type."""
         by_type: dict[torch.dtype, list[Tensor]] = {}
         for p in parameters:
-            if p.requires_grad:  # even without a gradient: all workers must send the same number of values
+            if p.requires_grad:  # also without a gradient, because all workers must send the same number of values
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
                 by_type.setdefault(p.dtype, []).append(p.grad)
         for gradients in by_type.values():
@@ -51,14 +51,14 @@ class Workers:
         return slice(self.rank * n_rows // self.count, (self.rank + 1) * n_rows // self.count)
 
     def gather(self, values: Tensor, n_rows: int, device: torch.device) -> Tensor:
-        """Collect the values of all workers' shares, and return the values of all rows on the CPU."""
+        """Collect the values that all workers computed, and return the values of all rows on the CPU."""
         result = torch.zeros(n_rows, device=device)
         result[self.share(n_rows)] = values.to(device)
         dist.all_reduce(result)
         return result.cpu()
 
     def broadcast(self, value: Any) -> Any:
-        """Return the first worker's value, so all workers make the same decision."""
+        """Return the first worker's value, which lets all workers make the same decision."""
         values = [value if self.first else None]
         dist.broadcast_object_list(values, src=0)
         return values[0]
@@ -105,7 +105,7 @@ def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
     """Return the workers to train with, or None for a single process; join the group first if torchrun started it.
 
-    "auto" uses the process group if it has several processes. True raises an error otherwise.
+    "auto" uses the process group if it has several processes; True raises an error if it does not.
     """
     if distributed is False:
         return None

@@ -1,9 +1,9 @@
 """Triton kernels for CUDA devices: the passes over activations between the matrix products of batched networks.
 
-`uulearn.training.batched.layers` has the same formulas in plain torch, and decides which are used. Activations of a
-layer have the shape (R, n, h), contiguous; before the normalization of the first layer, the ``width`` runs of a group
-are side by side instead, (R/width, n, width·h). Sums over rows are computed in parts to keep all processors busy;
-the callers add up the parts.
+`uulearn.training.batched.layers` has the same formulas in plain torch, and selects one of the two versions. The
+activations of a layer are contiguous with shape (R, n, h); before the normalization of the first layer, the ``width``
+runs of a group are side by side instead, (R/width, n, width·h). Sums over rows are computed in parts to keep all
+processors busy; the callers add the parts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, COLUMNS = 16, 128
-"""Block of rows and columns that one program works on."""
+"""Number of rows and columns of the block that one program processes."""
 PARTS = 12
-"""Number of parts of the rows in sums over rows."""
+"""Number of parts in which sums over rows are computed."""
 FLAT = 1024
 """Number of entries that one program of Adam updates."""
 

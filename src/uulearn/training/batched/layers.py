@@ -1,7 +1,7 @@
 """Layers of batched networks with hand-written gradients: batch normalization with ReLU, and the output unit.
 
-Autograd would store more and pass over the batch more often. On CUDA the Triton kernels of
-`uulearn.training.batched.kernels` do the work; other devices, or systems without Triton, use the torch formulas below.
+Autograd would store more tensors and read the batch more often. On CUDA, the Triton kernels of
+`uulearn.training.batched.kernels` are used; other devices, and systems without Triton, use the torch formulas below.
 """
 
 import importlib.util
@@ -33,9 +33,9 @@ def concatenate_runs(x: Tensor, width: int) -> Tensor:
 class NormalizeReLU(torch.autograd.Function):
     """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each unit over the rows of a batch.
 
-    x has the shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments
-    are computed about the first row, so one pass gives both without cancellation. Returns the activations,
-    (R, n, h) in the type of x, and the mean and the (biased) variance of the batch.
+    x has shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have shape (R, 1, h). Moments
+    are computed relative to the first row, so one pass gives both without cancellation. Returns the activations,
+    (R, n, h) in the type of x, and the mean and (biased) variance of the batch.
     """
 
     @staticmethod

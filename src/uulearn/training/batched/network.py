@@ -1,8 +1,8 @@
 """Many linear models or MLPs as one network of batched matrix products.
 
 R runs form G groups of M neighbors (R = G·M). The runs of a group read the same rows, so their first layers are one
-product with the kernels of M runs side by side, of shape (G, d, M·h). All later kernels have the shape (R, h, h′), and
-parameters of units (R, 1, h).
+product with the kernels of M runs side by side, of shape (G, d, M·h). All later kernels have shape (R, h, h′), and the
+parameters of units have shape (R, 1, h).
 """
 
 import copy
@@ -20,15 +20,15 @@ from uulearn.training.batched.runs import Groups
 Tensors = Mapping[str, Tensor]
 
 NORM_ATTRIBUTES = {"gamma": "weight", "beta": "bias", "mean": "running_mean", "var": "running_var"}
-"""Names of the parameters and statistics of a normalization here, and in torch."""
+"""Names of the parameters and statistics of a normalization, here and in torch."""
 
 
 class BatchedNetwork:
     """Parameters and statistics of R `Linear` or `MLP` models of the same architecture, and their scores.
 
     ``dtype`` is the type of the matrix products; sums, statistics, the output layer and the parameters are float32.
-    ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. Widths are padded
-    to a multiple of ``align`` with units that stay zero, for half-precision products.
+    ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. For half-precision
+    products, widths are padded to a multiple of ``align`` with units that stay zero.
     """
 
     def __init__(

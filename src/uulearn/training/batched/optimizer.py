@@ -1,6 +1,6 @@
-"""Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 per run.
+"""Adam, AdamW and SGD for many runs, with separate learning rate, decay and L2 for each run.
 
-The arithmetic follows torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
+The formulas are those of torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
 """
 
 import math
@@ -43,7 +43,7 @@ class BatchedOptimizer:
         self.name, self.settings = name, OPTIMIZER_DEFAULTS[name] | dict(settings)
         if unknown := sorted(set(settings) - set(OPTIMIZER_DEFAULTS[name])):
             known = ", ".join(OPTIMIZER_DEFAULTS[name])
-            raise ValueError(f"optimizer_params of {name!r} may set {known}, got {unknown[0]!r}.")
+            raise ValueError(f"optimizer_params of {name!r} must be among {known}, got {unknown[0]!r}.")
         try:
             OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
         except ValueError as error:
@@ -61,7 +61,7 @@ class BatchedOptimizer:
         lr = self.lr / (1 + self.lr_decay * self.step)
         self.step += 1
         if self.name != "sgd" and len(self.kernels) > 1 and use_kernels(lr):
-            self._update_by_kernel(gradients, lr, alive)  # compiling it does not pay off for a single layer
+            self._update_by_kernel(gradients, lr, alive)  # for a single layer, compiling it takes longer than it saves
             return
         rates, finite = lr * alive, torch.ones_like(alive)
         for key, p in self.params.items():

@@ -1,4 +1,4 @@
-"""Out-of-fold training with the models of all folds trained together."""
+"""Out-of-fold training in which the models of all folds are trained together."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -57,10 +57,10 @@ def fit_folds_batched(
     *,
     test: tuple[Rows, Tensor] | None = None,
 ) -> list[list[FoldFit]]:
-    """Train several folds and variants of a named model at once; see `uulearn.training.out_of_fold.fit_fold`.
+    """Train several folds and variants of a named model together; see `uulearn.training.out_of_fold.fit_fold`.
 
     Returns one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained together;
-    on a CPU those of one fold, which share their batches. Runs that are trained together need sets of the same sizes,
+    on a CPU, the models of one fold, which share their batches. Runs that are trained together need sets of equal size,
     so a few random rows of the larger folds are used neither for training nor for validation. All rows are scored.
     """
     joined = data.joined()

@@ -1,4 +1,4 @@
-"""The risks of many runs: one loss, and for each run its own coefficients and corrections."""
+"""The risks of many runs that share a loss; each run has its own coefficients and corrections."""
 
 import functools
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class BatchedRisk:
     def _correct(self, terms: Tensor, which: int) -> Tensor:
         out = torch.where(terms < 0, self._slopes[which] * terms, terms)
         for mask, f in self._others[which]:
-            # Applied only to the terms of its own runs, because its gradient may be NaN for others.
+            # Apply it only to the terms of its own runs, because its gradient may be NaN for others.
             out = torch.where(mask, f(torch.where(mask, terms, 0)), out)
         return out
 

@@ -37,7 +37,7 @@ class Run:
     seed : int
         Seed of initial weights and shuffles, with the same meaning as for a single run.
     lr, l2, weight_decay, dropout : float, optional
-        Override those of the options and the model. Dropped units differ from a single run: runs share a generator.
+        Override the values of the options and the model. All runs share a generator for dropout, unlike single runs.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
 
@@ -88,11 +88,11 @@ class Run:
 
 
 def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Tensor, Tensor] | None:
-    """Return row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
+    """Return row numbers of both sets as int64 tensors on the CPU; values of this type are not copied."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ValueError(f"{name} of a run must be a pair: the row numbers of set 0 and of set 1.")
+        raise ValueError(f"{name} of a run must be a pair of row numbers, those of set 0 and those of set 1.")
     first, second = (v.cpu() if isinstance(v, Tensor) else torch.tensor(np.asarray(v)) for v in pair)
     for index in (first, second):
         if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
@@ -106,7 +106,7 @@ def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Te
 class Groups:
     """An order of the runs in which groups of ``width`` neighbors share batches, which are gathered once.
 
-    ``order[k]`` is the position, in the caller's list, of the run at place k.
+    ``order[k]`` is the position in the caller's list of the run at position k.
     """
 
     order: list[int]
@@ -132,7 +132,7 @@ def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, 
     """Return the initial model of a run with this seed, the same as for a single run."""
     if name not in ("linear", "mlp"):
         raise ValueError(
-            f"batched training supports models 'linear' and 'mlp', got {name!r}; train others one by one with Trainer."
+            f"batched training supports models 'linear' and 'mlp', got {name!r}; train other models with Trainer."
         )
     return build_model(name, (n_features,), params, seed)
 
@@ -141,12 +141,10 @@ def check_options(options: RunOptions) -> None:
     """Raise an error for options that only single runs support."""
     for name, neutral in UNSUPPORTED.items():
         if getattr(options, name) != neutral:
-            raise ValueError(
-                f"batched training does not support {name}; train runs that need it one by one with Trainer."
-            )
+            raise ValueError(f"batched training does not support {name}; train these runs one by one with Trainer.")
     if not isinstance(options.optimizer, str):
         kind = getattr(options.optimizer, "__name__", type(options.optimizer).__name__)
-        raise ValueError(f"batched training needs the optimizer name 'adam', 'adamw' or 'sgd', got {kind}.")
+        raise ValueError(f"batched training requires optimizer='adam', 'adamw' or 'sgd', got {kind}.")
 
 
 def check_runs(runs: Sequence[Run], table: Tensor) -> None:

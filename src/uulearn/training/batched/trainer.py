@@ -1,6 +1,6 @@
-"""Batched training of many runs: each step gathers rows, multiplies and updates for all runs at once.
+"""Batched training of many runs: each step gathers rows, multiplies matrices and updates weights for all runs.
 
-On a CUDA device the step is captured as a graph, so the device never waits for Python.
+On a CUDA device, the step is captured as a graph, so the device never waits for Python.
 """
 
 import time
@@ -39,17 +39,17 @@ BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 
 
 class BatchedTrainer:
-    """Trains R linear models or MLPs together, each on its own rows, with its own risk, seed and rates.
+    """Trainer of R linear models or MLPs, each with its own rows, risk, seed and rates.
 
-    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. If the risk
-    of a run stops being finite, the run keeps its last weights, its history has the reason, and the others continue.
+    Each run gives the result of a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. If
+    the risk of a run is not finite, the run stops with its last weights and records the reason; the others continue.
 
     Parameters
     ----------
     X : tensor or array of shape (n, d)
         The table of the rows of all runs, stored once on the device; any float type or uint8.
     runs : sequence of Run
-        All with sets of the same sizes (see `train_runs` for others).
+        Runs whose sets all have the same sizes (see `train_runs` for other runs).
     model, model_params, loss
         ``"linear"`` or ``"mlp"`` with its arguments, and the loss as in `uulearn.UURisk`: the same for all runs.
     options : RunOptions
@@ -193,7 +193,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch, unless already done; the histories are in the order of the given runs."""
+        """Train to the last epoch, unless already trained; return the histories in the order of the given runs."""
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
@@ -235,7 +235,7 @@ class BatchedTrainer:
         return [value for _, value in sorted(zip(self.groups.order, values, strict=True), key=lambda pair: pair[0])]
 
     def _shuffle(self, epoch: int) -> Tensor:
-        """Return for each seed the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
+        """Return, for each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
         n0 = self.plan.sizes[0]
         drawn = [self.plan.shuffles(seed, epoch) for seed in self._seeds]
         places = torch.stack([torch.cat([first, second + n0]) for first, second in drawn])
@@ -279,7 +279,7 @@ class BatchedTrainer:
     def _update_average(self) -> None:
         if not self.options.ema:
             return
-        n = self.optimizer.step - 1  # updates so far
+        n = self.optimizer.step - 1  # number of updates so far
         decay = torch.minimum(torch.full_like(n, self.options.ema), (1 + n) / (10 + n))
         weight = self.alive * torch.where(n == 0, 1.0, 1 - decay)
         for average, current in zip(self._final, (self.network.params, self.network.buffers), strict=True):
@@ -336,20 +336,20 @@ class BatchedTrainer:
     # -------------------------------------------------------------------------------------------------------- results
 
     def models(self) -> list[nn.Module]:
-        """Return the model of each run, on the CPU; if there is a moving average, the averaged model."""
+        """Return the model of each run on the CPU, with averaged weights if there is a moving average."""
         params, buffers = ({name: value.cpu() for name, value in tensors.items()} for tensors in self._final)
         return self._in_given_order([self.network.module(place, params, buffers) for place in range(len(self.runs))])
 
     @torch.no_grad()
     def scores(self, X: Any) -> Tensor:
-        """Return the score g(x) of every row by every run, shape (R, n), on the CPU."""
+        """Return the scores g(x) of all rows by all runs, shape (R, n), on the CPU."""
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
 
 
 def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
-    """Train any list of runs in as few groups as the sizes of their sets allow, and return their histories.
+    """Train a list of runs, in groups with equal set sizes, and return their histories.
 
     A group has at most ``max_runs`` runs. The other arguments are those of `BatchedTrainer`.
 
