@@ -122,7 +122,7 @@ def test_load_rejects_invalid_calibration(problem, tmp_path):
     classifier = fitted(problem, epochs=1)
     classifier.scaling_ = PlattScaling(float("nan"), 0.0, 0.5)
     classifier.save(tmp_path / "model")
-    with pytest.raises(ModelFormatError, match="its calibration is not a line"):
+    with pytest.raises(ModelFormatError, match="scaling.slope must be a number, got nan"):
         UUClassifier.load(tmp_path / "model")
 
 

@@ -220,9 +220,7 @@ def restore_model(learner: Learner, state: ModelState, row_shape: tuple[int, ...
         return learner.restore(state, row_shape)
     configs, scales, models = state.config["models"], [float(scale) for scale in state.config["scales"]], []
     if not configs or len(configs) != len(scales) or not all(0 < scale < math.inf for scale in scales):
-        raise ModelFormatError(
-            f"{len(configs)} models need as many positive scales, got {scales}; save the model again."
-        )
+        raise ModelFormatError(f"{len(configs)} models need as many positive scales, got {scales}; save it again.")
     for number, config in enumerate(configs):
         own = {name: tensor for name, tensor in state.tensors.items() if name.startswith(f"{number}.")}
         own = {name.partition(".")[2]: tensor for name, tensor in own.items()}

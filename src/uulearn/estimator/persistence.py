@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -140,8 +139,8 @@ def _read_result(
     row_shape = tuple(int(size) for size in fitted["row_shape"])
     names, rounds = fitted["feature_names"], fitted["self_training"]
     scaling = read_value(PlattScaling | None, fitted["scaling"], "scaling")
-    if scaling and not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
-        raise ValueError(f"its calibration is not a line: {fitted['scaling']}")
+    if scaling and not 0 < scaling.prior < 1:
+        raise ValueError(f"the prior of its calibration must be between 0 and 1, got {scaling.prior}")
     return FitResult(
         learner,
         restore_model(learner, ModelState(tensors, manifest["learner"]["config"]), row_shape),

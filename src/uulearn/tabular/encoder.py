@@ -12,10 +12,7 @@ text      Sixteen numbers: counts of letter groups (short text) or words (long t
 
 A number, boolean, date or text column with missing values has an additional feature that indicates them.
 
-A monotone change of a column does not change its normal scores, and an outlier only has the largest rank. On six
-tables, classifiers were as accurate as with standardized columns, and 28 percentage points more accurate after one cell
-in 500 was multiplied by 100,000. On integer columns, the correlation with scikit-learn's `QuantileTransformer` is only
-0.90.
+A monotone change of a column does not change its normal scores, and an outlier only has the largest rank.
 
 The fitted state consists of arrays of numbers whose shapes follow from the schema. A model directory stores the schema
 as JSON and the arrays as safetensors, so loading a model executes no code.

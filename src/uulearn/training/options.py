@@ -15,8 +15,7 @@ from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
 from uulearn.training.workers import local_device
 
-SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000
-"""One thread trains faster than several on a table with fewer cells, by a model with fewer parameters."""
+SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000  # with fewer cells and parameters, one thread is faster than several
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]

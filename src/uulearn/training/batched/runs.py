@@ -150,7 +150,7 @@ def check_options(options: RunOptions) -> None:
 def check_runs(runs: Sequence[Run], table: Tensor) -> None:
     """Raise an error if the runs cannot be trained together on the rows of the table."""
     if table.ndim != 2:
-        raise ValueError(f"X must have two dimensions, rows and columns, got shape {tuple(table.shape)}; reshape it.")
+        raise ValueError(f"X must be two-dimensional (rows, columns), got shape {tuple(table.shape)}; reshape it.")
     if not runs:
         raise ValueError("batched training needs at least one run, got an empty list.")
     for name in ("sizes", "held_out_sizes"):
