@@ -1,4 +1,4 @@
-"""Build a module from the parameter ``model``, and check that it fits the rows."""
+"""Build a module from the parameter ``model``, and check that the module accepts the rows."""
 
 import copy
 import inspect

@@ -10,15 +10,15 @@ from torch.nn import functional as F
 from uulearn.models.dense import HiddenLayers, he_normal_, output_layer
 
 FULL_TILE = 64
-"""Number of channels that fill a tile of a GPU's matrix units."""
+"""Number of channels that fill a tile of a GPU's tensor cores."""
 
 
 class PackedConv2d(nn.Conv2d):
-    """3×3 convolution that packs neighboring pixels to use tensor cores efficiently, with the result of ``nn.Conv2d``.
+    """3×3 convolution equivalent to ``nn.Conv2d`` that packs neighboring pixels to use tensor cores efficiently.
 
-    In the channels-last layout, four neighboring pixels of 16 channels are stored like one pixel of 64 channels, the
-    width of a tile of the tensor cores. A convolution of this packed image fills the tiles; its kernel contains the
-    same weights, and zeros elsewhere. Packing is used on CUDA if the packing factor divides the image width.
+    In the channels-last layout, four neighboring pixels with 16 channels have the memory layout of one pixel with 64
+    channels, the width of a tensor-core tile. A convolution of this packed image fills the tiles; the packed kernel
+    contains the original weights and zeros. Packing is used on CUDA if the packing factor divides the image width.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -38,7 +38,7 @@ class PackedConv2d(nn.Conv2d):
         return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the same result as `torch.nn.Conv2d`."""
+        """Return the same result as `torch.nn.Conv2d`."""
         packs = x.is_cuda and self.packing > 1 and x.shape[3] % self.packing == 0
         return self._convolve_packed(x) if packs else super().forward(x)
 

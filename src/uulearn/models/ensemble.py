@@ -37,7 +37,7 @@ class Ensemble(nn.Module):
 
 
 class _Cast(nn.Module):
-    """Wrapper of a model without ``for_inference`` that converts rows from the type of the other models to float32."""
+    """Wrapper for a model without ``for_inference``; it converts rows to float32."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

@@ -27,8 +27,8 @@ def accumulate(
     only. A first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
     micro-batch with the derivatives of the correction at these terms. Dropout uses the same random numbers in both
     passes. Batch normalization updates its running statistics in the second pass only. In a process group, the risk
-    terms include the micro-batches of all workers. Each worker needs at least one micro-batch, and all workers need the
-    same number of them if forward passes communicate (FSDP, synchronized batch normalization).
+    terms include the micro-batches of all workers. Each worker needs at least one micro-batch. If forward passes
+    communicate (FSDP, synchronized batch normalization), all workers need the same number of micro-batches.
 
     Parameters
     ----------
