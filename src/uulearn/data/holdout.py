@@ -38,7 +38,7 @@ def check_held_out(which: int, fraction: float, size: int, n_training: int, n_he
     if not n_training or not n_held_out:
         raise ValueError(
             f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}: {n_training} rows "
-            f"would be left for training and {n_held_out} held out; use more rows or another fraction, such as 0."
+            f"would be left for training and {n_held_out} held out; use more rows or another fraction."
         )
 
 

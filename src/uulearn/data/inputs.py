@@ -215,7 +215,7 @@ def check_both_sets(sets: Tensor) -> None:
     for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
-                f"sets has no row of set {which}, but estimating the accuracy without labels needs both sets; for "
+                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. For "
                 "labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
             )
 
@@ -224,7 +224,7 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
     if X.ndim < 2 or (X.ndim > 2 and not any_shape):
         raise ValueError(
             f"Expected 2D array, got a tensor of shape {tuple(X.shape)} for {name}; reshape it to (rows, columns), or "
-            "pass a model of your own for rows of another shape."
+            "pass a custom model for rows of another shape."
         )
     if X.layout != torch.strided:
         raise ValueError(f"{name} is a sparse tensor ({X.layout}); pass X.to_dense(), or a SciPy sparse matrix.")

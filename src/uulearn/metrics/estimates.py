@@ -97,7 +97,7 @@ def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
     parts = values[membership == 0], values[membership == 1]
     for which, part in enumerate(parts):
         if not len(part):
-            raise ValueError(f"sets has no row of set {which}; pass rows of both sets.")
+            raise ValueError(f"sets contains no rows from set {which}; pass rows from both sets.")
     return parts
 
 

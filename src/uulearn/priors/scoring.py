@@ -85,7 +85,7 @@ def read_scores(scores: Any, name: str) -> Floats:
     """Return scores as a non-empty array of finite values with shape (n,)."""
     values = read_column(scores, name)
     if not len(values) or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite scores, got {'inf' if len(values) else 'no rows'}.")
+        raise ValueError(f"{name} must be finite numbers, got {'inf' if len(values) else 'no rows'}.")
     return values
 
 

@@ -244,5 +244,5 @@ def _find_problem(
     width = max(interval.width for interval in intervals)
     if width > MAX_INTERVAL_WIDTH:
         which = higher_prior_set if intervals[0].width == width else 1 - higher_prior_set
-        return f"the interval for set {which} is {100 * width:.0f} points wide: too few rows, or sets too similar"
+        return f"the interval for set {which} is {100 * width:.0f} points wide (too few rows, or similar sets)"
     return None

@@ -140,7 +140,7 @@ def warn_if_close(
     warnings.warn(
         f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients reach "
         f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
-        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labeled rows; "
+        f"{100 * cost.standard_error:.2g} points, equivalent to {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,

@@ -67,7 +67,7 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
     """Return the best-epoch tracker of one run, or None without early stopping."""
     if not options.early_stopping:
         if options.patience is not None:
-            raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True with it.")
+            raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True too.")
         return None
     if not has_held_out:
         raise ValueError(

@@ -162,7 +162,7 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
                 "train_runs, which groups runs by size."
             )
     if not all(runs[0].sizes):
-        raise ValueError(f"both sets of a run need rows, got sizes {runs[0].sizes}.")
+        raise ValueError(f"both sets of a run must contain rows, got sizes {runs[0].sizes}.")
     for run in runs:
         for index in (*run.index, *(run.held_out_index or ())):
             outside = index[(index < 0) | (index >= len(table))]

@@ -159,7 +159,7 @@ class BatchedTrainer:
     def _labeled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
         x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
         if len(x) != len(y) or not len(x):
-            raise ValueError(f"test must be rows and one label per row, got {len(x)} rows and {len(y)} labels.")
+            raise ValueError(f"test must have one label per row, got {len(x)} rows and {len(y)} labels.")
         found = set(torch.unique(y).tolist())
         if not (found <= {0, 1} or found <= {-1, 1}):
             raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
