@@ -3,7 +3,7 @@
 The Python API, the command line and the documentation read these constants, so the same data and settings give
 the same model everywhere. Parameters that default to ``"auto"`` are derived by
 `uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
-The defaults of these interfaces differ from those of `uulearn.UUClassifier`:
+The following interfaces have other defaults than `uulearn.UUClassifier`:
 
 ==========================  =========================  ================================================================
 where                       default                    why
@@ -67,8 +67,8 @@ VALIDATION_FRACTION = 0.1
 MIN_VALIDATION_ROWS = 500
 # Minimum number of unique rows per set for folds. With fewer, a fold may be empty because copies of a row share a fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` holds out to evaluate a model without usable out-of-fold scores: a
-# single model, or an ensemble after self-training.
+# Fraction of each file that `uulearn fit` holds out to evaluate models without usable out-of-fold scores: single
+# models, and ensembles after self-training.
 EVALUATION_FRACTION = 0.1
 # Fraction of each set that `prior_sensitivity` holds out to evaluate its runs.
 SENSITIVITY_FRACTION = 0.2

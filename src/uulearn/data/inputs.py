@@ -215,8 +215,8 @@ def check_both_sets(sets: Tensor) -> None:
     for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
-                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. For "
-                "labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
+                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. "
+                "For labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
             )
 
 

@@ -69,7 +69,7 @@ class RowStream(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a text that identifies the set in a checkpoint; different sets should have different texts."""
+        """Return a description that identifies the set in a checkpoint; it should be unique to the set."""
 
     @property
     def n_rows(self) -> int:
@@ -298,7 +298,7 @@ def row_bytes(stream: RowStream) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _worker_rows(plan: BatchPlan, which: int) -> tuple[int, int]:
-    """Return the range of this worker's rows in an epoch, which contains as many rows as its parts of all batches."""
+    """Return the range of this worker's rows in an epoch; its length is the total size of the worker's batches."""
     sizes = np.diff(np.arange(plan.n_batches + 1) * plan.sizes[which] // plan.n_batches)
     # As in `BatchPlan.bounds`, parts of the second set are numbered from the other end.
     parts = [worker if which == 0 else plan.workers - 1 - worker for worker in range(plan.workers)]

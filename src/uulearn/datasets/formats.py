@@ -90,7 +90,7 @@ def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: i
 
 
 def digest_of_records(records: Bytes) -> str:
-    """Return the SHA-256 of the sorted SHA-256 digests of the records, which does not depend on their order."""
+    """Return a SHA-256 digest that does not depend on the order of the records: that of their sorted digests."""
     digests = sorted(hashlib.sha256(record).digest() for record in np.ascontiguousarray(records))
     return hashlib.sha256(b"".join(digests)).hexdigest()
 

@@ -118,7 +118,7 @@ def uu_balanced_accuracy(
 ) -> Estimate:
     """Estimate the mean of the accuracies on positives and on negatives from two unlabeled sets.
 
-    It equals ½ + (q − q′)/(2(θ − θ′)), so ranking models by it does not depend on the priors (Menon et al., 2015).
+    It equals ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
 
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
@@ -209,7 +209,7 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
     """Estimate the probability that a score from the first sample exceeds one from the second; ties count as ½.
 
-    The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
+    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
     samples do not overlap, DeLong's variance is zero. The variance for an AUC half a pair from 0 or 1 is used instead.
     """
     m, n = len(higher), len(lower)

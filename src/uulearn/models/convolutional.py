@@ -95,7 +95,7 @@ class AllConvNet(HiddenLayers):
 
 
 class ResidualBlock(nn.Module):
-    """Two layers of normalization, ReLU and convolution, plus the input (after a 1×1 convolution if shapes differ)."""
+    """Residual block: normalization, ReLU and convolution, twice, plus the input (with a 1×1 convolution if needed)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet32(HiddenLayers):
-    """The paper's 32-layer pre-activation residual network; the parameters are those of `AllConvNet`.
+    """The paper's 32-layer pre-activation residual network, with the same parameters as `AllConvNet`.
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and of the third group halves the height and width.

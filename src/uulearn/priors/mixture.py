@@ -38,7 +38,7 @@ class RatioCurve(NamedTuple):
 
 
 class BestBin(NamedTuple):
-    """Three nested tails, and the ratio on the tail that gives the estimate."""
+    """Three nested tails, and the ratio on the tail that is used for the estimate."""
 
     threshold: float
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing

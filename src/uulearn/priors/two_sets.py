@@ -59,7 +59,7 @@ class SetPriorsEstimate:
 
     @property
     def identified(self) -> bool:
-        """Whether no problem was found, which does not prove that the assumption holds."""
+        """Whether no problem was found; this does not prove that the assumption is correct."""
         return self.concern is None
 
 
@@ -221,7 +221,7 @@ def _interval(lowest: Floats, highest: Floats, value: float, tail: float) -> Int
 
 
 def _class_auc(set_auc: float, gap: float) -> float:
-    """Return the AUC between the classes for an AUC between sets whose priors differ by ``gap``; at most 1."""
+    """Return the AUC between the classes, at most 1, for an AUC between sets whose priors differ by ``gap``."""
     return 0.5 + min(0.5, max(0.0, set_auc - 0.5) / gap) if gap > 0 else 1.0
 
 

@@ -97,7 +97,7 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
 
 
 def check_correction(f: Any) -> None:
-    """Raise a ValueError if a property of Definition 1 does not hold; the message says which one and where.
+    """Raise a ValueError if a property of Definition 1 is violated; the message names the property and a point.
 
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
     refined. This check cannot prove the properties, but it finds common mistakes.

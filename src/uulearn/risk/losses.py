@@ -20,7 +20,7 @@ LossFunction = Callable[[Tensor], Tensor]
 
 def logistic(z: Tensor) -> Tensor:
     """Return ln(1 + exp(−z)), the loss used for training in the paper; its minimizer is the log-odds."""
-    # Above 50, softplus(x) equals x in double precision; the default threshold of torch, 20, would lose digits.
+    # Above 50, softplus(x) equals x in double precision; torch's default threshold of 20 would reduce the precision.
     return F.softplus(-z, threshold=50)
 
 

@@ -12,7 +12,7 @@ parameters in common:
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
 and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. This form is used here; for n = n′ the
-two agree. Bounds above 1 or C_ℓ are vacuous.
+two agree. A bound on a probability is vacuous above 1, and a bound on a risk above C_ℓ.
 """
 
 import math

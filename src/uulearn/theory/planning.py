@@ -5,8 +5,8 @@ positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
-so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
-of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
+so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expected
+value of s, and p′ is that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); see `IntervalSpread`.
 """
 
 import math

@@ -71,7 +71,7 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
         return None
     if not has_held_out:
         raise ValueError(
-            "early_stopping=True needs held-out rows of both sets, but none were given; hold some out, or set "
+            "early_stopping=True needs held-out rows of both sets, but none were given; hold out some rows, or set "
             "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)

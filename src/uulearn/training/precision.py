@@ -1,6 +1,6 @@
 """Select the floating-point type of a run's matrix products.
 
-``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if that is faster and harmless: the device
+``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if it is faster and accurate enough: the device
 supports it natively, a layer is wide enough (or, on CUDA, convolutional), and no column has a mean so large, relative
 to its standard deviation, that rounding to eight significant bits would lose information.
 """
