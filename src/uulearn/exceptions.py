@@ -1,4 +1,4 @@
-"""Errors and warnings of uulearn, one class per cause; bad arguments raise plain ``ValueError`` or ``TypeError``.
+"""Errors and warnings of uulearn, one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
 Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
 them through their base class ``UUWarning``. The report prints the headline above the message and the advice below it.
@@ -71,7 +71,7 @@ class NotAMixtureWarning(UUWarning):
 
 
 class BeyondPriorsWarning(UUWarning):
-    """The two sets differ in more than their class priors, so estimates from them cannot be trusted."""
+    """The two sets differ in more than their class priors, so estimates from these sets cannot be trusted."""
 
     headline = "The two sets differ in more than their class priors"
     advice = (

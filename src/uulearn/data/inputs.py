@@ -76,7 +76,7 @@ class FitData:
 
 
 def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, each passed as one table, and the held-out rows."""
+    """Return both sets, each passed as a separate table, and the held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)

@@ -93,7 +93,7 @@ def warn_if_swapped(
     if mannwhitneyu(positives, negatives, alternative="less").pvalue < CONTRADICTION_P_VALUE:
         auc, _ = _auc(negatives, positives)
         warnings.warn(
-            f"the labeled rows contradict set_priors={set_priors}: rows like those of set {higher}, declared to have "
+            f"the labeled rows contradict set_priors={set_priors}: rows that resemble set {higher}, declared to have "
             f"the higher class prior, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "
             f"swapped, try set_priors={set_priors[::-1]}.",
             SwappedPriorsWarning,

@@ -130,14 +130,14 @@ def resample(
     replicates: int,
     rng: np.random.Generator,
 ) -> tuple[Resampled, Resampled]:
-    """Bootstrap both mixture proportions by resampling the rows of the sets with the higher and the lower prior.
+    """Resample the rows of both sets (bootstrap) and return both mixture proportions for every resample.
 
     For fixed thresholds, a resample is determined by the numbers of rows between them. Drawing these counts from a
     multinomial distribution is equivalent to drawing rows with replacement, at a cost that does not depend on the rows.
     """
     below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
     cuts = np.unique([below, above])
-    up_to, beyond = [], []  # numbers of rows up to, and from, each threshold; arrays of shape (3, replicates)
+    up_to, beyond = [], []  # numbers of rows at or below, and at or above, each threshold; shape (3, replicates)
     for scores in (higher, lower):
         # Cell 2i + 1 is the i-th cut itself, and even cells lie between cuts, because thresholds belong to both tails.
         cell = np.searchsorted(cuts, scores, side="left") + np.searchsorted(cuts, scores, side="right")

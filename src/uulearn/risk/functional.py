@@ -17,7 +17,7 @@ from uulearn.risk.losses import LossFunction, MarginLoss, get_loss
 
 
 class UURiskParts(NamedTuple):
-    """The parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
+    """Parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
 
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
     their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). Training minimizes
@@ -134,7 +134,7 @@ def uu_risk(
     Parameters
     ----------
     scores : tensor of shape (n,) or (n, 1)
-        g(x) of each row; rows of both sets in any order.
+        Score g(x) of each row; rows of both sets may be in any order.
     sets : tensor of shape (n,) or (n, 1)
         The set that each row came from, 0 or 1.
     set_priors, target_prior, loss, method, slope

@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """Return the seed stored in the checkpoints in the folder and its subfolders, or None without checkpoints."""
+    """Return the seed stored in the checkpoints of a folder and its subfolders, or None if there are no checkpoints."""
     found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
     state = None if found is None else Checkpoint(found.parent).read()
     return None if state is None else int(state["seed"])

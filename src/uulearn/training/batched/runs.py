@@ -31,7 +31,7 @@ class Run:
     Parameters
     ----------
     rows, held_out : (indices, indices)
-        Row numbers of set 0 and set 1 in the shared table; the risk of held-out rows is recorded every epoch.
+        Row numbers of set 0 and set 1 in the shared table; the risk on held-out rows is recorded after every epoch.
     set_priors, target_prior, method, slope
         The risk, as in `uulearn.UURisk`.
     seed : int
