@@ -3,16 +3,16 @@
 The Python API, the command line and the documentation read these constants, so the same data and settings give
 the same model everywhere. Parameters that default to ``"auto"`` are derived by
 `uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
-The defaults of these interfaces differ from those of `uulearn.UUClassifier`:
+The following interfaces have other defaults than `uulearn.UUClassifier`:
 
 ==========================  =========================  ================================================================
 where                       default                    why
 ==========================  =========================  ================================================================
-`UURisk`, `uu_risk`         loss "sigmoid"             a risk has no model; "linear" models use "logistic"
-``uulearn fit``, 1 model    10% set aside, calibrated  its report needs evaluation rows, and `predict` probabilities
+`UURisk`, `uu_risk`         loss "sigmoid"             the model is unknown here; "linear" models use "logistic"
+``uulearn fit``, 1 model    10% held out, calibrated   the report needs held-out rows; `predict` needs probabilities
 `pn_risk`                   "logistic"                 the risk of labeled rows, not a training objective
 `RunOptions`                no early stopping          one training run has no held-out rows unless they are passed
-`prior_sensitivity`         one model, 20% held out    twelve trainings are compared on the same held-out rows
+`prior_sensitivity`         one model, 20% held out    twelve models are compared on the same held-out rows
 paper reproduction          all explicit               the experiments pass every setting of the paper
 ==========================  =========================  ================================================================
 """
@@ -26,7 +26,7 @@ AUTO = "auto"
 TARGET_PRIOR = 0.5
 # Correction of the two risk terms: the absolute value.
 METHOD = "abs"
-# Slope λ of "leaky_relu" below zero, the value of the paper's experiments.
+# Slope λ of "leaky_relu" for x < 0, as in the paper's experiments.
 SLOPE = -0.1
 # The sigmoid loss is bounded, so rows far on the wrong side of the boundary do not dominate.
 LOSS = "sigmoid"
@@ -42,7 +42,7 @@ PIXEL_SCALE = 1 / 255
 ENSEMBLE_MODELS = ("linear", "mlp")
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
-# Number of rows per batch, both sets together. Corrections act on the risk terms, which are noisy in small batches.
+# Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3
 LINEAR_LEARNING_RATE = 1e-2
@@ -59,16 +59,16 @@ PATIENCE_STEPS = 400
 # Number of epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 
-# Number of models in an ensemble, and of folds.
+# Number of models in an ensemble, and number of folds.
 N_ESTIMATORS = 5
 # Fraction of each set that a single model holds out for early stopping and calibration.
 VALIDATION_FRACTION = 0.1
-# Minimum number of held-out rows per set for early stopping. With fewer, it is too noisy to justify holding out rows.
+# Minimum number of held-out rows per set for early stopping. With fewer rows, the validation error is too noisy.
 MIN_VALIDATION_ROWS = 500
-# Minimum number of unique rows per set for folds: with fewer, a fold may be empty, since copies of a row share a fold.
+# Minimum number of unique rows per set for folds. With fewer, a fold may be empty because copies of a row share a fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` holds out to evaluate a model without usable out-of-fold scores: a
-# single model, or an ensemble after self-training.
+# Fraction of each file that `uulearn fit` holds out to evaluate models without usable out-of-fold scores: single
+# models, and ensembles after self-training.
 EVALUATION_FRACTION = 0.1
 # Fraction of each set that `prior_sensitivity` holds out to evaluate its runs.
 SENSITIVITY_FRACTION = 0.2

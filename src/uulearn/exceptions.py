@@ -1,4 +1,4 @@
-"""Errors and warnings of uulearn, one class per cause; bad arguments raise plain ``ValueError`` or ``TypeError``.
+"""Errors and warnings of uulearn, one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
 Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
 them through their base class ``UUWarning``. The report prints the headline above the message and the advice below it.
@@ -22,7 +22,7 @@ class ClosePriorsWarning(UUWarning):
 
 
 class IndistinguishableSetsWarning(UUWarning):
-    """A held-out check could not distinguish the two sets, so there may be nothing to learn from."""
+    """A classifier could not distinguish the two sets on held-out rows, so there may be nothing to learn."""
 
     headline = "The two sets look the same"
     advice = "Check that these are the right files, and that at least one column is related to the class."
@@ -50,7 +50,7 @@ class OneSidedPredictionsWarning(UUWarning):
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """An accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
+    """The accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
 
     headline = "The estimated accuracy is impossible"
     advice = "Check the class priors and their order: the estimate suggests that they are wrong."
@@ -71,7 +71,7 @@ class NotAMixtureWarning(UUWarning):
 
 
 class BeyondPriorsWarning(UUWarning):
-    """The two sets differ in more than their class priors, so estimates from them cannot be trusted."""
+    """The two sets differ in more than their class priors, so estimates from these sets cannot be trusted."""
 
     headline = "The two sets differ in more than their class priors"
     advice = (
@@ -81,7 +81,7 @@ class BeyondPriorsWarning(UUWarning):
 
 
 class FailedSettingWarning(UUWarning):
-    """Some settings of a search failed, for example because training diverged; the others can be used."""
+    """Some settings of a search failed, for example because training diverged; the other results are valid."""
 
     headline = "Some settings of the search failed"
     advice = "Use the result if enough settings remain; otherwise lower the learning rate and search again."

@@ -65,7 +65,7 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
-    """Hold an exclusive lock; after ``seconds`` (−1: never) raise a TimeoutError that starts with ``busy``."""
+    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: wait forever)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -76,12 +76,12 @@ def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):  # Windows deletes the file when the lock is released
-            path.unlink()  # while still locked: a waiting process notices and tries again
+            path.unlink()  # delete while locked: a waiting process notices this and tries again
         lock.release()
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk, if the system supports it, to make renames in it durable."""
+    """Flush a folder to disk, if the system supports it, so that renamed files survive a crash."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -36,10 +36,10 @@ class ParquetSet(RowStream):
         The columns to train on, in this order (default: all columns of the first file). They must contain numbers
         without missing values, unless ``transform`` converts them.
     transform : callable, optional
-        A function that converts a pyarrow Table of some rows to an array of shape (rows, features).
+        A function that converts a pyarrow Table to an array of shape (rows, features).
     buffer_bytes : int
-        Size of the buffer in which rows are mixed. For sorted files it should hold several hundred row groups;
-        alternatively, write the rows in random order with `shuffled`.
+        Size of the buffer in which rows are mixed. For sorted files, the buffer should hold several hundred row
+        groups. Alternatively, write the rows in random order with `shuffled`.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class ParquetSet(RowStream):
 
     @property
     def piece_sizes(self) -> Sequence[int]:
-        """Number of rows of each row group."""
+        """Number of rows in each row group."""
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
@@ -130,7 +130,7 @@ class ParquetSet(RowStream):
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Return the names, sizes, columns and digest of the files, and the transform, as text."""
+        """Return a text with the names, sizes, columns and digest of the files, and the transform."""
         return self._described
 
     def _numbers(self, table: pa.Table, file: Path) -> np.ndarray[Any, Any]:
@@ -148,7 +148,7 @@ class ParquetSet(RowStream):
 
 
 def _content_digest(files: Sequence[Path]) -> str:
-    """Return a digest of the footers, which contain the range of every column, and of some blocks of the files."""
+    """Return a digest of some blocks of the files and of the footers, which contain the range of every column."""
     found = hashlib.blake2b(digest_size=16)
     blocks = max(1, SAMPLED_BLOCKS // len(files))
     for path in files:

@@ -121,7 +121,7 @@ def test_ensemble_score_is_mean_of_scaled_scores():
     torch.testing.assert_close(score_rows(ensemble, DenseRows(x)), expected, rtol=1e-4, atol=1e-5)
     half = score_rows(ensemble, DenseRows(x), dtype=torch.bfloat16)
     assert (half - expected).abs().max() < 0.05 * expected.abs().max()
-    with pytest.raises(ValueError, match="one scale per model, got 1 models, 2 scales"):
+    with pytest.raises(ValueError, match="one scale per model, got 1 models and 2 scales"):
         Ensemble(models[:1], [1.0, 1.0])
 
 

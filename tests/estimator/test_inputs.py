@@ -123,7 +123,7 @@ def test_rejects_bad_sets(sets, text, counts, quick):
         (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\), but X1 has shape \(4,\)"),
         (np.zeros(5), np.zeros((5, 3)), "Expected 2D array"),
         (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
-        (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),
+        (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a custom model"),
         (torch.zeros(0, 3), torch.zeros(5, 3), r"0 sample\(s\)"),
         (torch.zeros(5, 0), torch.zeros(5, 0), r"0 feature\(s\)"),
         (torch.zeros(5, 3).to_sparse(), torch.zeros(5, 3), r"sparse tensor.*to_dense"),
@@ -155,7 +155,7 @@ def test_rejects_wrong_number_of_features(method, kind, counts, quick):
 
 def test_score_rejects_rows_of_one_set(counts, quick):
     classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
-    with pytest.raises(ValueError, match=r"no row of set 1.*accuracy_score"):
+    with pytest.raises(ValueError, match=r"no rows from set 1.*accuracy_score"):
         classifier.score(counts[0][:10], np.zeros(10, int))
 
 
@@ -168,7 +168,7 @@ def test_score_rejects_rows_of_one_set(counts, quick):
         ({"test_data": (np.zeros((4, 2)), [0, 1, 1, 1])}, "test_data has 2 features"),
         ({"validation_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, "sets must be 0 or 1"),
         ({"test_data": (np.zeros((4, 3)), [0, 1, -1, 1])}, r"labels must be 1 and 0, or 1 and -1.*\[-1, 0, 1\]"),
-        ({"validation_data": (np.ones((4, 3)), [1, 1, 1, 1])}, "no row of set 0"),
+        ({"validation_data": (np.ones((4, 3)), [1, 1, 1, 1])}, "no rows from set 0"),
         ({"validation_data": (np.full((4, 3), np.nan), [0, 1, 0, 1])}, "Input validation_data contains NaN"),
     ],
 )

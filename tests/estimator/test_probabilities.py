@@ -144,7 +144,7 @@ def test_evaluate_with_and_without_labels(problem):
 def test_calibration_needs_held_out_rows(problem):
     with pytest.raises(ValueError, match="calibrated=True needs held-out rows"):
         plain_classifier((0.8, 0.3), calibrated=True).fit_sets(*problem["sets"])
-    with pytest.raises(ValueError, match="no row of set 1"):
+    with pytest.raises(ValueError, match="no rows from set 1"):
         fitted(problem, epochs=1).calibrate(problem["X"][:5], np.zeros(5))
 
 

@@ -49,7 +49,7 @@ def test_rejects_unsupported_options(changed, text):
         (lambda: [], "at least one run, got an empty list"),
         (lambda: [run_of(), run_of(sizes=(60, 44))], r"got sizes \(60, 44\) and \(61, 44\); use train_runs"),
         (lambda: [run_of(), run_of(held_out=([1], [2]))], r"held_out_sizes \(0, 0\) and \(1, 1\)"),
-        (lambda: [Run((torch.arange(0), [1]), (0.8, 0.2), 0.5)], r"need rows, got sizes \(0, 1\)"),
+        (lambda: [Run((torch.arange(0), [1]), (0.8, 0.2), 0.5)], r"must contain rows, got sizes \(0, 1\)"),
         (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "uses row 500 of a table of 500 rows"),
         (lambda: [Run(([1, 2], [-7]), (0.8, 0.2), 0.5)], "uses row -7"),
         (lambda: [run_of(held_out=([1, 2], [3, 999]))], "uses row 999 of"),

@@ -1,6 +1,6 @@
-"""Random augmentation of training images, by name or as a function; each image gets its own random draw.
+"""Random augmentation of training images, by name or as a function; each image is augmented independently.
 
-All draws come from torch's generator of the images' device, which a checkpoint stores, so runs can be resumed.
+Random numbers come from torch's generator of the images' device. Checkpoints store its state, so runs can be resumed.
 """
 
 import functools
@@ -37,7 +37,7 @@ def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
     if not isinstance(pixels, Integral) or isinstance(pixels, bool) or pixels < 0:
         raise ValueError(f"pixels must be an integer of at least 0, got {pixels!r}.")
     n, _, height, width = x.shape
-    # A view of all crops, (n, channels, top, left, height, width), from which one gather takes one crop per image.
+    # A view of all crops, (n, channels, top, left, height, width); a single gather selects one crop per image.
     crops = F.pad(x, [int(pixels)] * 4).unfold(2, height, 1).unfold(3, width, 1)
     top, left = torch.randint(2 * int(pixels) + 1, (2, n), device=x.device)
     return crops[torch.arange(n, device=x.device), :, top, left]
@@ -73,7 +73,7 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
 
 
 def build_augmentation(augment: AugmentationLike, rows: Tensor) -> Augmentation:
-    """Return the augmentation that a trainer applies to its batches, tested on a few ``rows``."""
+    """Return the augmentation that a trainer applies to its batches, after testing it on a few ``rows``."""
     augmentation = functools.partial(_apply_checked, get_augmentation(augment))
     if rows.ndim != 4:
         name = repr(augment) if isinstance(augment, str) else _name(augment)

@@ -13,9 +13,9 @@ from uulearn.exceptions import UnevenSetsWarning
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The split of an epoch over two sets into batches, and of each batch between workers.
+    """Split of an epoch over two sets into batches, and of each batch across workers.
 
-    A batch contains about ``batch_size`` rows of both sets together, in proportion to the sizes of the sets: batch i
+    A batch contains about ``batch_size`` rows of both sets, in proportion to the sizes of the sets: batch i
     contains rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
     contains at least one row of each set; if a set has fewer rows than batches, the batches grow.
 
@@ -37,13 +37,13 @@ class BatchPlan:
 
     @property
     def largest(self) -> int:
-        """Upper bound on the number of rows of a batch."""
+        """Upper bound on the number of rows in a batch."""
         return sum(math.ceil(size / self.n_batches) for size in self.sizes)
 
     def bounds(self, batch: int) -> tuple[slice, slice]:
         """Return the slices of the two shuffled sets that form this worker's part of the given batch."""
         first, second = self._whole(batch)
-        # Workers are counted from opposite ends to leave as few of them as possible without a row in small batches.
+        # Workers are numbered from opposite ends in the two sets, so that small batches leave few workers without rows.
         return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
 
     def counts(self, batch: int) -> tuple[int, int]:
@@ -57,7 +57,7 @@ class BatchPlan:
         return first.stop - first.start, second.stop - second.start
 
     def check_workers(self) -> None:
-        """Raise an error if a batch would leave a worker without rows."""
+        """Raise an error if a worker would have no rows of a batch."""
         compositions = {self.whole_counts(batch): batch for batch in range(self.n_batches)} if self.workers > 1 else {}
         for batch in compositions.values():
             if not all(sum(replace(self, worker=worker).counts(batch)) for worker in range(self.workers)):
@@ -73,7 +73,7 @@ class BatchPlan:
         return first, second
 
     def shuffles(self, seed: int, epoch: int) -> tuple[Tensor, Tensor]:
-        """Return independent permutations of both sets that depend only on the seed and the epoch."""
+        """Return an independent permutation of each set that depends only on the seed and the epoch."""
         state = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(state) & (2**63 - 1))
         return torch.randperm(self.sizes[0], generator=generator), torch.randperm(self.sizes[1], generator=generator)

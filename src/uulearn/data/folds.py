@@ -20,7 +20,7 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
 
 
 def split_fold(data: TwoSets, folds: tuple[Positions, Positions], fold: int) -> tuple[TwoSets, TwoSets]:
-    """Return the rows outside a fold, for training, and the rows in it."""
+    """Return the training rows, which are outside a fold, and the rows in the fold."""
     outside, inside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (False, True))
     return data.pick(*outside), data.pick(*inside)
 
@@ -35,7 +35,7 @@ def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
 
 
 def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """Return the fold of every row: copies of a row share a fold, and unique rows are assigned to balance the sizes."""
+    """Return the fold of every row: copies of a row share a fold, and unique rows balance the sizes of the folds."""
     rng = np.random.default_rng([seed, 2])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     fold_of = np.full(len(counts), -1)
@@ -52,7 +52,7 @@ def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: in
 
 
 def _fill_evenly(filled: Positions, n: int) -> Positions:
-    """Return folds for n more rows that make the fold sizes as equal as possible; ``filled`` are the current sizes."""
+    """Assign n more rows so that the fold sizes are as equal as possible; ``filled`` contains the current sizes."""
     level = np.sort(filled)
     total = level.cumsum()
     # The k smallest folds are filled to the same size; k is the largest number for which n rows are enough.

@@ -1,4 +1,4 @@
-"""A hash of rows and settings, which ensures that stored work is used only for the same run."""
+"""Hash of rows and settings, used to check that a stored state belongs to the current run."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; copy only if necessary."""
+"""Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; data are copied only if necessary."""
 
 import warnings
 from collections.abc import Callable
@@ -25,14 +25,14 @@ TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8",
 
 @dataclass(frozen=True)
 class Columns:
-    """Shape of a row and the column names, if any; they are the same for all tables of an estimator."""
+    """Shape of a row and column names, if there are any; all tables of an estimator must have the same columns."""
 
     row_shape: tuple[int, ...]
     names: NDArray[np.object_] | None = None
 
 
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
-    """Return the finite rows of X and their columns; ``any_shape`` allows images and sequences as rows."""
+    """Return the rows of X, checked for finite values, and their columns; ``any_shape`` allows images and sequences."""
     rows = _read(X, any_shape, name)
     return rows, Columns(rows.row_shape, None if isinstance(X, Tensor) else _get_feature_names(X))
 
@@ -40,7 +40,7 @@ def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Colum
 def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
-    """Return the finite rows of X, which must have the same columns as another table; errors mention ``estimator``."""
+    """Return the rows of X, which must be finite and have the expected columns; errors mention ``estimator``."""
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
@@ -76,14 +76,14 @@ class FitData:
 
 
 def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, passed as one table each, and held-out rows."""
+    """Return both sets, each passed as a separate table, and the held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, passed as one table and the set of each row, and held-out rows."""
+    """Return both sets, passed as one table with the set of each row, and the held-out rows."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
@@ -121,7 +121,7 @@ def read_pair(
     any_shape: bool,
     name: str,
 ) -> tuple[Rows, Tensor] | None:
-    """Return rows and one value per row, such as ``validation_data`` or ``test_data``; None stays None."""
+    """Return rows and one value per row from ``validation_data`` or ``test_data``; None if ``pair`` is None."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -215,8 +215,8 @@ def check_both_sets(sets: Tensor) -> None:
     for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
-                f"sets has no row of set {which}, but estimating the accuracy without labels needs both sets; for "
-                "labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
+                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. "
+                "For labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
             )
 
 
@@ -224,7 +224,7 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
     if X.ndim < 2 or (X.ndim > 2 and not any_shape):
         raise ValueError(
             f"Expected 2D array, got a tensor of shape {tuple(X.shape)} for {name}; reshape it to (rows, columns), or "
-            "pass a model of your own for rows of another shape."
+            "pass a custom model for rows of another shape."
         )
     if X.layout != torch.strided:
         raise ValueError(f"{name} is a sparse tensor ({X.layout}); pass X.to_dense(), or a SciPy sparse matrix.")
@@ -272,7 +272,7 @@ def _as_tensor(array: Any) -> Tensor:
 
 
 def _check_finite(rows: Rows, name: str) -> None:
-    """Raise an error for NaN, infinity and float32 overflow; dense rows are checked a few megabytes at a time."""
+    """Raise an error for NaN, infinity and float32 overflow; dense rows are checked in chunks of a few megabytes."""
     if isinstance(rows, SparseRows):
         with np.errstate(over="ignore"):  # reported below
             chunks = [torch.from_numpy(rows.matrix.data.astype(np.float32))]

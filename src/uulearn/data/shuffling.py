@@ -1,4 +1,4 @@
-"""Write the rows of a stream once in random order, which makes every piece a random sample of the set."""
+"""Write the rows of a stream once in random order, so that every piece is a random sample of the set."""
 
 import json
 import math
@@ -19,19 +19,19 @@ INDEX_FILE, ROWS_FILE, LOCK_FILE = "index.json", "rows.bin", ".lock"
 PIECES_PER_BUFFER = 16
 """Number of written pieces that fill the buffer of the stream."""
 MAX_PIECES = 4096
-"""Maximum number of pieces, because each write seeks to the end of every piece."""
+"""Maximum number of pieces; it is limited because each write seeks to the end of every piece."""
 WRITE_BYTES = 64 * 2**20
-"""Number of bytes of rows that are collected before each row is written to its piece."""
+"""Number of bytes of rows that are collected before they are written to their pieces."""
 
 
 def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStream:
     """Return the same rows in random order, written once to a folder as float32 numbers.
 
-    Use it if rows are sorted, for example by day or by site: neighboring rows then resemble each other, and the batches
-    of a stream are not random samples of the set. Reading the result is also faster than reading the original.
+    Use this function if rows are sorted, for example by day or by site: neighboring rows then resemble each other, so
+    batches of the stream are not random samples of the set. Reading the result is also faster than the original.
 
-    ``folder`` must be new or empty, or contain the same rows from an earlier call; in that case nothing is written.
-    If several processes pass the same folder, for example under torchrun, one writes and the others wait.
+    ``folder`` must be new or empty, or contain the same rows from an earlier call, which are then reused.
+    If several processes pass the same folder, for example with torchrun, one process writes and the others wait.
 
     >>> class Counted(RowStream):
     ...     row_shape, piece_sizes = (1,), (500, 500)
@@ -65,7 +65,7 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
 
 
 class _ShuffledStream(RowStream):
-    """Pieces stored one after another in a file."""
+    """Stream whose pieces are stored one after another in a file."""
 
     in_random_order = True
 
@@ -91,7 +91,7 @@ class _ShuffledStream(RowStream):
         """Return the rows of a piece."""
         values = math.prod(self.row_shape) * self._sizes[piece]
         rows = np.fromfile(self.path, np.float32, count=values, offset=int(self._starts[piece]))
-        # Within a piece, the rows in the file have the order of the source.
+        # Within a piece, the rows are stored in the order of the source.
         order = np.random.default_rng([self.seed, piece]).permutation(self._sizes[piece])
         return torch.from_numpy(rows.reshape(-1, *self.row_shape)[order])
 
@@ -101,7 +101,7 @@ class _ShuffledStream(RowStream):
 
 
 def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the index of the folder, or None if there is none; raise an error if it belongs to other rows."""
+    """Return the index of the folder, or None if it has no index; raise an error if the index belongs to other rows."""
     path = folder / INDEX_FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -121,7 +121,7 @@ def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Write the rows and the index, and return the index; apart from files of killed processes, the folder is empty."""
+    """Write the rows and the index, and return the index; the folder may contain only files of killed processes."""
     leftovers = tuple(f".{name}." for name in (INDEX_FILE, ROWS_FILE))
     others = [
         p.name for p in folder.iterdir() if p.name not in (ROWS_FILE, LOCK_FILE) and not p.name.startswith(leftovers)

@@ -17,8 +17,8 @@ from uulearn.datasets.catalog import CIFAR_ARCHIVE, DatasetSource
 from uulearn.storage import UMASK, write_atomically
 
 DATA_VARIABLE = "UULEARN_DATA"
-DOWNLOAD_TIMEOUTS = (10, 60)  # seconds to wait for a connection, and for each packet
-DOWNLOAD_BLOCK_BYTES = 1 << 20  # size of one copied block
+DOWNLOAD_TIMEOUTS = (10, 60)  # timeout in seconds for connecting and for each packet
+DOWNLOAD_BLOCK_BYTES = 1 << 20  # number of bytes copied at a time
 
 
 class DatasetNotFoundError(FileNotFoundError):
@@ -26,7 +26,7 @@ class DatasetNotFoundError(FileNotFoundError):
 
 
 class _DownloadError(Exception):
-    """The reason why a download failed."""
+    """A download failed; the message contains the reason."""
 
 
 def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, download: bool) -> dict[str, Path]:
@@ -64,7 +64,7 @@ def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | N
 
 
 def _look_up(source: DatasetSource, folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files from the first folder that has all of them, or else each file from the first folder with it."""
+    """Return the files from the first folder that contains all of them; otherwise, search the folders for each file."""
     found: dict[str, Path] = {}
     for folder in folders:
         here: dict[str, Path] = {}

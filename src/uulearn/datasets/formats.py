@@ -1,6 +1,6 @@
 """Read and validate IDX files and CIFAR-10's binary records.
 
-The layout is checked before the checksum, which allows specific error messages.
+The layout is checked before the checksum, so that error messages can be specific.
 """
 
 import gzip
@@ -20,7 +20,7 @@ UNSIGNED_BYTE = 8  # IDX code of the element type that all image datasets use
 
 
 class DatasetFileError(ValueError):
-    """A file of a dataset is damaged or truncated, or is another file; the message contains its path."""
+    """A dataset file is damaged, truncated or not the expected file; the message contains its path."""
 
 
 def _unusable(path: Path, problem: str) -> DatasetFileError:
@@ -73,7 +73,7 @@ def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes
 def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: int, sha256: str) -> None:
     """Raise a DatasetFileError unless the files together contain the expected records, in any order.
 
-    Copies of CIFAR-10 differ in the order of their records, so checksums of single files cannot be used.
+    Different copies of CIFAR-10 store the records in different orders, so checksums of single files cannot be used.
     """
     counts = np.bincount(records[:, 0], minlength=n_classes)
     if counts.min() != counts.max():
@@ -90,13 +90,13 @@ def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: i
 
 
 def digest_of_records(records: Bytes) -> str:
-    """Return the SHA-256 of the sorted SHA-256 digests of the records, which does not depend on their order."""
+    """Return a SHA-256 digest that does not depend on the order of the records: that of their sorted digests."""
     digests = sorted(hashlib.sha256(record).digest() for record in np.ascontiguousarray(records))
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """Return uncompressed content, at most one byte beyond the limit, to protect against decompression bombs."""
+    """Return the uncompressed content; reading stops beyond the limit, to protect against decompression bombs."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(limit + 1)

@@ -18,9 +18,9 @@ IMAGE_DATASETS = tuple(SOURCES)
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """Images and class numbers as published.
+    """Images and class numbers of a dataset, in the published order.
 
-    Images are bytes, 0 to 255, of shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10: red, green and blue planes.
+    Images have uint8 values and shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10 (red, green and blue planes).
 
     >>> images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1], np.uint8)
     >>> ImageDataset("mine", images, labels, images, labels, classes=("cat", "dog"))
@@ -32,7 +32,7 @@ class ImageDataset:
     train_labels: Bytes = field(repr=False)
     test_images: Bytes = field(repr=False)
     test_labels: Bytes = field(repr=False)
-    classes: tuple[str, ...]  # name of each class; labels are positions in this tuple
+    classes: tuple[str, ...]  # names of the classes; labels are positions in this tuple
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class BinaryTask:
         return tuple(self.X_train.shape[1:])
 
     def flat(self) -> BinaryTask:
-        """Return the task with rows of shape (d,), for models that take (n, d), without copying."""
+        """Return the task with rows flattened to shape (d,), without copying."""
         train, test = (X.reshape(len(X), -1) for X in (self.X_train, self.X_test))
         return replace(self, X_train=train, X_test=test)
 
@@ -110,8 +110,8 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     ``cifar10``         animals: bird, cat, deer, dog, frog, horse       0.6
     ==================  ===============================================  ======
 
-    Images are bytes, 0 to 255, to save memory; scale them in the model with ``UUClassifier(input_scale=1 / 255)``.
-    The parameters and errors are those of `load_images`.
+    Images have uint8 values to save memory; scale them with ``UUClassifier(input_scale=1 / 255)``.
+    See `load_images` for the parameters and errors.
 
     >>> load_task("imagenet")
     Traceback (most recent call last):

@@ -22,7 +22,7 @@ class MixtureCheck:
     differ: bool
     thresholds: tuple[float, ...]
     true_positive: tuple[Interval, ...]
-    """At each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
+    """For each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
     false_positive: tuple[Interval, ...]
     reason: str | None
 
@@ -30,12 +30,12 @@ class MixtureCheck:
 def check_mixture(scores: Any, sets: Any, set_priors: Sequence[float]) -> MixtureCheck:
     """Check whether scores distinguish two sets better than the class priors allow.
 
-    All columns together may violate a bound that no single column violates. At each of five thresholds, the fractions
-    of the two sets above it imply a true-positive and a false-positive rate (`uulearn.metrics.uu_rates`); a 99.9%
-    interval outside [0, 1] is an alarm. In simulations of 36 true mixtures, at most 0.13% of runs raised an alarm.
+    All columns together may violate a bound that no single column violates. At each of five thresholds, both rates
+    (`uulearn.metrics.uu_rates`) are estimated from the fraction of each set above the threshold. A 99.9% interval
+    outside [0, 1] is an alarm. In simulations of 36 true mixtures, at most 0.13% of runs raised an alarm.
 
-    Scores must be higher for rows that resemble the set with the higher prior, and come from a model that was not
-    trained on the row (`uulearn.priors.out_of_fold_scores`); ``sets`` contains the set of each row, 0 or 1.
+    Scores must be higher for rows that resemble the set with the higher prior, and must be out-of-fold
+    (`uulearn.priors.out_of_fold_scores`). ``sets`` contains the set of each row, 0 or 1.
 
     >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is above, set 1 below
     >>> check_mixture(scores, sets, (0.8, 0.2)).differ

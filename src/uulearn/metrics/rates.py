@@ -31,7 +31,7 @@ from uulearn.risk.coefficients import check_set_priors, check_target_prior, uu_c
 
 @dataclass(frozen=True)
 class Rates:
-    """Fraction of positives, and of negatives, that are predicted positive."""
+    """True-positive rate and false-positive rate, as estimates with intervals."""
 
     true_positive: Estimate
     false_positive: Estimate
@@ -39,7 +39,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class PredictedFractions:
-    """Fractions of both sets that are predicted positive, with the sizes and priors of the sets."""
+    """Fraction of each set that is predicted positive, with the sizes and priors of the sets."""
 
     fractions: tuple[float, float]
     sizes: tuple[int, int]
@@ -118,7 +118,7 @@ def uu_balanced_accuracy(
 ) -> Estimate:
     """Estimate the mean of the accuracies on positives and on negatives from two unlabeled sets.
 
-    It equals ½ + (q − q′)/(2(θ − θ′)), so ranking models by it does not depend on the priors (Menon et al., 2015).
+    It equals ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
 
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
@@ -165,7 +165,7 @@ def uu_accuracy_difference(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Estimate:
-    """Estimate the difference of two classifiers' accuracies at class prior π from the same unlabeled rows.
+    """Estimate the difference between the accuracies of two classifiers at class prior π from the same unlabeled rows.
 
     Only rows with different predictions contribute, so the difference is much more precise than either accuracy.
     ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
@@ -207,10 +207,10 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
-    """Estimate the probability that a score of the first sample exceeds a score of the second; ties count as ½.
+    """Estimate the probability that a score from the first sample exceeds one from the second; ties count as ½.
 
-    The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
-    samples do not overlap, DeLong's variance is zero, so the variance of an AUC half a pair away from 0 or 1 is used.
+    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
+    samples do not overlap, DeLong's variance is zero. The variance for an AUC half a pair from 0 or 1 is used instead.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))

@@ -1,4 +1,4 @@
-"""Build a module from the parameter ``model``, and check that it fits the rows."""
+"""Build a module from the parameter ``model``, and check that the module accepts the rows."""
 
 import copy
 import inspect
@@ -25,7 +25,7 @@ def build_model(
 
     A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
     (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
-    With a ``seed``, the initial weights depend only on the seed, and torch's generator does not change.
+    With a ``seed``, the initial weights depend only on the seed, and the state of torch's generator does not change.
 
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)

@@ -10,15 +10,15 @@ from torch.nn import functional as F
 from uulearn.models.dense import HiddenLayers, he_normal_, output_layer
 
 FULL_TILE = 64
-"""Number of channels that fill a tile of a GPU's matrix units."""
+"""Number of channels that fill a tile of a GPU's tensor cores."""
 
 
 class PackedConv2d(nn.Conv2d):
-    """3×3 convolution that packs neighboring pixels to use tensor cores efficiently, with the result of ``nn.Conv2d``.
+    """3×3 convolution equivalent to ``nn.Conv2d`` that packs neighboring pixels to use tensor cores efficiently.
 
-    In the channels-last layout, four neighboring pixels of 16 channels are stored like one pixel of 64 channels, the
-    width of a tile of the tensor cores. A convolution of this packed image fills the tiles; its kernel contains the
-    same weights, and zeros elsewhere. Packing is used on CUDA if the packing factor divides the image width.
+    In the channels-last layout, four neighboring pixels with 16 channels have the memory layout of one pixel with 64
+    channels, the width of a tensor-core tile. A convolution of this packed image fills the tiles; the packed kernel
+    contains the original weights and zeros. Packing is used on CUDA if the packing factor divides the image width.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -38,7 +38,7 @@ class PackedConv2d(nn.Conv2d):
         return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the same result as `torch.nn.Conv2d`."""
+        """Return the same result as `torch.nn.Conv2d`."""
         packs = x.is_cuda and self.packing > 1 and x.shape[3] % self.packing == 0
         return self._convolve_packed(x) if packs else super().forward(x)
 
@@ -95,7 +95,7 @@ class AllConvNet(HiddenLayers):
 
 
 class ResidualBlock(nn.Module):
-    """Two layers of normalization, ReLU and convolution, plus the input (after a 1×1 convolution if shapes differ)."""
+    """Residual block: normalization, ReLU and convolution, twice, plus the input (with a 1×1 convolution if needed)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet32(HiddenLayers):
-    """The paper's 32-layer pre-activation residual network; the parameters are those of `AllConvNet`.
+    """The paper's 32-layer pre-activation residual network, with the same parameters as `AllConvNet`.
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
     pooling – 1. The first block of the second and of the third group halves the height and width.

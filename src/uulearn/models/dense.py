@@ -61,7 +61,7 @@ def output_layer(inputs: int, initialize_: Callable[[Tensor], object]) -> nn.Lin
 class HiddenLayers(nn.Module):
     """Base class of networks: ``features`` maps rows to hidden units, and ``output`` maps these to one score per row.
 
-    The output layer is computed in float32 even under autocast, which preserves the resolution of the scores.
+    The output layer is computed in float32 even under autocast, to preserve the precision of the scores.
     """
 
     without_l2: ClassVar[tuple[str, ...]] = ("output",)
@@ -83,15 +83,15 @@ class HiddenLayers(nn.Module):
 
 
 class MLP(HiddenLayers):
-    """MLP with batch normalization and ReLU; by default, the paper's architecture d-300-300-300-300-1.
+    """MLP with batch normalization and ReLU; the default architecture is d-300-300-300-300-1, as in the paper.
 
     Parameters
     ----------
     n_features, hidden
         Number of input columns, and the width of each hidden layer.
     batch_norm, momentum, eps
-        Whether to normalize before each activation (the linear layer then has no bias), and the momentum and epsilon,
-        as PyTorch defines them (momentum 0.99 in Keras corresponds to 0.01).
+        Whether to normalize before each activation (the linear layer then has no bias), and the momentum and epsilon
+        of PyTorch's batch normalization (momentum 0.99 in Keras corresponds to 0.01).
     dropout : float
         Fraction of hidden units dropped during training.
     initializer : str
@@ -150,7 +150,7 @@ class MLP(HiddenLayers):
 
 
 class _FoldedMLP(nn.Module):
-    """Linear layers with ReLU between them; shares tensors with the model, because a copy takes longer than scoring."""
+    """Linear layers with ReLU between them; the tensors are shared with the model, because copying them is slow."""
 
     def __init__(self, hidden: list[tuple[Tensor, Tensor | None]], output: nn.Linear) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Batch normalization with statistics over all workers, that is, over the whole batch."""
+"""Batch normalization with statistics of the whole batch, computed over all workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +13,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from uulearn.risk.distributed import world_size
 
 EPS = 1e-5
-"""Added to a variance and subtracted again, to keep the inverse standard deviation of a constant channel finite."""
+"""Constant added to a variance and later subtracted, to keep the inverse standard deviation finite."""
 
 
 class _Normalize(torch.autograd.Function):
-    """Normalize with the mean and variance over the rows of all workers: one exchange forward, one backward.
+    """Normalize with the mean and variance over the rows of all workers, with one exchange in each direction.
 
     Each worker sends the number of its values (possibly zero) and their mean and variance per channel; the combined
     variance is exact even if the mean is far from zero. Half-precision inputs are computed in float32, as torch does.
@@ -105,7 +105,7 @@ def _portable_parameter_gradients(
 
 
 class _Synchronized(_BatchNorm):
-    """Mixin that computes mean and variance over the rows of all workers; `synchronized` sets it as the class."""
+    """Mixin that computes the mean and variance over the rows of all workers; `synchronized` applies it."""
 
     plain: type[_BatchNorm]
     group: Any
@@ -125,7 +125,7 @@ class _Synchronized(_BatchNorm):
         return out
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        """Copy as the plain class, because a single process with a synchronized copy would wait forever."""
+        """Describe a copy of the plain class, because a single process with a synchronized copy would wait forever."""
         state = {name: value for name, value in self.__dict__.items() if name != "group"}
         return self.plain, (self.num_features,), state
 
@@ -140,9 +140,9 @@ _SYNCHRONIZED: dict[type[nn.Module], type[nn.Module]] = {
 def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     """Use the statistics of all workers in the model's batch normalization during training (a context manager).
 
-    Workers that each have a part of a batch then normalize like one worker with the whole batch, even if one worker has
-    no rows. All workers must call the model the same number of times. Unlike torch's ``SyncBatchNorm``, it
-    supports all devices. A copy made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
+    If a batch is split across workers, the result is the same as with one worker, even if some workers have no rows.
+    All workers must call the model the same number of times. Unlike torch's ``SyncBatchNorm``, this function supports
+    all devices. A copy made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     >>> with synchronized(model):

@@ -14,7 +14,7 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 @dataclass(frozen=True)
 class MergedBags:
-    """The assignment of bags to two sets.
+    """Assignment of bags to two sets.
 
     >>> merge_bags([0.2, 0.9], [100, 50]).sets(bags=[0, 0, 1])
     array([1, 1, 0])
@@ -23,7 +23,7 @@ class MergedBags:
     assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]
     sizes: tuple[int, int]
-    standard_error: float  # largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
+    standard_error: float  # largest possible standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
         """Return the set of each row, shape (n,), given the bag of each row; −1 marks rows to drop."""
@@ -33,8 +33,8 @@ class MergedBags:
 def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR) -> MergedBags:
     """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
-    Set 0 contains the bags with high proportions, and set 1 the bags with low proportions. A bag in between is not used
-    if it would increase the standard error.
+    Set 0 contains the bags with high proportions, and set 1 contains the bags with low proportions. Bags with medium
+    proportions are not used if they would increase the standard error.
 
     ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
@@ -47,7 +47,7 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     order = np.argsort(-fractions, kind="stable")
     total = np.concatenate([[0], np.cumsum(rows[order])])
     positives = np.concatenate([[0.0], np.cumsum((fractions * rows)[order])])
-    first, last = np.triu_indices(len(fractions) - 1)  # set 0 takes the bags up to `first`, set 1 those after `last`
+    first, last = np.triu_indices(len(fractions) - 1)  # set 0: bags up to `first`; set 1: bags after `last`
     n, n_prime = total[first + 1], total[-1] - total[last + 1]
     theta = positives[first + 1] / n
     theta_prime = (positives[-1] - positives[last + 1]) / n_prime

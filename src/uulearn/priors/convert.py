@@ -82,7 +82,7 @@ def from_noise_rates(
 
 
 def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
-    """Return ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
+    """Return ρ₊, ρ₋ and π, where ``marked_fraction`` is the fraction of all rows that are in set 0.
 
     >>> to_noise_rates((0.75, 0.25), marked_fraction=0.5)
     NoiseRates(rho_plus=0.25, rho_minus=0.25, class_prior=0.5)
@@ -110,7 +110,7 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
 
 
 def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticAccuracy:
-    """Return the sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
+    """Return sensitivity, specificity and prevalence, where ``marked_fraction`` is the fraction of positive tests.
 
     >>> to_sensitivity((0.75, 0.25), marked_fraction=0.5)
     DiagnosticAccuracy(sensitivity=0.75, specificity=0.75, prevalence=0.5)
@@ -152,9 +152,9 @@ def from_censoring(
 ) -> SetPriors:
     """Return (θ, θ′) of positive-unlabeled data from one sample in which some of the positives are labeled.
 
-    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. With ℓ
-    the labeled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
-    c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
+    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. If ℓ is the
+    fraction of rows that are labeled and π is the class prior of all rows, then θ′ = (π − ℓ)/(1 − ℓ), and the label
+    frequency is c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
     >>> from_censoring(0.1, class_prior=0.4)
     (1.0, 0.333...)

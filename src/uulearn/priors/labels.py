@@ -1,4 +1,4 @@
-"""Estimate class priors, with exact intervals, from a small labeled sample of each set: the most reliable source."""
+"""Estimate class priors and exact intervals from a small labeled sample of each set, the most reliable method."""
 
 import warnings
 from bisect import bisect_left
@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Difference between the two ends."""
+        """Width of the interval."""
         return self.high - self.low
 
     def covers(self, value: float) -> bool:
@@ -80,8 +80,8 @@ def priors_from_labels(
         Labels of rows drawn at random from each set: 1 for positive; 0 or −1 for negative. Rows chosen because they are
         easy to label give a biased estimate.
     sizes : (n, n′), optional
-        Number of rows of each set. If given, the intervals are for the priors of these sets, which training needs
-        (hypergeometric); otherwise they are for the populations that the sets were drawn from (Clopper–Pearson).
+        Number of rows of each set. If given, the intervals are for the priors of these sets (hypergeometric), which
+        training needs; otherwise, the intervals are for the populations of the sets (Clopper–Pearson).
 
     Examples
     --------

@@ -1,14 +1,14 @@
 """Mixture proportions of two sets, estimated from the tails of their scores.
 
-Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior and P₁ = θ′·P + (1 − θ′)·N that of the
-other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution). If the
-classes P and N are mutually irreducible (neither contains a part of the other),
+Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior, and P₁ = θ′·P + (1 − θ′)·N the
+distribution of the other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·Q with
+some distribution Q. If P and N are mutually irreducible (neither contains the other as a mixture component),
 
     κ(P₁ | P₀) = (1 − θ)/(1 − θ′)   and   κ(P₀ | P₁) = θ′/θ   (Scott, Blanchard and Handy, COLT 2013).
 
-For a threshold on the scores, the fraction of the mixture above it divided by the fraction of the component above it is
-at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin minimizes the ratio plus
-a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and Lipton, NeurIPS 2021).
+For any threshold on the scores, divide the fraction of the mixture above the threshold by the fraction of the component
+above it. The ratio is at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin
+minimizes the ratio plus a multiple of its standard error (Garg et al., NeurIPS 2021).
 """
 
 import math
@@ -24,7 +24,7 @@ Counts = NDArray[np.int64]
 
 MIN_TAIL_ROWS = 30  # number of rows of the component in the smallest tail
 N_TAILS = 60  # number of tails on the ratio curve, with sizes in a geometric sequence
-# Standard errors added to a ratio before taking the minimum: a lower value selects random dips, a higher impure tails.
+# Number of standard errors added to a ratio: a lower value selects random minima, a higher value impure tails.
 NOISE_FACTOR = 6.0
 DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
@@ -38,7 +38,7 @@ class RatioCurve(NamedTuple):
 
 
 class BestBin(NamedTuple):
-    """Three nested tails, and the ratio on the tail that gives the estimate."""
+    """Three nested tails, and the ratio on the tail that is used for the estimate."""
 
     threshold: float
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
@@ -117,7 +117,7 @@ def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
 class Resampled:
     """One mixture proportion in every bootstrap resample; arrays of shape (replicates,)."""
 
-    low: Floats  # extrapolated as if the ratio kept decreasing as it does from the tail to its upper half
+    low: Floats  # extrapolated from the decrease of the ratio between the tail and its upper half
     high: Floats  # the ratio on the tail
     cautious: Floats  # the ratio on the wider tail of the distribution-free rule
 
@@ -130,14 +130,14 @@ def resample(
     replicates: int,
     rng: np.random.Generator,
 ) -> tuple[Resampled, Resampled]:
-    """Bootstrap both mixture proportions by resampling the rows of the sets with the higher and the lower prior.
+    """Resample the rows of both sets (bootstrap) and return both mixture proportions for every resample.
 
     For fixed thresholds, a resample is determined by the numbers of rows between them. Drawing these counts from a
-    multinomial distribution is equivalent to drawing rows with replacement, and its cost does not depend on the rows.
+    multinomial distribution is equivalent to drawing rows with replacement, at a cost that does not depend on the rows.
     """
     below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
     cuts = np.unique([below, above])
-    up_to, beyond = [], []  # numbers of rows up to, and from, each threshold; arrays of shape (3, replicates)
+    up_to, beyond = [], []  # numbers of rows at or below, and at or above, each threshold; shape (3, replicates)
     for scores in (higher, lower):
         # Cell 2i + 1 is the i-th cut itself, and even cells lie between cuts, because thresholds belong to both tails.
         cell = np.searchsorted(cuts, scores, side="left") + np.searchsorted(cuts, scores, side="right")

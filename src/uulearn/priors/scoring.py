@@ -10,8 +10,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 from uulearn.metrics.estimates import Floats, read_column
 
 FOLDS = 5
-# Copies of a row are in the same fold, unless the fraction of distinct rows is below this number: if a table has few
-# distinct rows, a classifier cannot score rows that it has never seen.
+# If the fraction of distinct rows is below this number, copies of a row may be in different folds: with few distinct
+# rows, a classifier cannot score rows that were not in its training data.
 MIN_DISTINCT_FRACTION = 0.5
 
 
@@ -61,7 +61,7 @@ def out_of_fold_scores(
 
 
 def read_rows(X: Any, name: str) -> Floats:
-    """Return rows as a finite array of shape (n, columns); images are flattened."""
+    """Return rows as an array of finite values with shape (n, columns); images are flattened."""
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -82,10 +82,10 @@ def _check_scorer(scorer: Any) -> Any:
 
 
 def read_scores(scores: Any, name: str) -> Floats:
-    """Return scores as a finite, non-empty array of shape (n,)."""
+    """Return scores as a non-empty array of finite values with shape (n,)."""
     values = read_column(scores, name)
     if not len(values) or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite scores, got {'inf' if len(values) else 'no rows'}.")
+        raise ValueError(f"{name} must be finite numbers, got {'inf' if len(values) else 'no rows'}.")
     return values
 
 

@@ -21,10 +21,10 @@ from uulearn.priors.labels import Interval
 from uulearn.priors.scoring import read_scores
 from uulearn.risk.coefficients import check_set_priors
 
-MIN_SCORES = 20  # with fewer rows in a sample, the interval is not useful
+MIN_SCORES = 20  # minimum number of rows in a sample; with fewer, the interval is not useful
 MAX_BINS, MIN_ROWS_PER_BIN = 10, 10  # bins of the χ² test of fit
 MISFIT_LEVEL = 0.01  # p-value of the test of fit below which a warning is raised
-MAX_ERRORS_OUTSIDE = 3.0  # if an estimate is more standard errors than this outside [0, 1], noise does not explain it
+MAX_ERRORS_OUTSIDE = 3.0  # standard errors outside [0, 1] above which noise does not explain an estimate
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ def estimate_target_prior(
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
     π is computed from the mean ranks of the scores, which do not depend on the scale of the scores. The interval is
-    Fieller's interval for a ratio, which is valid for similar sets too; docs/studies/priors.md shows its coverage. A
+    Fieller's interval for a ratio, which is also valid for similar sets; docs/studies/priors.md shows its coverage. A
     NotAMixtureWarning is raised if the three samples are inconsistent, and an UnidentifiedPriorsWarning if the samples
     are consistent with any class prior.
 
     Parameters
     ----------
     scores_target, scores0, scores1 : arrays of shape (m,), (n,) and (n′,)
-        Scores of at least 20 target rows, 20 rows of set 0 and 20 rows of set 1, by a model that was not trained on any
-        of these rows. The better the scores separate the classes, the smaller the standard error.
+        Scores of at least 20 target rows, 20 rows of set 0 and 20 rows of set 1, computed by a model that was not
+        trained on these rows. The better the scores separate the classes, the smaller the standard error.
     set_priors : (θ, θ′)
         Class priors of set 0 and of set 1, assumed to be exact.
 
@@ -106,8 +106,8 @@ def _fieller(
 ) -> tuple[float, float]:
     """Return the priors for which the deviation of the means is within ``quantile`` standard errors.
 
-    The deviation at π + x is x·slope, and its variance is quadratic in x. The ends are therefore roots of a quadratic;
-    they are infinite if the interval is unbounded.
+    The deviation at π + x is x·slope, and its variance is quadratic in x. The ends of the interval are therefore roots
+    of a quadratic equation, or infinite if the interval is unbounded.
     """
     weights, step = _mixing(pi, priors), _mixing(pi + 1, priors) - _mixing(pi, priors)
     a = slope**2 - quantile**2 * float(step**2 @ variances)

@@ -19,15 +19,15 @@ from uulearn.priors.labels import Interval
 from uulearn.priors.mixture import BestBin, best_bin, resample, solve_proportions
 from uulearn.priors.scoring import FOLDS, out_of_fold_scores, read_scores
 
-MIN_ROWS_PER_SET = 100  # smaller sets have too few rows in their tails
+MIN_ROWS_PER_SET = 100  # with fewer rows, the tails contain too few rows
 REPLICATES = 1000  # number of bootstrap resamples
-CHANCE_ERRORS = 2.0  # up to this many standard errors above ½, the AUC between the sets is attributed to chance
+CHANCE_ERRORS = 2.0  # number of standard errors above ½ up to which the AUC between the sets is attributed to chance
 MIN_CLASS_AUC = 0.8  # below this AUC between the classes, even the purest tails may be mixed
-MAX_INTERVAL_WIDTH = 0.2  # wider intervals raise a warning
+MAX_INTERVAL_WIDTH = 0.2  # width of an interval above which a warning is raised
 
 
 class Bounds(NamedTuple):
-    """Bounds that hold for any classes, each with the given confidence, because κ can only be overestimated."""
+    """Bounds that hold for any two classes, each with the given confidence, because κ can only be overestimated."""
 
     higher_prior_at_least: float  # lower bound on the higher prior: 1 − κ(P₁ | P₀)
     lower_prior_at_most: float  # upper bound on the lower prior: κ(P₀ | P₁)
@@ -54,12 +54,12 @@ class SetPriorsEstimate:
     class_auc: float  # AUC between the classes at the estimated priors: ½ + (set_auc − ½)/(θ − θ′)
     class_auc_at_least: float  # AUC between the classes at the largest difference of the priors within the intervals
     bins: tuple[BestBin, BestBin]
-    """The most negative and the most positive tail; the thresholds of the first apply to negated scores."""
+    """The most negative and the most positive tail; the thresholds of the negative tail apply to negated scores."""
     concern: str | None  # why the data do not identify the priors; None if no problem was found
 
     @property
     def identified(self) -> bool:
-        """Whether no problem was found, which does not prove that the assumption holds."""
+        """Whether no problem was found; this does not prove that the assumption is correct."""
         return self.concern is None
 
 
@@ -82,11 +82,11 @@ def estimate_set_priors(
     Parameters
     ----------
     X0, X1 : arrays of shape (n, …) and (n′, …)
-        Rows of the two sets, at least 100 per set.
+        Rows of the two sets; at least 100 rows per set.
     higher_prior_set : 0 or 1
-        The set with the higher prior. The rows cannot show this, because they do not depend on the class names.
+        The set with the higher prior, which cannot be inferred from unlabeled rows.
     scorer : scikit-learn classifier, optional
-        Classifier that distinguishes the sets (default: a random forest). A better classifier gives a smaller bias.
+        Classifier that distinguishes the sets (default: a random forest). A better classifier reduces the bias.
     folds, random_state
         See `out_of_fold_scores`.
     confidence : float
@@ -123,9 +123,9 @@ def estimate_set_priors_from_scores(
     """Estimate (θ, θ′) from scores of any classifier on rows that it was not trained on.
 
     Scores must be higher for rows that look like the set with the higher prior. Scores of training rows exaggerate the
-    difference of the priors. The bootstrap interval extends from the ratio on the tails to its extrapolation, to cover
-    the bias of mixed tails; docs/studies/priors.md shows its measured coverage. See `estimate_set_priors` for the other
-    parameters.
+    difference between the priors. The bootstrap interval extends from the ratio on the tails to the extrapolated ratio,
+    to cover the bias of impure tails; docs/studies/priors.md shows the measured coverage. See `estimate_set_priors` for
+    the other parameters.
 
     >>> rng = np.random.default_rng(0)
     >>> def draw(n, prior):
@@ -221,7 +221,7 @@ def _interval(lowest: Floats, highest: Floats, value: float, tail: float) -> Int
 
 
 def _class_auc(set_auc: float, gap: float) -> float:
-    """Return the AUC between the classes for an AUC between sets whose priors differ by ``gap``; at most 1."""
+    """Return the AUC between the classes, at most 1, for an AUC between sets whose priors differ by ``gap``."""
     return 0.5 + min(0.5, max(0.0, set_auc - 0.5) / gap) if gap > 0 else 1.0
 
 
@@ -244,5 +244,5 @@ def _find_problem(
     width = max(interval.width for interval in intervals)
     if width > MAX_INTERVAL_WIDTH:
         which = higher_prior_set if intervals[0].width == width else 1 - higher_prior_set
-        return f"the interval for set {which} is {100 * width:.0f} points wide: too few rows, or sets too similar"
+        return f"the interval for set {which} is {100 * width:.0f} points wide (too few rows, or similar sets)"
     return None

@@ -1,4 +1,4 @@
-"""Gradient accumulation with the gradient of the whole batch: corrections use the risk terms of all micro-batches."""
+"""Gradient accumulation that gives the gradient of the whole batch: corrections use the terms of all micro-batches."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -26,9 +26,9 @@ def accumulate(
     The result equals ``criterion(model(x), sets).backward()`` on the whole batch but needs memory for one micro-batch
     only. A first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
     micro-batch with the derivatives of the correction at these terms. Dropout uses the same random numbers in both
-    passes. Running statistics of batch normalization are updated in the second pass only. In a process group, the risk
-    terms include the micro-batches of all workers. Each worker needs at least one micro-batch, and all workers need the
-    same number of them if forward passes communicate (FSDP, synchronized batch normalization).
+    passes. Batch normalization updates its running statistics in the second pass only. In a process group, the risk
+    terms include the micro-batches of all workers. Each worker needs at least one micro-batch. If forward passes
+    communicate (FSDP, synchronized batch normalization), all workers need the same number of micro-batches.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def accumulate(
     model : nn.Module
         Maps the first item of a micro-batch to scores of shape (n,) or (n, 1).
     micro_batches : iterable of (x, sets)
-        The parts of the batch, of any size and composition.
+        Parts of the batch; each may have any number of rows from either set.
     backward : callable, optional
         Called with the scalar to differentiate, for example ``accelerator.backward`` or
         ``lambda loss: scaler.scale(loss).backward()``.
@@ -83,7 +83,7 @@ def accumulate(
 
 
 def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, group: Any) -> None:
-    """Raise an error on every worker if different numbers of micro-batches would deadlock the forward passes."""
+    """Raise an error on every worker if unequal numbers of micro-batches would deadlock the forward passes."""
     communicating = next((m for m in model.modules() if _is_synchronized(m) or _is_sharded(m)), None)
     if communicating is None:
         return

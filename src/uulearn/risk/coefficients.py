@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 from uulearn.exceptions import ClosePriorsWarning
 
-# Below this |θ − θ′| a warning reports the precision: with π = ½, the standard error of the risk is more than ten times
-# as large as with labels for the same rows.
+# Below this |θ − θ′|, a warning reports the precision: with π = ½, the standard error of the risk is more than ten
+# times the standard error that labels of the same rows would give.
 CLOSE_PRIORS = 0.1
-# Below this |θ − θ′| the priors count as equal and are rejected: the coefficients would exceed 10⁵.
+# Below this |θ − θ′|, the priors are considered equal and rejected, because the coefficients would exceed 10⁵.
 EQUAL_PRIORS = 1e-6
 
 
@@ -140,7 +140,7 @@ def warn_if_close(
     warnings.warn(
         f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients reach "
         f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
-        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labeled rows; "
+        f"{100 * cost.standard_error:.2g} points, equivalent to {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,

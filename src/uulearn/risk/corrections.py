@@ -38,7 +38,7 @@ def identity(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Method:
-    """The training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""
+    """A training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""
 
     name: str
     corrections: tuple[Correction, Correction]
@@ -97,10 +97,10 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
 
 
 def check_correction(f: Any) -> None:
-    """Raise a ValueError if a property of Definition 1 does not hold; the message says which one and where.
+    """Raise a ValueError if a property of Definition 1 is violated; the message names the property and a point.
 
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
-    refined. A grid cannot prove a property, but it finds common mistakes.
+    refined. This check cannot prove the properties, but it finds common mistakes.
 
     >>> check_correction(torch.square)
     Traceback (most recent call last):
@@ -138,7 +138,7 @@ def check_correction(f: Any) -> None:
 
 
 def _steepest(f: Correction, x: Tensor, y: Tensor) -> tuple[float, float]:
-    """Return the largest slope and its position; halving an interval raises the slope only at jumps and cusps."""
+    """Return the largest slope and its position; halving an interval increases the slope only at jumps and cusps."""
     steep = (y.diff().abs() / x.diff()).topk(50).indices
     left, right = x[steep], x[steep + 1]
     for _ in range(40):

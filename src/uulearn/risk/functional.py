@@ -17,7 +17,7 @@ from uulearn.risk.losses import LossFunction, MarginLoss, get_loss
 
 
 class UURiskParts(NamedTuple):
-    """The parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
+    """Parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
 
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
     their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). Training minimizes
@@ -47,10 +47,10 @@ class PNRiskParts(NamedTuple):
 
 
 class RowWeights(NamedTuple):
-    """Weights of the rows of a batch; three tensors of shape (n,).
+    """Weights of the rows in a batch: three tensors of shape (n,).
 
     ``positive`` multiplies ℓ(g) and ``negative`` multiplies ℓ(−g) in the two risk terms. ``membership`` is the signed
-    weight of the row if the sets are treated as classes: its sign is the class, its magnitude the weight.
+    weight of the row if the sets are treated as classes: the sign is the class, and the magnitude is the weight.
     """
 
     positive: Tensor
@@ -63,9 +63,9 @@ def row_weights(
 ) -> RowWeights:
     """Return the weight of every row of a batch with the given set memberships (0 or 1), shape (n,).
 
-    ``counts`` are the numbers of rows of each set in the whole batch, if these rows are only a part of it. If a risk
-    term needs a set that the batch does not contain, its weights are all zero, and so are the term and its gradient. A
-    set whose coefficient is zero is not needed.
+    If these rows are only a part of a batch, ``counts`` is the number of rows of each set in the whole batch. If the
+    batch has no rows of a set with a non-zero coefficient in a risk term, all weights of the term are zero, and so are
+    the term and its gradient.
     """
     a, b, c, d = coefficients
     in0, in1 = (sets == 0).to(dtype), (sets == 1).to(dtype)
@@ -134,7 +134,7 @@ def uu_risk(
     Parameters
     ----------
     scores : tensor of shape (n,) or (n, 1)
-        g(x) of each row; rows of both sets in any order.
+        Score g(x) of each row; rows of both sets may be in any order.
     sets : tensor of shape (n,) or (n, 1)
         The set that each row came from, 0 or 1.
     set_priors, target_prior, loss, method, slope
@@ -143,8 +143,8 @@ def uu_risk(
     Notes
     -----
     Special cases: (θ, θ′) = (1, 0) is supervised learning, and (1, π) is positive-unlabeled learning, where
-    ``method="relu"`` gives the non-negative PU risk. A risk term that needs a set without rows in this batch is 0 with
-    zero gradient, never NaN.
+    ``method="relu"`` gives the non-negative PU risk. If a risk term requires a set that has no rows in this batch, the
+    term is 0 and has a zero gradient; it is never NaN.
 
     Examples
     --------
@@ -228,10 +228,10 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
 
 
 def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
-    """Return six sums that summarize a batch: ℓ(g) and ℓ(−g) over set 0, both over set 1, n, n′; shape (6,), float64.
+    """Return six sums of a batch in float64, shape (6,): ℓ(g) and ℓ(−g) over set 0, the same over set 1, n, and n′.
 
-    Add the sums of several batches to get the risk of their union. The mean of the batches' corrected risks would be a
-    different number, because the correction is not linear.
+    Add the sums of several batches to compute the risk of all their rows. The mean of the corrected risks of the
+    batches would be a different number, because the correction is not linear.
     """
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))
@@ -247,14 +247,14 @@ def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
 
 
 def risk_from_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -> UURiskParts:
-    """Return the risk of the rows that the six sums summarize; it equals `uu_risk` up to rounding."""
+    """Return the risk computed from the six sums of `batch_sums`; it equals `uu_risk` up to rounding."""
     a, b, c, d = coefficients
     plus0, minus0, plus1, minus1, n0, n1 = sums.unbind()
     positive = _risk_term((a, plus0, n0), (-c, plus1, n1))
     negative = _risk_term((d, minus1, n1), (-b, minus0, n0))
     if method.objective != "membership":
         return risk_from_terms(method, positive, negative)
-    higher, lower = (plus0, minus1) if a + b > 0 else (plus1, minus0)  # losses of the sets with higher and lower prior
+    higher, lower = (plus0, minus1) if a + b > 0 else (plus1, minus0)  # set with the higher prior first
     return risk_from_terms(method, positive, negative, (higher + lower) / (n0 + n1).clamp(min=1))
 
 

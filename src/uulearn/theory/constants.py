@@ -12,8 +12,8 @@ from uulearn.risk.corrections import DEFAULT_SLOPE, check_slope
 from uulearn.risk.losses import LOSSES
 
 _PART = "it is a lower bound of this class's part of the risk, {} times its mean loss."
-# For each argument: the range, whether its ends are allowed, and advice for a value outside the range. If the upper end
-# is infinite, any finite number is allowed. The caller passes the upper end for alpha and beta.
+# For each argument: the range, whether its ends are allowed, and advice for a value outside the range. An infinite
+# upper end allows any finite number. The caller passes the upper end for alpha and beta.
 _RANGES: dict[str, tuple[float, float, bool, str]] = {
     "accuracy": (0, 1, True, "write 90% as 0.9."),
     "alpha": (0, math.inf, True, _PART.format("π")),

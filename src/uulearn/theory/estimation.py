@@ -104,9 +104,9 @@ def network_error_bound(
     Parameters
     ----------
     norms : NetworkNorms
-        Result of `network_norms` for a trained network, or norms that were fixed before training.
+        Result of `network_norms` for a trained network, or norms that were chosen before training.
     loss, method, slope
-        Names of the training loss and correction. C_ℓ and L_ℓ are those on |z| ≤ C_g, the largest possible score.
+        Names of the training loss and correction. C_ℓ and L_ℓ are computed on |z| ≤ C_g, the largest possible score.
     alpha, beta : float, optional
         As in `estimation_error_bound`. Default: π and 1 − π times the smallest loss on |z| ≤ C_g.
 

@@ -4,9 +4,9 @@ The corollary applies to g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully conne
 and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported layers:
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
-* batch normalization directly after a linear layer, which is folded into the layer, and dropout, which has no effect in
-  evaluation mode;
-* biases. A constant κ > 0 is appended to the rows and carried from layer to layer, since σ(κ) = κ: layer j becomes
+* batch normalization directly after a linear layer, which is folded into the linear layer; and dropout, which has no
+  effect in evaluation mode;
+* biases. A constant κ > 0 is appended to the rows and passed from layer to layer, since σ(κ) = κ: layer j becomes
   [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The κ are chosen to minimize the bound, a geometric program.
 
 Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
@@ -41,14 +41,14 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """The properties of a network that Corollary 5 uses.
+    """Properties of a network that Corollary 5 uses.
 
     >>> NetworkNorms(frobenius=(2.0, 3.0), input_bound=1.0).score_bound
     6.0
     """
 
     frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
-    input_bound: float  # C_x, including the carried constant
+    input_bound: float  # C_x, including the appended constant
     constants: tuple[float, ...] = ()  # κ_1, κ_2, …: the constant that enters each layer; empty without biases
 
     @property

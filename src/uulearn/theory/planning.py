@@ -1,12 +1,12 @@
-"""The number of rows needed to estimate the accuracy.
+"""Compute the number of rows needed to estimate the accuracy.
 
 For a classifier chosen independently of these rows, let s and s′ be the fractions of set 0 and of set 1 predicted
 positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
-so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
-of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
+so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expected
+value of s, and p′ is that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); see `IntervalSpread`.
 """
 
 import math
@@ -19,9 +19,9 @@ from uulearn.risk.coefficients import check_set_priors, check_sizes, check_targe
 from uulearn.theory.constants import check_number, magnitudes
 from uulearn.theory.deviation import bias_bound, deviation_bound
 
-PRIOR_ERROR = 0.01  # the effect of an error of this size in a class prior is reported
+PRIOR_ERROR = 0.01  # size of the error in a class prior whose effect is reported
 RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))  # ratios of the set sizes (set 0 : set 1) that are compared
-GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance between the priors that are compared
+GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the difference between the priors that are compared
 
 
 class SetSizes(NamedTuple):
@@ -36,7 +36,7 @@ class SetSizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of rows of both sets together."""
+        """Total number of rows of both sets."""
         return self.set0 + self.set1
 
 
@@ -64,7 +64,7 @@ class IntervalSpread:
         return math.hypot(self.set0 / math.sqrt(n), self.set1 / math.sqrt(n_prime))
 
     def rows(self, half_width: float, fraction: float | None = None) -> SetSizes:
-        """Return the smallest set sizes that reach a half-width, with a given (default: best) fraction from set 0."""
+        """Return the smallest set sizes that reach a half-width, for a given fraction from set 0 (default: best)."""
         scale = check_number("half_width", half_width) ** -2
         if fraction is None:
             scale *= self.set0 + self.set1
@@ -74,7 +74,7 @@ class IntervalSpread:
         return SetSizes(_whole(total * fraction), _whole(total * (1 - fraction)))
 
     def relative_cost(self, fraction: float) -> float:
-        """Return the total number of rows for this fraction from set 0, relative to the best fraction."""
+        """Return the total number of rows for a fraction from set 0, divided by the number for the best fraction."""
         fraction, best = check_number("fraction", fraction), self.best_fraction
         return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
@@ -129,7 +129,7 @@ def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta
 def prior_error_effect(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9
 ) -> tuple[float, float]:
-    """Return the change of the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
+    """Return the change in the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
 
     >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]
     [0.02, 0.02]
@@ -140,7 +140,7 @@ def prior_error_effect(
 
 
 def scale_prior_gap(set_priors: Sequence[float], factor: float) -> tuple[float, float]:
-    """Return priors with the same mean as the given ones and ``factor`` times their distance."""
+    """Return priors with the same mean as the given priors and ``factor`` times their difference."""
     theta, theta_prime = check_set_priors(set_priors)
     middle, half = (theta + theta_prime) / 2, (theta - theta_prime) / 2
     # Round, because rounding errors could move priors of 0 and 1 outside [0, 1].
@@ -160,7 +160,7 @@ def _spread(
 
 
 def _whole(rows: float) -> int:
-    """Round up to a whole number of at least 1, tolerating rounding errors."""
+    """Round up to a whole number of at least 1, ignoring rounding errors in the value."""
     return max(1, math.ceil(rows * (1 - 1e-12)))
 
 
@@ -233,9 +233,9 @@ def plan_rows(
 ) -> RowPlan:
     """Compute the number of held-out rows of both sets needed to estimate the accuracy.
 
-    ``accuracy`` is the anticipated accuracy, assumed to be the same for both classes, ``half_width`` is half the width
-    of the desired interval, and ``sizes`` are the numbers of available rows (n, n′), whose precision is also computed.
-    Intervals hold with probability 1 − ``delta``.
+    ``accuracy`` is the anticipated accuracy, which is assumed to be the same for both classes. ``half_width`` is half
+    the width of the desired interval. If ``sizes``, the numbers of available rows (n, n′), are given, the precision for
+    these sizes is computed too. Intervals hold with probability 1 − ``delta``.
 
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed

@@ -1,7 +1,7 @@
 """An exponential moving average of a module's weights and statistics.
 
-torch's ``AveragedModel`` reads a counter from the device at every step, which makes it several times slower for a small
-model. For a linear model, this is a noticeable part of the time of an epoch.
+torch's ``AveragedModel`` reads a counter from the device at every step, which makes it several times slower for small
+models. For a linear model, this is a noticeable fraction of the training time.
 """
 
 import copy
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 class MovingAverage:
     """Moving average of the weights and buffers of ``model``, updated by `update` and stored in ``module``.
 
-    The decay after n updates is min(decay, (1 + n)/(10 + n)), so short runs forget their initial weights.
+    The decay after n updates is min(decay, (1 + n)/(10 + n)), so the initial weights have little effect in short runs.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

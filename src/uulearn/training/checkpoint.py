@@ -1,4 +1,4 @@
-"""Checkpoints, with which a killed run can be resumed; the result equals that of an uninterrupted run."""
+"""Checkpoints for resuming a killed run; the result is the same as for an uninterrupted run."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progr
 
 
 class Checkpoint:
-    """The checkpoint file of one run, in its own folder; the fingerprint describes everything the run depends on."""
+    """Checkpoint file of one run, in its own folder; the fingerprint describes everything that the run depends on."""
 
     def __init__(self, folder: str | Path, fingerprint: dict[str, str] | None = None) -> None:
         self.path, self.fingerprint = Path(folder) / CHECKPOINT_NAME, fingerprint or {}
@@ -39,7 +39,7 @@ class Checkpoint:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """Return the stored state, or None if there is none."""
+        """Return the stored state, or None if there is no checkpoint."""
         if not self.path.exists():
             return None
         try:
@@ -55,7 +55,7 @@ class Checkpoint:
         return dict(state)
 
     def resume(self, epochs: int) -> dict[str, Any] | None:
-        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if the state belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """Return the seed of the fit whose checkpoints are in the folder and its subfolders, or None if there are none."""
+    """Return the seed stored in the checkpoints of a folder and its subfolders, or None if there are no checkpoints."""
     found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
     state = None if found is None else Checkpoint(found.parent).read()
     return None if state is None else int(state["seed"])
@@ -90,7 +90,7 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
-    """Return descriptions of everything that must be equal to resume a run; ``rows`` describes both sets."""
+    """Return descriptions of everything that must be unchanged to resume a run; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]

@@ -24,16 +24,16 @@ def describe(value: Any) -> str:
     """Return a description of a value that is the same in every process.
 
     A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
-    its methods; an object by its class and attributes. Functions and classes of installed packages have names only.
+    its methods; an object by its class and attributes. Code of installed packages is described by its name only.
     """
     return _Describer().describe(value)
 
 
 class _Describer:
-    """Builds one description; repeated values are described once."""
+    """Builder of one description; repeated values are described once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}  # also keeps the objects alive, so no id is reused
+        self._known: dict[int, tuple[Any, str]] = {}  # also prevents garbage collection, so no id is reused
         self._inside: set[int] = set()
 
     def describe(self, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Options of a training run: everything except the data, the model and the risk."""
+"""Options of a training run: all settings except the data, the model and the risk."""
 
 import contextlib
 import inspect
@@ -15,7 +15,7 @@ from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
 from uulearn.training.workers import local_device
 
-SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000  # with fewer cells and parameters, one thread is faster than several
+SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000  # below these sizes, one thread is faster than several
 
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
@@ -25,7 +25,7 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Rarely changed options of training, the parameter ``training`` of `uulearn.UUClassifier`.
+    """Less common training options, passed to `uulearn.UUClassifier` as the parameter ``training``.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class TrainingOptions:
         ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a function that creates an optimizer for given
         parameters; and the arguments of the optimizer.
     scheduler, scheduler_interval
-        A function that creates a learning-rate scheduler for an optimizer; stepped every ``"epoch"`` or ``"batch"``.
+        A function that creates a learning-rate scheduler for an optimizer, and its step interval, "epoch" or "batch".
     weight_decay : float
         Weight decay of the optimizer.
     clip_norm : float, optional
@@ -51,16 +51,16 @@ class TrainingOptions:
     augment : str or callable, optional
         Random augmentation of training images; validation and prediction use the original images. ``"flip"`` mirrors
         left to right (wrong for digits and letters), ``"shift"`` shifts by up to four pixels and fills with zeros, and
-        ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to an augmented one.
+        ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to the augmented batch.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
     checkpoint_dir, checkpoint_every
         Folder in which a checkpoint is written every ``checkpoint_every`` epochs. Calling `fit` again with the same
-        arguments resumes from the checkpoint and gives the result of an uninterrupted run.
+        arguments resumes from the checkpoint and gives the same result as an uninterrupted run.
     distributed : bool or "auto"
         "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group: each
-        process computes a part of every batch, and the result equals that of one process. True raises an error if there
-        is only one process. Every process must call `fit` with the same rows and arguments.
+        process computes a part of every batch, and the result is the same as with one process. True raises an error if
+        there is only one process. Every process must call `fit` with the same rows and arguments.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def kernel_parameters(model: nn.Module) -> list[Tensor]:
 
 @contextlib.contextmanager
 def few_threads(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> Iterator[None]:
-    """Use one thread in this block if the table and the model are small: its result then fits any number of cores."""
+    """Use one thread if the table and the model are small; the result then does not depend on the number of cores."""
     before = torch.get_num_threads()
     weights = [] if model is None else list(model.parameters())
     small_table = len(row_shape) == 1 and n_rows * row_shape[0] < SMALL_CELLS

@@ -1,6 +1,6 @@
-"""The floating-point type of a run's matrix products.
+"""Select the floating-point type of a run's matrix products.
 
-``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if that is faster and harmless: the device
+``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if it is faster and accurate enough: the device
 supports it natively, a layer is wide enough (or, on CUDA, convolutional), and no column has a mean so large, relative
 to its standard deviation, that rounding to eight significant bits would lose information.
 """
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 MIN_WIDTH = 128
-"""Minimum width at which a matrix product is faster in bfloat16."""
+"""Minimum layer width at which matrix products are faster in bfloat16."""
 MAX_MEAN = 16.0
 """Largest |mean| of a column, in standard deviations, for bfloat16: rounding then adds at most 2% noise."""
 
@@ -32,7 +32,7 @@ def cpu_multiplies_bfloat16() -> bool:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Return whether the device multiplies bfloat16 natively."""
+    """Return whether the device supports bfloat16 products natively."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and cpu_multiplies_bfloat16()

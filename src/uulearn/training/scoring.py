@@ -1,4 +1,4 @@
-"""Score many rows in chunks that fit the cache, without gradients, and with folded normalization if possible."""
+"""Score many rows without gradients, in chunks that fit the cache, and with folded batch normalization if possible."""
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float
     """Return the score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
 
     If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
-    computes the scores from rows of that type; other models run under autocast. The model's mode does not change.
+    computes the scores from rows of type ``dtype``; other models run under autocast. The model's mode does not change.
 
     >>> from uulearn.data import DenseRows
     >>> score_rows(nn.Flatten(0), DenseRows(torch.tensor([[1.0], [2.0]])))
