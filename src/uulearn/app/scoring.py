@@ -27,7 +27,7 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
-    """Load a model, and check that it supports ``keep_columns``."""
+    """Load a model and check that it supports ``keep_columns``."""
     loaded = load_model(model)
     if keep_columns and isinstance(loaded, UUClassifier):
         raise ValueError(f"--keep-columns needs a model of uulearn fit, which {model} is not; remove the option.")
@@ -141,10 +141,10 @@ def _select_columns(reader: TableReader, names: list[str], width: int) -> list[s
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers, or of true and false as 1 and 0, without missing values."""
+    """Return a column as numbers, with 1 for true and 0 for false; raise if values are missing."""
     cells = parse_cells(column)
     known, boolean = cells.kinds == NUMBER, cells.kinds == BOOLEAN
-    # The numbers for yes and no are unknown.
+    # It is unknown which numbers stood for yes and no in training.
     known[boolean] = [format_value(value).lower() in ("true", "false") for value in cells.raw[boolean].tolist()]
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
     bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)

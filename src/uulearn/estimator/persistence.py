@@ -45,7 +45,7 @@ def save(
     attached: Contents | None = None,
     documents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a fitted classifier, with files attached by an application and documents for people."""
+    """Save a fitted classifier together with application-specific files and human-readable documents."""
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
@@ -54,7 +54,7 @@ def save(
     named["random_state"] = None if classifier.random_state is None else classifier.seed_
     parameters = {name: _encode(value) for name, value in named.items() if name in own}
     if classifier.training is not None:
-        # The folder belongs to the machine that trained the model; a later fit must not write there by default.
+        # The checkpoint folder is specific to the training machine; a later fit must not write to it by default.
         parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
     names = getattr(classifier, "feature_names_in_", None)
     about = {
@@ -81,7 +81,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """Encode a parameter as readable JSON; code becomes a note that it must be passed again."""
+    """Encode a parameter as readable JSON; code is replaced by a note that it must be passed again."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):

@@ -57,7 +57,7 @@ class Exported:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     largest_difference: float | None
-    """Between onnxruntime and Python, relative to the largest score or to 1; None if it was not checked."""
+    """Largest difference between onnxruntime and Python, relative to the largest score or to 1; None if not checked."""
     checked_rows: int
     notes: tuple[str, ...]
 
@@ -217,7 +217,7 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # a user's model can fail in any way
+    except Exception as error:  # a custom model can raise any exception
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ValueError(
             f"the model {type(classifier.model_).__name__} cannot be exported to ONNX "
@@ -254,7 +254,7 @@ def _notes(classifier: UUClassifier, *, checked: bool) -> Iterator[str]:
 
 
 def describe(proto: Any, outputs: list[str], classifier: UUClassifier, columns: dict[str, list[str] | None]) -> None:
-    """Replace the exporter's metadata, which contains source lines and local paths, by metadata of uulearn."""
+    """Replace the exporter's metadata, which contains source lines and local paths, with uulearn metadata."""
     for graph in (proto.graph, *proto.functions):
         _strip(graph)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"

@@ -1,6 +1,6 @@
 """Draw the charts of the report as SVG with fixed font sizes and stroke widths at any chart width.
 
-The labels are in the padding of the outer ``svg``, and the plot is in its content box. Positions in the plot are
+The labels are in the padding of the outer ``svg`` element; the plot is in its content box. Positions in the plot are
 percentages; curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not
 scale. The same drawing fits desktops, phones and paper. Colors are defined by CSS classes of the page.
 """
@@ -33,7 +33,7 @@ Points = Sequence[tuple[float, float | None]]
 
 
 class LegendEntry(NamedTuple):
-    """An entry of the legend: a ``curve``, ``fill``, ``dot`` or ``whisker`` with CSS classes, and its meaning."""
+    """A legend entry: a symbol (``curve``, ``fill``, ``dot`` or ``whisker``), its CSS classes and its label."""
 
     text: str
     style: str
@@ -52,7 +52,7 @@ class Marker(NamedTuple):
 class Chart:
     """A drawing with its caption, legend and numbers; the template ``charts.html.jinja`` draws it.
 
-    It has either layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
+    A chart has layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
     each row if ``left`` is 0.
     """
 
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def placed_markers(self) -> list[tuple[Marker, float]]:
-        """Markers with their positions; the outermost label is on top, so that few lines cross a label."""
+        """Markers with the height of their labels; the outermost label is on top, so few lines cross a label."""
         placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
         return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
 
@@ -215,7 +215,7 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
 
 
 def _isolated(text: str) -> Markup:
-    """Return a name with marks that isolate its writing direction, because SVG has no ``bdi`` element."""
+    """Return a name enclosed in Unicode marks that isolate its writing direction; SVG has no ``bdi`` element."""
     return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
 
 
@@ -445,7 +445,7 @@ def score_chart(facts: FitFacts) -> Chart:
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
-    """Draw the accuracy lost per shuffled column, as bars."""
+    """Draw the accuracy lost by shuffling each column, as bars."""
     columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
     if not columns:
         return None

@@ -41,9 +41,9 @@ from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote
 
 FILE_NAMES = ("the first file", "the second file")
 MAX_CATEGORIES = 200  # columns with more distinct values are text, and their values are not counted
-CATEGORIES = 50  # limit for a category, unless each value has enough rows
+CATEGORIES = 50  # maximum number of values of a category, unless each value has enough rows
 ROWS_PER_CATEGORY = 100  # mean number of rows per value from which `MAX_CATEGORIES` values are allowed
-MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
+MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a value with fewer rows becomes `OTHER`
 LONG_TEXT = 40  # mean number of letters per cell above which text counts as sentences
 MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an identifier
 DENSE = 2  # distinct integers in a range of at most this many times their count look like row numbers
@@ -65,7 +65,7 @@ class Example(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The cell and its row in words."""
+        """The cell and its row as text."""
         return f"{quote_value(self.value)} in row {self.row}"
 
 
@@ -79,13 +79,13 @@ class ColumnSummary:
         self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
         self.examples: list[dict[int, Example]] = [{}, {}]
         self.order_examples: list[dict[int, Example]] = [{}, {}]
-        self.value_counts: dict[str, int] | None = {}  # None: more than `MAX_CATEGORIES` values
+        self.value_counts: dict[str, int] | None = {}  # None if there are more than `MAX_CATEGORIES` values
         self.low, self.high = np.inf, -np.inf
         self.is_integer, self.has_time, self.is_rising = True, False, [True, True]
-        self.n_letters = self.n_with_space = self.n_separated = 0  # in words; cells that match `SEPARATED`
+        self.n_letters = self.n_with_space = self.n_separated = 0  # cells that match `SEPARATED`, in columns of words
         self._last = [-np.inf, -np.inf]
         self._first: list[list[Hashes]] = [[], []]
-        self.digest = hashlib.sha256()  # equal for columns with equal cells in equal order
+        self.digest = hashlib.sha256()  # the same for columns with the same cells in the same order
 
     def add(self, cells: Cells, which: int) -> None:
         """Add the cells of a chunk of file 0 or 1."""
@@ -123,7 +123,7 @@ class ColumnSummary:
 
     @property
     def compatible(self) -> bool:
-        """Whether the kinds in the two files are compatible; a file may have only yes and no in a column of words."""
+        """Whether the kinds in the two files are compatible; a word column may contain only yes and no in one file."""
         kinds = {self.file_kind(0), self.file_kind(1)}
         return len(kinds) == 1 or None in kinds or kinds == {BOOLEAN, WORD}
 
@@ -210,7 +210,7 @@ def check_columns(
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns to use, in the order of the first file, and why the others are dropped; no row is read.
+    """Return the columns to use, in the order of the first file, and why the others are dropped; reads no rows.
 
     ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
 
@@ -253,7 +253,7 @@ def check_columns(
 
 
 class Survey:
-    """Collector of statistics on both files, in chunks of any size, that creates the schema.
+    """Collector of column statistics, which reads both files in chunks of any size and creates the schema.
 
     ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the file names in messages.
 
