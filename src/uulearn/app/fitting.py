@@ -128,7 +128,7 @@ def takes_images(settings: FitSettings) -> bool:
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(
-            f"{paths[folders.index(True)]} is a folder and the other is a file; pass two folders or two files."
+            f"{paths[folders.index(True)]} is a folder, but the other input is a file; pass two folders or two files."
         )
     return all(folders) or settings.images is not None
 

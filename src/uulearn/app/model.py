@@ -89,7 +89,7 @@ class TableModel:
         """Create the model of a directory from its attached files, which have already been read."""
         if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
-                f"{folder} has a model without {', '.join(missing)}, so it takes numbers, not tables; load it with "
+                f"the model in {folder} has no {', '.join(missing)}, so it accepts numbers, not tables; load it with "
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:

@@ -30,7 +30,7 @@ def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifi
     """Load a model and check that it supports ``keep_columns``."""
     loaded = load_model(model)
     if keep_columns and isinstance(loaded, UUClassifier):
-        raise ValueError(f"--keep-columns needs a model of uulearn fit, which {model} is not; remove the option.")
+        raise ValueError(f"--keep-columns needs a model of uulearn fit, got {model}; remove the option.")
     return loaded
 
 
@@ -134,7 +134,7 @@ def _select_columns(reader: TableReader, names: list[str], width: int) -> list[s
         return names
     if len(reader.columns) != width:
         raise TableError(
-            f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass exactly the columns "
+            f"{reader.name} has {len(reader.columns)} columns, but the model expects {width}; pass exactly the columns "
             "that it was trained on."
         )
     return reader.columns
@@ -165,11 +165,11 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
     except (ValueError, EOFError, OSError) as error:
         raise TableError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
     if array.dtype.kind not in "biuf":
-        raise TableError(f"{path} holds an array of {array.dtype}, not of numbers; save it as an array of floats.")
+        raise TableError(f"{path} contains an array of {array.dtype}, not of numbers; save it as an array of floats.")
     if array.shape[1:] != row_shape:
         raise TableError(
-            f"{path} holds an array of shape {array.shape}, but the model takes rows of shape {row_shape}; pass the "
-            "columns that it was trained on."
+            f"{path} contains an array of shape {array.shape}, but the model expects rows of shape {row_shape}; pass "
+            "the columns that it was trained on."
         )
     if not len(array):
         raise TableError(f"{path} has no rows; pass a file with at least one.")

@@ -43,7 +43,7 @@ def evaluate(
     if labels is not None or second is None:
         raise ValueError(
             "evaluate expects two unlabeled files, A and B, or one file with --labels COLUMN; "
-            f"got {'both' if second is not None else 'one file without --labels'}."
+            f"got {'B and --labels' if second is not None else 'one file without --labels'}."
         )
     if isinstance(priors, str):
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")

@@ -291,7 +291,7 @@ class UUClassifier(TrainedClassifier):
             own, planned = getattr(self, name), getattr(plan.parameters, name)
             own = tuple(map(float, own)) if name == "set_priors" and own is not None else own
             if not is_auto(own) and own is not planned and own != planned:
-                raise ValueError(f"the plan has {name}={planned!r} and this classifier {own!r}; make another plan.")
+                raise ValueError(f"the plan has {name}={planned!r}, but this classifier has {own!r}; make a new plan.")
         with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)
             self.set_fitted(result)

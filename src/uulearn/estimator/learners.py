@@ -72,7 +72,7 @@ class TrainedModel(abc.ABC):
 
     def state(self) -> ModelState:
         """Return the data from which `Learner.restore` recreates the model; required for saving the model."""
-        raise NotImplementedError(f"{type(self).__name__} has no state(), so a classifier with it cannot be saved.")
+        raise NotImplementedError(f"{type(self).__name__} has no state(), so the classifier cannot be saved.")
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def restore_model(learner: Learner, state: ModelState, row_shape: tuple[int, ...
         return learner.restore(state, row_shape)
     configs, scales, models = state.config["models"], [float(scale) for scale in state.config["scales"]], []
     if not configs or len(configs) != len(scales) or not all(0 < scale < math.inf for scale in scales):
-        raise ModelFormatError(f"{len(configs)} models need as many positive scales, got {scales}; save it again.")
+        raise ModelFormatError(f"{len(configs)} models need one positive scale each, got {scales}; save it again.")
     for number, config in enumerate(configs):
         own = {name: tensor for name, tensor in state.tensors.items() if name.startswith(f"{number}.")}
         own = {name.partition(".")[2]: tensor for name, tensor in own.items()}
@@ -293,7 +293,7 @@ class NetworkModel(TrainedModel):
         tensors = self.module.state_dict()
         for name, value in tensors.items():
             if not isinstance(value, Tensor):
-                raise ValueError(f"the state {name!r} is not a tensor; make it a buffer of the model to store it.")
+                raise ValueError(f"the state {name!r} is not a tensor; register it as a buffer of the model.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             {"n_models": self.n_models, "precision": self.precision},
@@ -426,7 +426,7 @@ class NetworkLearner(Learner):
         layers = (n_models or 1) * (1 + len((self.model_params or {}).get("hidden", ())))
         if named and layers > len(weights):
             raise ModelFormatError(
-                f"the model claims {layers:,} layers but has {len(weights):,} weights; save it again."
+                f"expected a model with {layers:,} layers, found {len(weights):,} weights; save it again."
             )
         with torch.device("meta" if named else "cpu"):
             module = build_model(self.model, row_shape, self.model_params)
@@ -440,11 +440,11 @@ class NetworkLearner(Learner):
         if expected != found:
             odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
             raise ModelFormatError(
-                f"the stored weights do not fit the model: {odd} should be {expected.get(odd)} and is "
+                f"the stored weights do not match the model: {odd} should be {expected.get(odd)} but is "
                 f"{found.get(odd)}; pass the model that was trained."
             )
         if not all(bool(value.isfinite().all()) for value in weights.values()):
-            raise ModelFormatError("the stored weights are not all finite numbers; train and save the model again.")
+            raise ModelFormatError("the stored weights contain non-finite values; train and save the model again.")
         module.load_state_dict(weights, assign=named)
         return self._trained(module.eval(), getattr(torch, precision))
 

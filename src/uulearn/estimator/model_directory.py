@@ -182,4 +182,4 @@ def read_attached(folder: Path) -> dict[str, bytes]:
     try:
         return {stem: read_file(folder, entry) for stem, entry in files.items() if stem not in OWN_FILES}
     except KeyError as error:
-        raise ModelFormatError(f"{folder / MANIFEST} lacks {error} of a file; save the model again.") from error
+        raise ModelFormatError(f"a file entry in {folder / MANIFEST} has no {error}; save the model again.") from error

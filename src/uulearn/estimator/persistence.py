@@ -120,7 +120,7 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = str(error).rstrip(".")
-        raise ModelFormatError(f"{folder} is not a model that can be loaded ({reason}); save it again.") from error
+        raise ModelFormatError(f"the model in {folder} cannot be loaded ({reason}); save it again.") from error
 
 
 def _read_result(
@@ -174,7 +174,7 @@ def _read_parameters(
     stored: dict[str, Any], replaced: Mapping[str, Any], known: set[str], folder: Path
 ) -> dict[str, Any]:
     if unknown := sorted(stored.keys() - known):
-        raise ModelFormatError(f"{folder} has parameters this version does not know: {', '.join(unknown)}.")
+        raise ModelFormatError(f"{folder} has parameters that this version does not support: {', '.join(unknown)}.")
     parameters = dict(replaced)
     for name, value in stored.items():
         if name in replaced or ("training" in replaced and name.startswith(TRAINING_PREFIX)):

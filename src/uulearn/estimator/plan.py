@@ -173,7 +173,7 @@ def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bo
         )
     if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
-            "calibrated=True needs held-out rows of both sets, but got none; set validation_fraction=0.1 or pass "
+            "calibrated=True needs held-out rows of both sets, but there are none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 

@@ -154,7 +154,7 @@ def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected
     """Raise `TableError` if the columns of a file differ from those of the first file in the folder."""
     different = sorted(set(columns) ^ set(expected))
     if different:
-        raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; write the same columns.")
+        raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; use the same columns.")
 
 
 def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
@@ -178,7 +178,7 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
         at = types.index(None)
         kind = in_one_line(schema.field(positions[at]).type)
         raise TableError(
-            f"column {names[at]!r} of {name} has type {kind}, which cannot become a feature; drop it, or split it into "
+            f"column {names[at]!r} of {name} has type {kind}, which is not supported; drop it, or split it into "
             "columns of numbers, text or dates."
         )
     plain = pa.schema(list(zip(names, types, strict=True)))

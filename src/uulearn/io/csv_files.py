@@ -146,9 +146,9 @@ def _find_separator(source: TextSource, expected: str) -> str:
         return agreeing[0]
     found = " and ".join(name for separator, name in SEPARATOR_NAMES.items() if separator in dividing)
     raise TableError(
-        f"the separator of {source.name} is unclear: its first line has no {SEPARATOR_NAMES[expected]}, and {found} "
-        f"do not split all lines into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between "
-        "fields, and put quotes around fields that contain them."
+        f"cannot detect the separator of {source.name}: its first line has no {SEPARATOR_NAMES[expected]}, and {found} "
+        f"do not split all lines into the same number of fields; use {SEPARATOR_NAMES[expected]} as separators, and "
+        f"put quotes around fields that contain {SEPARATOR_NAMES[expected]}."
     )
 
 

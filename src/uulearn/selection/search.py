@@ -159,7 +159,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"got {base.random_state!r}."
             )
         if base.set_priors is None:
-            raise ValueError("a search compares accuracies, so the estimator needs set_priors, got None; pass them.")
+            raise ValueError("a search compares accuracies, which need class priors; set set_priors of the estimator.")
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))
@@ -173,7 +173,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"param_grid cannot search {name!r}; it may contain {', '.join(sorted(known))}.")
             if name == "slope" and "leaky_relu" not in (methods := grid.get("method", [base.method])):
                 raise ValueError(
-                    f"slope is only used by method 'leaky_relu', got {methods[0]!r}; set it, or remove slope."
+                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change method, or remove slope."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")

@@ -57,7 +57,7 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
             if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
-                raise ValueError("a fold has no row of one set: too many rows must share a fold; use fewer folds.")
+                raise ValueError("a fold has no rows of one set (too many rows must share a fold); use fewer folds.")
             yield train, test
 
 

@@ -139,7 +139,7 @@ class FoldStore:
             return FoldScores(model, History.from_dict(stored["history"]), stored["scores"])
         except (ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
             reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
-            raise CheckpointError(f"{reason} Delete it to train that model again.") from error
+            raise CheckpointError(f"{reason} Delete the file to train this model again.") from error
 
     def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
         """Store a model, or the failure of its training."""

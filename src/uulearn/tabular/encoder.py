@@ -192,7 +192,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             own = encoder.text_arrays(position)
             if not np.allclose(_encode_text(PROBE, own, long=column.long), own["probe"], rtol=0, atol=PROBE_TOLERANCE):
                 raise ModelFormatError(
-                    f"column {column.name!r} has other features than when the model was saved; install the "
+                    f"column {column.name!r} has different features than when the model was saved; install the "
                     "version of scikit-learn that saved it, or train the model again."
                 )
         return encoder

@@ -143,7 +143,7 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
     if lacking:
         raise TableError(
             f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
-            f"{suggest(lacking[0], there)}; the file needs the columns that the model was trained on, with these names."
+            f"{suggest(lacking[0], there)}; the file needs all columns that the model was trained on, with these names."
         )
 
 
