@@ -211,7 +211,7 @@ def collect_facts(
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels, and describe the files, columns and priors, as fields of `FitFacts`."""
+    """Evaluate the classifier without labels and return the `FitFacts` fields on files, columns and results."""
     progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:

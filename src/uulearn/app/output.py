@@ -43,12 +43,12 @@ class OutputFolder:
 
     @property
     def unfinished(self) -> Path:
-        """Folder of the checkpoints while the fit is running."""
+        """Folder that contains the checkpoints while the fit is running."""
         return self.place.parent / f".{self.place.name}.unfinished"
 
     @property
     def previous(self) -> Path:
-        """Folder of the checkpoints of an earlier interrupted fit, kept until the new fit is complete."""
+        """Folder that contains the checkpoints of an earlier interrupted fit until the new fit is complete."""
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:

@@ -93,7 +93,7 @@ def score_chunks(
             rows += len(frame)
             yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
         if not rows:
-            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
@@ -123,7 +123,7 @@ def _table_blocks(
             count += len(frame)
             yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
         if not count:
-            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
@@ -172,7 +172,7 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
             "the columns that it was trained on."
         )
     if not len(array):
-        raise TableError(f"{path} has no rows; pass a file with at least one.")
+        raise TableError(f"{path} has no rows; pass a file with at least one row.")
     step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])

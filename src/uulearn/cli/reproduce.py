@@ -40,7 +40,7 @@ def reproduce(
     ] = False,
     pack: Annotated[bool, flag("Pack the runs into a few compressed archives.", "--pack")] = False,
     no_selection: Annotated[
-        bool, flag("Use λ = −0.1 instead of choosing λ without labels; fewer runs.", "--no-selection")
+        bool, flag("Use λ = −0.1 instead of choosing λ without labels (fewer runs).", "--no-selection")
     ] = False,
     engine: Engine = "local",
     address: Address = None,

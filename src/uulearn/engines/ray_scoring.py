@@ -40,7 +40,7 @@ def score_on_ray(
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
-        raise ValueError(f"{model} is a model of images, but --engine ray scores tables; remove --engine.")
+        raise ValueError(f"{model} is a model for images, but --engine ray supports only tables; remove --engine.")
     if target_prior is not None:
         loaded.with_target_prior(target_prior)
     model = model.resolve()

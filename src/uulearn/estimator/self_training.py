@@ -3,7 +3,7 @@
 Every row is scored by the model that was not trained on its fold. The number of rows of each original set that are
 predicted positive gives the true- and false-positive rates without labels, and from these follow the class priors of
 the rows predicted positive and of the rows predicted negative. These pseudo-labeled rows form two new sets whose priors
-are much further apart than the original priors. Training on the new sets is called a round.
+differ much more than the original priors. Training on the new sets is called a round.
 
 A round may increase or decrease the accuracy. Out-of-fold scores cannot show which, because the training rows of a
 model were labeled by models trained on its fold. The number of rounds, which may be 0, is therefore chosen on halves of
@@ -70,7 +70,7 @@ class Round:
     set_sizes: tuple[int, int]
     """Number of rows of each set; the sum over both halves if the round was run on halves only."""
     evaluation: Evaluation
-    """Accuracy of the ensembles of both halves, each on the other half; lower than for models trained on all rows."""
+    """Accuracy of each half's ensemble on the other half; models trained on all rows are usually more accurate."""
     gain: Estimate | None
     """Accuracy gained over the previous best round, on the same rows; None for the first training."""
     better: bool

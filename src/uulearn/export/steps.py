@@ -94,7 +94,7 @@ def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
 
 
 def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
-    """Return a step that computes quantile levels or normal quantiles like scikit-learn's `QuantileTransformer`.
+    """Return a step that computes quantile levels or normal quantiles, as in scikit-learn's `QuantileTransformer`.
 
     ``quantiles`` of shape (q, d) increase in every column; ``levels`` of shape (q,) are their quantile levels.
     """

@@ -50,7 +50,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Exported:
-    """The written file, and its agreement with the classifier."""
+    """The exported file, and how closely it agrees with the classifier."""
 
     path: Path
     opset: int
@@ -167,7 +167,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
         pipeline = steps[:-1] if len(steps.steps) > 1 else None
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
-            f"export_onnx takes a fitted UUClassifier, or a Pipeline that ends in one, got "
+            f"export_onnx expects a fitted UUClassifier, or a Pipeline that ends in one, got "
             f"{type(classifier).__name__}; for a search, pass best_estimator_."
         )
     check_is_fitted(classifier, "trained_")

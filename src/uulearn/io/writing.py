@@ -250,7 +250,7 @@ class _Sink:
 
 
 class _ArrowEncoder:
-    """Encoder of frames as Parquet or Feather, one row group or batch per frame; the first frame determines the types.
+    """Encoder for Parquet and Feather that writes one row group or batch per frame; the first frame determines types.
 
     Categorical columns are written as their values, and columns without values as text.
     """

@@ -258,8 +258,8 @@ def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart |
     ]
     note = ""
     if separate_evaluation and curves.best_epoch is not None:
-        note = "Early stopping chose the best epoch by this estimate, so it is optimistic there; the accuracy at the "
-        note += "top of the page is from other rows."
+        note = "Early stopping uses this estimate to choose the best epoch, so it is optimistic at that epoch. The "
+        note += "accuracy at the top of the page is estimated from other rows."
     negative = curves.first_negative("unbiased")
     return _epoch_chart("figure-accuracy", "Accuracy by epoch", curves, lines, negative, note, percents=True)
 
@@ -395,7 +395,7 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
-    note = "For each row, a model was trained and evaluated with that prior changed and the other priors as given."
+    note = "For each row, a model was trained and evaluated with this prior changed and the other priors unchanged."
     if any(row.accuracy.value > 1 for row in errors):
         note += f" {ABOVE_ONE}"
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)

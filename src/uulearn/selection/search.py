@@ -87,7 +87,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : UUClassifier
-        Classifier with the parameters that are not searched. ``n_estimators`` is the number of folds (1, "auto": 5).
+        Classifier with all other parameters. ``n_estimators`` is the number of folds (5 if it is 1 or "auto").
     param_grid : dict, optional
         Parameter names of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``, with lists of values; all
         combinations are tried. The default is a range of ``slope`` from the ReLU to the absolute value (if the method

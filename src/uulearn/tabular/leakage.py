@@ -1,6 +1,6 @@
 """Find columns that distinguish the sets by more than their class priors, such as a clinic's number or an export date.
 
-Training on two sets assumes that positives have the same distribution in both sets, and also negatives. Then an
+Training on two sets assumes that positives have the same distribution in both sets, and so do negatives. Then an
 event, such as "the color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the
 second, with t and f its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
 
@@ -65,9 +65,9 @@ def find_leaking_columns(
 ) -> list[LeakingColumn]:
     """Return the columns that differ between two sets by more than their class priors allow, clearest first.
 
-    The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
-    ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, so only columns with one value in
-    all rows of one set and another value in all rows of the other are found.
+    The frames are random samples of the rows of each set, converted by `uulearn.tabular.schema.apply_schema`.
+    ``files`` are the file names used in the reasons. Priors of (1, 0) allow any difference, so only columns that are
+    constant in each set, with different values in the two sets, are found.
 
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))

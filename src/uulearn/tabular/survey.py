@@ -1,15 +1,15 @@
 """Determine the columns of two files from all rows, in chunks and bounded memory, and check that they match.
 
-A column is a number, boolean or date if all of its known cells are, in both files. Otherwise it contains words: it is a
-category if it has few values, and text if it has many. The kind does not depend on the order of the rows:
+A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise it
+contains words: it is a category if it has few values, and text if it has many. The row order does not matter:
 
-- A column that is a number or a date in one file and has another kind in the other raises an error with an example.
-- ``1,234`` and ``3,5`` are not numbers. A column of such cells is used as words, with a note.
+- If a column is a number or date column in only one file, an error with an example is raised.
+- ``1,234`` and ``3,5`` are not numbers. A column with such cells is used as words, and a note is added.
 - The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
-  day comes first. If no cell of either file shows the order, the day comes first, with a note.
+  day comes first. If no cell of either file shows the order, the day is assumed to come first, and a note is added.
 - A category has at most 50 values, or up to 200 if there are 100 rows per value on average, and fewer values than half
-  the number of rows. A value in fewer than 5 rows, or in less than 0.1% of the rows, is ``"(other)"``.
-- Columns without a value, with only one value, and copies of another column are dropped, with a note.
+  the number of rows. A value in fewer than 5 rows, or in less than 0.1% of the rows, becomes ``"(other)"``.
+- Columns that are empty, constant or copies of another column are dropped, and a note is added.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an 
 DENSE = 2  # distinct integers in a range of at most this many times their count look like row numbers
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
-"""Numbers with thousands separators or a decimal comma; not parsed, but mentioned in notes."""
+"""Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
 
@@ -255,7 +255,7 @@ def check_columns(
 class Survey:
     """Collector of column statistics, which reads both files in chunks of any size and creates the schema.
 
-    ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the file names in messages.
+    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` are the file names in messages.
 
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
