@@ -23,7 +23,7 @@ SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
-"""Fraction of the scores at each end that is counted in the outermost bin, so that outliers do not widen the bins."""
+"""Fraction of the scores at each end that is counted in the outermost bin, which keeps outliers from widening bins."""
 MAX_SHUFFLED_COLUMNS = 200
 """Maximum number of shuffled columns; each column requires a pass over the evaluation rows."""
 

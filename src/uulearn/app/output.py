@@ -81,7 +81,7 @@ class OutputFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _discard_unfinished(self) -> None:
-        """Remove the checkpoints of this fit; those of an earlier interrupted fit can be resumed again."""
+        """Remove the checkpoints of this fit; an earlier interrupted fit can still be resumed."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
         if self.previous.is_dir():
             self.previous.rename(self.unfinished)

@@ -50,7 +50,7 @@ class EvaluationRows:
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
-    """Whether there are too few unique rows to hold out some of them."""
+    """Whether there are too few unique rows to hold out any."""
 
 
 def train_and_score(

@@ -35,7 +35,7 @@ COMMANDS_AND_EXAMPLES = (
     (priors, "uulearn priors clinic_a.csv clinic_b.csv"),
     (reproduce, "uulearn reproduce table3 --dataset mnist --trials 5"),
 )
-"""The commands in the order of ``--help``, each with an example for its own help."""
+"""The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")
 """Commands whose ``--set-priors`` accepts two numbers or one word; Click does not support this."""
 EXIT_BAD_INPUT = 2

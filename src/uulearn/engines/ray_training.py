@@ -68,7 +68,7 @@ def train_on_ray(
     try:
         with ray_cluster(address, workers) as ray:
             use_gpu = _check_room(ray.cluster_resources(), workers, device)
-            # Sent as bytes, so that the controller process of Ray Train does not import the modules of the work.
+            # Sent as bytes: the controller process of Ray Train then does not import the modules of the work.
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):

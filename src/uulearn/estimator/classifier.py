@@ -57,7 +57,7 @@ class UUClassifier(TrainedClassifier):
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
         ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score
-        per row. A class or factory is called with ``model_params`` and, if it has such a parameter, ``n_features``
+        per row. A class or factory is called with ``model_params`` and, if it has this parameter, ``n_features``
         (tables) or ``shape`` (images); an instance is copied. A `uulearn.estimator.Learner` trains models other than
         networks; it ignores ``loss``, ``epochs`` and the other parameters of network training.
     model_params : dict, optional

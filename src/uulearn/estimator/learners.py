@@ -256,7 +256,7 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
 
 
 def make_learner(parameters: ResolvedParameters) -> Learner:
-    """Return ``model`` if it is a learner, else a `NetworkLearner`."""
+    """Return ``model`` if it is a learner, otherwise a `NetworkLearner`."""
     return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
 
 

@@ -116,7 +116,7 @@ def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
 
 
 def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = True) -> Tensor:
-    """Interpolate every column of x (n, d) like `numpy.interp`: linear between the knots (q, d), constant outside.
+    """Interpolate every column of x (n, d) as in `numpy.interp`: linear between the knots (q, d), constant outside.
 
     Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first copy.
 

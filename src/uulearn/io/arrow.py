@@ -151,7 +151,7 @@ def open_folder(folder: Path, chunk_rows: int) -> TableReader:
 
 
 def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected: Iterable[str]) -> None:
-    """Raise `TableError` if the columns of a file differ from those of the first file in the folder."""
+    """Raise `TableError` if a file and the first file of the folder have different columns."""
     different = sorted(set(columns) ^ set(expected))
     if different:
         raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; use the same columns.")

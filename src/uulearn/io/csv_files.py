@@ -25,7 +25,7 @@ BLOCK_BYTES = 1 << 22  # size of a parsed block, and the maximum size of one rec
 SAMPLED_RECORDS = 100  # number of records at the start of a file used to detect the separator
 SAMPLED_BYTES = 1 << 18  # maximum size of these records
 SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# Some tools write a space after each separator, so " NA" is a missing value, too.
+# Some tools write a space after each separator, so " NA" is also a missing value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
 END = "uulearn: end of file"  # marker record added at the end of the file, to detect a quote that is never closed
 

@@ -80,7 +80,7 @@ def is_table_folder(source: str | Path) -> bool:
 
 
 def read_table(source: str | Path, *, format: str | None = None, sheet: str | None = None) -> pd.DataFrame:
-    """Return all rows of a file, or of standard input, in one frame; the parameters are those of `open_table`.
+    """Return all rows of a file, or of standard input, in one frame; see `open_table` for the parameters.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ class LegendEntry(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A labeled vertical dashed line, such as the best epoch."""
+    """A labeled vertical dashed line, for example at the best epoch."""
 
     at: float
     label: str

@@ -165,7 +165,7 @@ def _drop_lines(drops: Mapping[tuple[str, str, str], Mapping[tuple[float, float]
 
 
 def _groups(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Yield runs by method and by model; the leaky ReLU has only one λ, so that each method counts once."""
+    """Yield runs by method and by model; only one λ of the leaky ReLU is used, so each method counts once."""
     records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     yield "all methods, all models", records
     for method, name in METHOD_NAMES.items():

@@ -173,7 +173,7 @@ class TableRow(ResultRow):
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """All values of λ to run; slow convolutional networks have only one value besides those of ReLU and ABS."""
+        """All values of λ to run; convolutional networks train slowly and use only ReLU, ABS and one other λ."""
         dense = QUICK_SLOPES if self.request.quick else PAPER_SLOPES
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else dense), ABS)
 
@@ -255,7 +255,7 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
-    """Return the configuration of a method under one of the `VARIANTS`; "as printed" returns that of the table."""
+    """Return the configuration of a method under one of the `VARIANTS`; "as printed" is the run of the table."""
     run = row.run(method, seed)
     return run | VARIANTS[variant](run)
 

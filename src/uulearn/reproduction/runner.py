@@ -122,7 +122,7 @@ class JobTrainer:
     def _options(self, configuration: Configuration) -> RunOptions:
         single = configuration["model"] in CONVOLUTIONAL
         adam, on_cuda = configuration["optimizer"] == "adam", self.device.type == "cuda"
-        decay = configuration["lr_decay"] if single else 0.0  # each batched run has its own
+        decay = configuration["lr_decay"] if single else 0.0  # batched runs have their own decays
         return RunOptions(
             **{name: configuration[name] for name in ("epochs", "batch_size", "lr", "optimizer", "l2", "seed")},
             optimizer_params={"eps": KERAS_EPSILON} if adam else {"momentum": configuration["momentum"]},

@@ -6,7 +6,7 @@ A folder contains ``runs/<key>.json``, one file per new run, and ``packed/<name>
 - files are written atomically and never change afterwards, except that archives grow;
 - a loose file is deleted only after the archive that contains it is on disk;
 - readers read loose files first and archives second, so they never miss a record that is moved in between;
-- if a record is in both, the one in the archive is used.
+- if a record is in a loose file and in an archive, the archived record is used.
 """
 
 import functools

@@ -21,7 +21,7 @@ LATE_EPOCHS = 20
 
 @dataclass(frozen=True)
 class VariantResult:
-    """One method of one row under one variant: mean and deviation over trials in percent, and the paper's numbers."""
+    """Result of one method in one row under one variant: mean and deviation in percent, and the paper's numbers."""
 
     row: TableRow
     variant: str

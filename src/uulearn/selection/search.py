@@ -190,7 +190,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         workers = join_workers(options.distributed, resolve_device(base.device))
         if workers is not None and (self.store is not None or self.executor is not None):
             raise ValueError(
-                "a search by several processes of one group trains models one by one and supports neither a store "
+                "a search in a group of several processes trains models one by one and supports neither a store "
                 "nor an executor; start one process, or set distributed=False."
             )
         common = make_plan(base.get_params(deep=False), given, workers=workers, stacklevel=3)

@@ -134,8 +134,8 @@ def parse_all_numbers(texts: Any) -> Floats | None:
 def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = True) -> Cells:
     """Parse a column of any type; empty and blank cells are missing values.
 
-    ``day_first`` specifies the order in dates such as 03/04/2024. With ``keep_text``, `Cells.words` contains numbers as
-    they were written; without it, a text column of numbers is parsed faster.
+    ``day_first`` specifies the order in dates such as 03/04/2024. With ``keep_text``, `Cells.words` contains the
+    original text of numbers; without it, a text column of numbers is parsed faster.
 
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()

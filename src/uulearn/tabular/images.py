@@ -93,7 +93,7 @@ def survey_images(
 ) -> tuple[ImageSchema, list[str]]:
     """Choose the size and color mode from some images of each source, and return notes about the choice.
 
-    Without ``size``, images keep their size if it is the same for all and at most 64 pixels, else become 32 × 32.
+    Without ``size``, images are resized to 32 × 32, unless all have the same size of at most 64 pixels.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise TableError(f"images of {size} pixels are not supported; choose a size from 1 to {LARGEST_SIZE}.")

@@ -209,7 +209,7 @@ def show_value(value: Any, column: TableColumn) -> str:
 
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
-    """Detect a column with one value per file, such as the file name, without statistics."""
+    """Detect a column with a different constant value in each file, such as the file name."""
     if min(len(own.known) for own in cells) < MIN_COMPARED_ROWS:
         return None
     values = []

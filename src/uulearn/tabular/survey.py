@@ -46,7 +46,7 @@ ROWS_PER_CATEGORY = 100  # mean number of rows per value from which `MAX_CATEGOR
 MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a value with fewer rows becomes `OTHER`
 LONG_TEXT = 40  # mean number of letters per cell above which text counts as sentences
 MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an identifier
-DENSE = 2  # distinct integers in a range of at most this many times their count look like row numbers
+DENSE = 2  # maximum ratio of range to count for which distinct integers look like row numbers
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
 """Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
@@ -210,7 +210,7 @@ def check_columns(
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns to use, in the order of the first file, and why the others are dropped; reads no rows.
+    """Return the columns to use, in the order of the first file, and why the others are dropped; no rows are read.
 
     ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
 
