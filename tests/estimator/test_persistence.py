@@ -232,7 +232,7 @@ def replace_file(folder, stem, suffix, content):
     ("change", "text"),
     [
         (lambda w: w.double() if w.is_floating_point() else w, "weights do not match the model"),
-        (lambda w: w * float("nan") if w.is_floating_point() else w, "not all finite"),
+        (lambda w: w * float("nan") if w.is_floating_point() else w, "non-finite values"),
     ],
 )
 def test_rejects_invalid_weights(saved, fitted, change, text):
