@@ -308,15 +308,15 @@ ATTACKS = {
     "a link": (link, "is missing or a link"),
     "ten thousand models": (
         lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
-        "not a model that can be loaded",
+        "cannot be loaded",
     ),
     "weights for a giant": (
         lambda folder: alter(folder, "fitted", "row_shape", [10**12]),
-        "the stored weights do not fit the model",
+        "the stored weights do not match the model",
     ),
     "a header that promises": (
         lambda folder: replace_file(folder, "weights", lambda data: data.replace(b'"shape":[1,2]', b'"shape":[9,9]')),
-        "not a model that can be loaded",
+        "cannot be loaded",
     ),
     "a file that grew": (
         lambda folder: os.truncate(next(folder.glob("encoder-*")), 10**6),

@@ -78,7 +78,7 @@ def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
         ("a,b,c\n", "has no rows"),
         ("", "is empty"),
         ("a,b\n1,2\n", "lacks the column 'c'"),
-        ("5,2\n3,4\n", "has 2 columns, but the model takes 3"),
+        ("5,2\n3,4\n", "has 2 columns, but the model expects 3"),
         ("a,b,c\n1,2,nan\n", "has nothing in row 1, column 'c', which is not a finite number"),
         (b"\xff\xfe\x00", "save it as UTF-8"),
     ],

@@ -155,7 +155,7 @@ def test_rejects_missing_labels_with_their_number(copies, tmp_path, monkeypatch,
 
 def test_rejects_an_unknown_label_by_name(copies):
     done = run("evaluate", copies / "model", copies / "new.csv", "--labels", "truth")
-    assert_refused(done, "column 'truth' holds '", "pass the label of the positive class with --positive VALUE.")
+    assert_refused(done, "column 'truth' contains '", "pass the label of the positive class with --positive VALUE.")
 
 
 def test_rejects_missing_numeric_labels(copies, tmp_path):
@@ -312,7 +312,7 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
         ("a,b,c\n1,2,3\n1,,3\n", "has nothing in row 2, column 'b', which is not a finite number"),
         ("a,b,d\n1,2,3\n", "lacks the column 'c'"),
         ("a,b,c\n", "standard input has no rows"),
-        ("5,2,3,4\n5,6,7,8\n", "has 4 columns, but the model takes 3"),
+        ("5,2,3,4\n5,6,7,8\n", "has 4 columns, but the model expects 3"),
     ],
 )
 def test_rejects_cells_that_are_not_numbers(numbers, standard_input, content, text):
@@ -335,7 +335,7 @@ def test_columns_without_names_are_used_in_order(numbers, standard_input):
         (scores,) = found
         assert len(scores.splitlines()) == 201
     standard_input(numbers.rows.assign(patient=1).to_csv(index=False).encode())  # unclear which column to ignore
-    assert_refused(run("predict", numbers.folder / "bare", "-"), "has 4 columns, but the model takes 3")
+    assert_refused(run("predict", numbers.folder / "bare", "-"), "has 4 columns, but the model expects 3")
 
 
 def test_numeric_column_names_are_matched_by_name(tmp_path, gaussians):
@@ -380,9 +380,9 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
     ("array", "text"),
     [
         (np.zeros((0, 3)), "has no rows"),
-        (np.zeros((4, 2)), "holds an array of shape (4, 2), but the model takes rows of shape (3,)"),
-        (np.zeros(3), "of shape (3,), but the model takes"),
-        (np.array(3.0), "of shape (), but the model takes"),
+        (np.zeros((4, 2)), "contains an array of shape (4, 2), but the model expects rows of shape (3,)"),
+        (np.zeros(3), "of shape (3,), but the model expects"),
+        (np.array(3.0), "of shape (), but the model expects"),
         (np.array([["1", "2", "3"]]), "not of numbers"),
         (np.array([[1.0, 2.0, 1e39]]), "has 1e+39 in row 1, column 2, which is not a finite number"),
         (np.array([[1, None, 3]], dtype=object), "is not a readable .npy array"),

@@ -165,9 +165,9 @@ def test_model_without_state_cannot_be_saved(number, problem, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scales": [1.0]}, "5 models need as many positive scales"),
-        ({"scales": [0.0] * 5}, "5 models need as many positive scales"),
-        ({"models": []}, "0 models need as many positive scales"),
+        ({"scales": [1.0]}, "5 models need one positive scale each"),
+        ({"scales": [0.0] * 5}, "5 models need one positive scale each"),
+        ({"models": []}, "0 models need one positive scale each"),
     ],
 )
 def test_damaged_ensemble_of_another_learner_is_refused(change, message, problem, tmp_path):

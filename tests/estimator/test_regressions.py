@@ -196,7 +196,7 @@ def test_overflowing_loss_does_not_affect_rows_of_the_other_class():
 def test_plan_of_another_classifier_is_refused(gaussians):
     plan = make_classifier((0.8, 0.2), model="linear", epochs=1).plan_sets(gaussians["X0"], gaussians["X1"])
     other = make_classifier((0.1, 0.9), model="linear", epochs=1)
-    with pytest.raises(ValueError, match=r"the plan has set_priors=\(0.8, 0.2\) and this classifier \(0.1, 0.9\)"):
+    with pytest.raises(ValueError, match=r"the plan has set_priors=\(0.8, 0.2\), but this classifier has \(0.1, 0.9\)"):
         other.fit_plan(plan)
 
 

@@ -76,7 +76,7 @@ def test_rejects_delta_table(frame, tmp_path, deeper):
 def test_rejects_files_with_different_columns(frame, tmp_path):
     folder = write(tmp_path / "rows", frame)
     frame.rename(columns={"x": "y"}).to_parquet(folder / "zz.parquet")
-    with pytest.raises(TableError, match=r"zz\.parquet and .* differ in the columns 'x', 'y'; write the same columns"):
+    with pytest.raises(TableError, match=r"zz\.parquet and .* differ in the columns 'x', 'y'; use the same columns"):
         read_table(folder)
 
 

@@ -289,7 +289,7 @@ def test_expected_separator_has_priority(tmp_path):
 @pytest.mark.parametrize("content", ["a;b\n1;2\n3\n", "a;b\tc\n1;2\t3\n", "a;b\n1;2;3\n"])
 def test_rejects_separators_with_unequal_fields(tmp_path, content):
     found = refusal(save(tmp_path, content))
-    assert "the separator of FILE is unclear: its first line has no commas, and semicolons" in found
+    assert "cannot detect the separator of FILE: its first line has no commas, and semicolons" in found
     assert "save it with commas between fields" in found
 
 

@@ -281,7 +281,9 @@ def test_suffix_decides_the_written_format(tmp_path):
 @pytest.mark.parametrize("value", [[1], {"a": 1}, b"bytes", 1j])
 def test_rejects_values_that_text_cannot_hold(tmp_path, name, value):
     frame = pd.DataFrame({"odd": pd.Series([None, value], dtype=object)})
-    refused(tmp_path / name, frame, match=f"column 'odd' of .* contains values of type {type(value).__name__}, which")
+    refused(
+        tmp_path / name, frame, match=f"column 'odd' of .* contains unsupported values of type {type(value).__name__};"
+    )
 
 
 def test_rejects_text_that_utf8_cannot_hold(tmp_path):

@@ -238,7 +238,7 @@ def test_record_under_a_wrong_name_is_reported(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.rename(path.with_name(f"{key(configuration(1))}.json"))
-    with pytest.raises(ValueError, match="another configuration"):
+    with pytest.raises(ValueError, match="does not match its configuration"):
         store.records()
 
 

@@ -192,7 +192,7 @@ def test_rejects_damaged_file_by_name(data, tmp_path):
     content = damaged.read_bytes()
     for wrong in (b"", content[:100], content.replace(b'[\\"format\\", 2]', b'[\\"format\\", 9]')):
         damaged.write_bytes(wrong)
-        with pytest.raises(CheckpointError, match=rf"{damaged.name} .* Delete it to train that model again\.$"):
+        with pytest.raises(CheckpointError, match=rf"{damaged.name} .* Delete the file to train this model again\.$"):
             search.fit_sets(*data)
     damaged.unlink()
     assert search.fit_sets(*data).best_params_ == {"lr": 0.02}

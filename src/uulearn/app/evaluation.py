@@ -83,7 +83,7 @@ def read_labels(words: list[str], positive: str | None, column: str) -> NDArray[
     known = [1 if word.lower() in POSITIVE_WORDS else 0 if word.lower() in NEGATIVE_WORDS else None for word in words]
     if None in known:
         raise TableError(
-            f"column {column!r} holds {words[known.index(None)]!r}, which is not a label like 1, 0, yes or no; "
+            f"column {column!r} contains {words[known.index(None)]!r}, which is not a label like 1, 0, yes or no; "
             "pass the label of the positive class with --positive VALUE."
         )
     return np.array(known, dtype=np.int64)

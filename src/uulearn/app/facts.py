@@ -38,13 +38,13 @@ class ColumnFacts:
     kind: str | None
     used: bool
     reason: str | None = None
-    """Why the column is not used."""
+    """Reason why the column is not used."""
     missing: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class RowUse:
-    """Number of rows of each set that were used for training, for early stopping and for evaluation.
+    """Number of rows of each set used for training, early stopping and evaluation.
 
     With out-of-fold evaluation, every row is counted in all three.
     """
@@ -56,7 +56,7 @@ class RowUse:
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Estimated accuracy at another target prior, with the score threshold to use there."""
+    """Estimated accuracy at another target prior, and the score threshold for this prior."""
 
     target_prior: float
     threshold: float
@@ -65,7 +65,7 @@ class TargetFacts:
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """Number of rows of each set per bin of scores: k + 1 edges, k counts per set."""
+    """Number of rows of each set in each bin of scores: k + 1 edges, and k counts per set."""
 
     edges: tuple[float, ...]
     counts: tuple[tuple[int, ...], tuple[int, ...]]
@@ -102,7 +102,7 @@ class PriorError:
 
 @dataclass(frozen=True)
 class SensitivityFacts:
-    """The effect of wrong priors on the estimate, or why it was not measured."""
+    """The effect of wrong priors on the estimate, or the reason why it was not measured."""
 
     rows: tuple[PriorError, ...] = ()
     conclusion: str | None = None
@@ -119,7 +119,7 @@ class RaisedWarning:
 
 @dataclass(frozen=True)
 class FitFacts:
-    """All stored facts about a fit of two files, except the training history."""
+    """All stored facts about a model fitted to two files, except the training history."""
 
     created: str
     """Time in UTC, as ISO 8601."""
@@ -132,13 +132,13 @@ class FitFacts:
     n_features: int
     target_prior: float
     prior_intervals: tuple[Interval, Interval] | None
-    """Confidence intervals of the set priors if they were estimated, None if they were given."""
+    """Confidence intervals of the set priors if they were estimated; None if you passed them."""
     row_use: RowUse
     out_of_fold: bool
     """Whether every row was evaluated by a model that was not trained on it, instead of using held-out rows."""
     evaluation: Evaluation
     set_auc: Estimate
-    """Probability that a row of the set with the higher prior scores above a row of the other set."""
+    """Probability that a row of the set with the higher prior has a higher score than a row of the other set."""
     targets: tuple[TargetFacts, ...]
     histogram: ScoreHistogram
     importance: tuple[ColumnImportance, ...] | None
@@ -168,7 +168,7 @@ class FitFacts:
         return (first, second) if first.prior > second.prior else (second, first)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the facts as data that can be stored as JSON."""
         return dict(to_json(dataclasses.asdict(self)))
 
     @classmethod

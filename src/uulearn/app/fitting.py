@@ -43,7 +43,7 @@ QUICK_SECONDS = 10.0
 """If training took less time than this, the sensitivity to wrong priors is measured by default."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHARED_ROWS = "rows"
-"""Subfolder of the checkpoint folder with the rows that several workers share."""
+"""Subfolder of the checkpoint folder that contains the rows shared by several workers."""
 
 Priors = tuple[float, float]
 
@@ -102,7 +102,7 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, reject leaking columns, and encode the rows; use the result only within the block."""
+    """Read both files, reject leaking columns, and encode the rows; the result is valid only within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
         progress(StageStarted("reading both files"))
@@ -123,12 +123,12 @@ def read_and_encode(
 
 
 def takes_images(settings: FitSettings) -> bool:
-    """Return whether the sets are images: two folders of them, or two tables with a column of paths."""
+    """Return whether the sets contain images: two folders of images, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(
-            f"{paths[folders.index(True)]} is a folder and the other is a file; pass two folders or two files."
+            f"{paths[folders.index(True)]} is a folder, but the other input is a file; pass two folders or two files."
         )
     return all(folders) or settings.images is not None
 
@@ -157,7 +157,7 @@ def _quoted(name: str) -> str:
 def resolve_priors(
     settings: FitSettings, X: Matrices, progress: ProgressCallback
 ) -> tuple[Priors, SetPriorsEstimate | None]:
-    """Return the class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    """Return the class priors in the settings, or estimate them from a sample of the rows if they are ``"auto"``."""
     if not isinstance(settings.set_priors, str):
         return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
     progress(StageStarted("estimating the class priors"))
@@ -177,14 +177,14 @@ def train(
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier; the evaluation rows are held out or scored out of fold."""
+    """Train the classifier; the rows for evaluation are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
     device = str(next(classifier.model_.parameters()).device)
     seconds = time.perf_counter() - started
     if workers is not None:
-        seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
+        seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
     return TrainingOutcome(classifier, rows, device, seconds)
 
 
@@ -211,7 +211,7 @@ def collect_facts(
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels, and describe the files, columns and priors, as fields of `FitFacts`."""
+    """Evaluate the classifier without labels and return the `FitFacts` fields on files, columns and results."""
     progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:

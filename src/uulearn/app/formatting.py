@@ -10,7 +10,7 @@ from uulearn.training.progress import format_duration
 NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
 WHOLE_PERCENT_WIDTH = 0.02
-"""Intervals at least this wide are shown without decimals; narrower ones with enough decimals to differ."""
+"""Intervals of at least this width are shown without decimals; narrower ones get enough decimals to differ."""
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
@@ -53,7 +53,7 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def accuracy_range(accuracy: Estimate) -> str:
-    """Format the headline of ``fit``, the model card and the report: the interval first, then the best estimate.
+    """Format the accuracy for ``fit``, the model card and the report: the interval, then the best estimate.
 
     An unbiased estimate can exceed 100%, but an accuracy cannot, so the text never claims 100%.
 

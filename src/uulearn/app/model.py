@@ -1,8 +1,8 @@
-"""A classifier with its column encoder, as `uulearn fit` writes it and `uulearn predict` reads it.
+"""A classifier with its column encoder, which `uulearn fit` saves and `uulearn predict` loads.
 
 `uulearn.UUClassifier.save` writes the directory, with three additional files: the columns (``schema``), the arrays of
 the encoder (``encoder``, safetensors) and the facts about the model (``facts``). ``README.md`` and ``config.toml`` are
-written for people.
+human-readable documents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ScoredRows(NamedTuple):
-    """Score, probability of the positive class, and predicted class of each row."""
+    """The score, the probability of the positive class and the predicted class of each row."""
 
     score: NDArray[np.float32]
     probability: NDArray[np.float64]
@@ -37,7 +37,7 @@ class ScoredRows(NamedTuple):
 
 
 def score_matrix(classifier: UUClassifier, X: Any) -> ScoredRows:
-    """Score rows of numbers with one forward pass."""
+    """Score numeric rows with one forward pass."""
     scores = classifier.decision_function(X)
     return ScoredRows(scores, classifier.probabilities_from_scores(scores), (scores > 0).astype(np.int64))
 
@@ -63,7 +63,7 @@ class TableModel:
         return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
-        """Return the model for a population with another class prior; None returns the model unchanged."""
+        """Return the model for a population with another class prior, or the same model if the prior is None."""
         if target_prior is None:
             return self
         return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
@@ -86,10 +86,10 @@ class TableModel:
 
     @classmethod
     def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        """Return the model of a directory whose attached files have already been read."""
+        """Create the model of a directory from its attached files, which have already been read."""
         if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
-                f"{folder} has a model without {', '.join(missing)}, so it takes numbers, not tables; load it with "
+                f"the model in {folder} has no {', '.join(missing)}, so it accepts numbers, not tables; load it with "
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:

@@ -1,4 +1,4 @@
-"""Fit two files and write a model directory; a hidden folder next to it has the checkpoints of an unfinished fit."""
+"""Fit two files and write a model directory; a hidden folder next to it contains checkpoints during the fit."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class OutputFolder:
 
     @classmethod
     def at(cls, out: Path) -> OutputFolder:
-        """Resolve the path, so that a link is not replaced and "." has a name."""
+        """Resolve the path: the target of a link is written, not the link, and "." gets a name."""
         return cls(out, Path(os.path.realpath(out)))
 
     @property
     def unfinished(self) -> Path:
-        """Folder of the checkpoints while the fit is running."""
+        """Folder that contains the checkpoints while the fit is running."""
         return self.place.parent / f".{self.place.name}.unfinished"
 
     @property
     def previous(self) -> Path:
-        """Folder of the checkpoints of an earlier interrupted fit, kept until the new fit is complete."""
+        """Folder that contains the checkpoints of an earlier interrupted fit until the new fit is complete."""
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:
@@ -81,7 +81,7 @@ class OutputFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _discard_unfinished(self) -> None:
-        """Remove the checkpoints of this fit; those of an earlier interrupted fit can be resumed again."""
+        """Remove the checkpoints of this fit; an earlier interrupted fit can still be resumed."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
         if self.previous.is_dir():
             self.previous.rename(self.unfinished)
@@ -90,7 +90,7 @@ class OutputFolder:
         return any(self.unfinished.rglob("*.safetensors"))
 
     def _manifest(self) -> bytes | None:
-        """Return the content of the model's manifest, to detect whether it was replaced."""
+        """Return the content of the model's manifest, which shows whether the model was replaced."""
         path = self.out / MANIFEST
         return path.read_bytes() if path.is_file() else None
 
@@ -112,7 +112,7 @@ class OutputFolder:
 
     @contextlib.contextmanager
     def explain_failure(self, resumed: bool) -> Iterator[None]:
-        """Add to an interrupt or write error which files were written and how to continue; checkpoints are kept."""
+        """After an interrupt or write error, report which files were written and how to continue from checkpoints."""
         before = self._manifest()
         try:
             yield
@@ -128,7 +128,7 @@ class OutputFolder:
             sentence = cannot_be_written(cause.filename or self.out, cause)
             raise ValueError(f"{sentence}{self.resume_hint()}.") from error
         except (ValueError, ArithmeticError):
-            if not resumed:  # the same fit would fail again, but a resumed fit may have a wrong option
+            if not resumed:  # a new fit would fail again; a resumed fit may have failed because of a wrong option
                 self._discard_unfinished()
             raise
 
@@ -150,7 +150,7 @@ class FitRun:
         return self.workers is None or self.workers.first
 
     def fit(self, command: str, progress: ProgressCallback = no_progress, *, clean_up: bool = True) -> FitFacts:
-        """Fit two files; the first process saves the model, the configuration that repeats the fit and a model card."""
+        """Fit two files; the first process saves the model, a configuration that repeats the fit, and a model card."""
         settings, folder = self.settings, self.folder
         if not self.first:
             return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
@@ -173,7 +173,7 @@ class FitRun:
             texts = {CONFIGURATION: complete.to_toml(), CARD: format_model_card(facts)}
             beside = {name: text.encode() for name, text in texts.items()}
             dataclasses.replace(model, facts=facts).save(folder.place, beside)
-            (folder.place / REPORT).unlink(missing_ok=True)  # it describes an earlier model
+            (folder.place / REPORT).unlink(missing_ok=True)  # it describes the previous model
             if clean_up:
                 folder.clean_up()
         return facts

@@ -27,10 +27,10 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
-    """Load a model, and check that it supports ``keep_columns``."""
+    """Load a model and check that it supports ``keep_columns``."""
     loaded = load_model(model)
     if keep_columns and isinstance(loaded, UUClassifier):
-        raise ValueError(f"--keep-columns needs a model of uulearn fit, which {model} is not; remove the option.")
+        raise ValueError(f"--keep-columns needs a model of uulearn fit, got {model}; remove the option.")
     return loaded
 
 
@@ -93,7 +93,7 @@ def score_chunks(
             rows += len(frame)
             yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
         if not rows:
-            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
@@ -123,7 +123,7 @@ def _table_blocks(
             count += len(frame)
             yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
         if not count:
-            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
@@ -134,17 +134,17 @@ def _select_columns(reader: TableReader, names: list[str], width: int) -> list[s
         return names
     if len(reader.columns) != width:
         raise TableError(
-            f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass exactly the columns "
+            f"{reader.name} has {len(reader.columns)} columns, but the model expects {width}; pass exactly the columns "
             "that it was trained on."
         )
     return reader.columns
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers, or of true and false as 1 and 0, without missing values."""
+    """Return a column as numbers, with 1 for true and 0 for false; raise if values are missing."""
     cells = parse_cells(column)
     known, boolean = cells.kinds == NUMBER, cells.kinds == BOOLEAN
-    # The numbers for yes and no are unknown.
+    # It is unknown which numbers stood for yes and no in training.
     known[boolean] = [format_value(value).lower() in ("true", "false") for value in cells.raw[boolean].tolist()]
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
     bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)
@@ -165,14 +165,14 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
     except (ValueError, EOFError, OSError) as error:
         raise TableError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
     if array.dtype.kind not in "biuf":
-        raise TableError(f"{path} holds an array of {array.dtype}, not of numbers; save it as an array of floats.")
+        raise TableError(f"{path} contains an array of {array.dtype}, not of numbers; save it as an array of floats.")
     if array.shape[1:] != row_shape:
         raise TableError(
-            f"{path} holds an array of shape {array.shape}, but the model takes rows of shape {row_shape}; pass the "
-            "columns that it was trained on."
+            f"{path} contains an array of shape {array.shape}, but the model expects rows of shape {row_shape}; pass "
+            "the columns that it was trained on."
         )
     if not len(array):
-        raise TableError(f"{path} has no rows; pass a file with at least one.")
+        raise TableError(f"{path} has no rows; pass a file with at least one row.")
     step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])

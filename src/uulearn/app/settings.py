@@ -1,4 +1,4 @@
-"""Settings of a fit of two files, which can be stored as TOML."""
+"""Settings for fitting two files; they can be stored as TOML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SET_BY_FIT = (
     "set_priors", "target_prior", "random_state", "progress", "training", "training__checkpoint_dir",
     "training__distributed",
 )  # fmt: skip
-"""Parameters of the classifier that the fit sets itself."""
+"""Parameters of the classifier that cannot be set, because the fit chooses them."""
 CLASSIFIER_PARAMETERS = {
     *inspect.signature(UUClassifier).parameters,
     *(f"training__{option.name}" for option in dataclasses.fields(TrainingOptions)),
@@ -36,7 +36,7 @@ class FitSettings:
     """Files, priors, columns, and parameters of the classifier.
 
     ``classifier`` maps parameter names of `uulearn.UUClassifier` (including training options such as ``training__ema``)
-    to values; all others have their defaults.
+    to values; all other parameters have their defaults.
     """
 
     first: str
@@ -55,7 +55,7 @@ class FitSettings:
     """Fraction of the rows held out to evaluate the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
-    """Whether to train again with wrong priors to measure their effect; None means only if training is fast."""
+    """Whether to train again with wrong priors to measure their effect; None means yes if training is fast."""
     seed: int = 0
     classifier: Mapping[str, Any] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class FitSettings:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a TOML file and check names and types; `FitSettings` checks the values."""
+    """Read a TOML file and check the names and types of the settings; `FitSettings` checks the values."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

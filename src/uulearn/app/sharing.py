@@ -1,4 +1,4 @@
-"""Share the rows of two files between training processes: the first process reads them, all others map them."""
+"""Share the rows of two files between training processes: the first process reads them, and all others map them."""
 
 import contextlib
 import shutil

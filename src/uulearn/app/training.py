@@ -1,4 +1,4 @@
-"""Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
+"""Train a classifier and return rows for its evaluation: all rows with out-of-fold scores, or held-out rows.
 
 An ensemble over folds scores every row with the model that was not trained on it. The fold of a row is also used to
 choose the epoch of that model, so the estimate is slightly optimistic: by about one percentage point if the priors are
@@ -29,7 +29,7 @@ Matrices = tuple[Matrix, Matrix]
 Integers = NDArray[np.int64]
 ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
 IMPORTANCE_ROWS = 20_000
-"""Maximum number of rows of both sets together that are scored again to measure the importance of columns."""
+"""Maximum number of rows, both sets together, that are scored again to measure column importance."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EvaluationRows:
     """Some of the rows, with their sets and folds."""
     sample_sets: Integers
     sample_folds: Integers
-    """Rows of different folds are scored by different models."""
+    """The fold of each row; rows of different folds are scored by different models."""
     score: ScoreFunction
     """Maps rows and their folds to log-odds."""
     row_use: RowUse
@@ -50,7 +50,7 @@ class EvaluationRows:
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
-    """Whether there are too few unique rows to hold out some of them."""
+    """Whether there are too few unique rows to hold out any."""
 
 
 def train_and_score(

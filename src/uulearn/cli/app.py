@@ -35,9 +35,9 @@ COMMANDS_AND_EXAMPLES = (
     (priors, "uulearn priors clinic_a.csv clinic_b.csv"),
     (reproduce, "uulearn reproduce table3 --dataset mnist --trials 5"),
 )
-"""The commands in the order of ``--help``, each with an example for its own help."""
+"""The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")
-"""Commands whose ``--set-priors`` accepts two numbers or one word, which Click does not support."""
+"""Commands whose ``--set-priors`` accepts two numbers or one word; Click does not support this."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 plus the number of SIGINT, as shells do
 EXIT_BROKEN_PIPE = 141  # 128 plus the number of SIGPIPE
@@ -75,7 +75,7 @@ class Command(typer.core.TyperCommand):
     """Command whose help shows arguments without their Python type: ``A`` instead of ``A <str>``."""
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the parameters of the command."""
+        """Return the parameters; arguments are shown without their Python type."""
         parameters = super().get_params(ctx)
         for parameter in parameters:
             if parameter.param_type_name == "argument":
@@ -100,7 +100,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: flags without a type, and without importing rich
+    rich_markup_mode=None,  # plain help text, without importing rich
 )
 for _command, _example in COMMANDS_AND_EXAMPLES:
     app.command(cls=Command, epilog=f"Example: {_example}")(_command)

@@ -23,7 +23,7 @@ def demo(
     out: Annotated[Path, option("DIR", "Folder for the tables, the figure and the model.")] = Path("uulearn-demo"),
     epochs: Annotated[int, option("N", "Number of epochs per run.", min=1)] = 200,
     seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
-    files_only: Annotated[bool, flag("Write only the tables of patients, without training.", "--files-only")] = False,
+    files_only: Annotated[bool, flag("Write only the patient tables, without training.", "--files-only")] = False,
 ) -> None:
     """Compare all five methods on small included datasets, and write tables for the other commands."""
     import numpy as np
@@ -116,7 +116,7 @@ def _fit_command(folder: Path) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return the way this command was started, so that the printed commands can be copied."""
+    """Return how this command was started, so that you can copy the printed commands."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return [os.path.relpath(sys.executable), "-m", "uulearn"]

@@ -14,13 +14,13 @@ import pandas as pd
 from uulearn.storage import write_atomically
 
 TABLE_PRIORS = {"clinic_a.csv": 0.8, "clinic_b.csv": 0.2, "new_patients.csv": 0.3, "labeled_patients.csv": 0.3}
-"""Fraction of patients who are ill, by file."""
+"""Fraction of patients who are ill, keyed by file name."""
 TABLE_SIZES = {"clinic_a.csv": 1500, "clinic_b.csv": 1500, "new_patients.csv": 500, "labeled_patients.csv": 2000}
 LABEL_COLUMN = "ill"
 
 
 def demo_tables(seed: int) -> dict[str, pd.DataFrame]:
-    """Return the tables by file name; only the table of labeled patients has the column ``ill``."""
+    """Return the tables, keyed by file name; only the table of labeled patients has the column ``ill``."""
     rng = np.random.default_rng(seed)
     tables = {name: draw_patients(rng, size, TABLE_PRIORS[name]) for name, size in TABLE_SIZES.items()}
     return {
@@ -30,7 +30,7 @@ def demo_tables(seed: int) -> dict[str, pd.DataFrame]:
 
 
 def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFrame:
-    """Simulate n patients, of whom a fraction ``prior`` is ill."""
+    """Simulate n patients; a fraction ``prior`` of them is ill."""
     ill = rng.permutation(n) < round(prior * n)
     habits, frequencies = ("never", "former", "current"), ((0.6, 0.25, 0.15), (0.35, 0.25, 0.4))
     return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Run commands in several torchrun processes: the first one prints, and none waits for a process that has exited."""
+"""Run commands in several torchrun processes: only the first prints, and no process waits for an exited one."""
 
 import contextlib
 import os
@@ -50,7 +50,7 @@ def first_process_ended() -> bool:
     if dist.is_initialized() and dist.get_backend() == "gloo":
         began = time.monotonic()
         with contextlib.suppress(RuntimeError):  # connection lost, or timeout
-            receiving = dist.irecv(torch.zeros(1), src=0)  # a message that is never sent
+            receiving = dist.irecv(torch.zeros(1), src=0)  # waits for a message that is never sent
             if receiving is not None:
                 receiving.wait(timedelta(seconds=FIRST_PROCESS_SECONDS))
         return time.monotonic() - began < FIRST_PROCESS_SECONDS

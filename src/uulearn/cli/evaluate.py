@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
     first: Annotated[str, argument("A", "New rows from the same source as set 0, or labeled rows.")],
-    second: Annotated[str | None, argument("B", "New rows from the same source as set 1; not with --labels.")] = None,
-    labels: Annotated[str | None, option("COLUMN", "Column of A with the labels.")] = None,
+    second: Annotated[str | None, argument("B", "New rows from the same source as set 1; omit with --labels.")] = None,
+    labels: Annotated[str | None, option("COLUMN", "Column of A that contains the labels.")] = None,
     positive: Annotated[str | None, option("VALUE", "Label of the positive class. Default: 1, true or yes.")] = None,
     set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: as in the fit.")] = None,
     target_prior: Annotated[float | None, option("π", "Class prior of the population. Default: as in the fit.")] = None,
@@ -43,7 +43,7 @@ def evaluate(
     if labels is not None or second is None:
         raise ValueError(
             "evaluate expects two unlabeled files, A and B, or one file with --labels COLUMN; "
-            f"got {'both' if second is not None else 'one file without --labels'}."
+            f"got {'B and --labels' if second is not None else 'one file without --labels'}."
         )
     if isinstance(priors, str):
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")

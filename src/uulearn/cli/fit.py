@@ -36,7 +36,7 @@ def fit(
     target_prior: Annotated[
         float | None, option("π", "Class prior of the population that the model is used on. Default: 0.5.")
     ] = None,
-    out: Annotated[Path, option("DIR", "Folder for the model.")] = Path("model"),
+    out: Annotated[Path, option("DIR", "Folder that the model is written to.")] = Path("model"),
     drop: Drop = None,
     ids: Annotated[
         list[str] | None, option("COLUMN", "Identifier; copied to the output of predict, not used in training.", "--id")
@@ -90,7 +90,7 @@ def fit(
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of training processes.")
-    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options have the same names as settings
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)

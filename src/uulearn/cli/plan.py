@@ -80,7 +80,7 @@ def _rows_block(plan: RowPlan) -> list[str]:
         f"Held-out rows for the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
         _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
     ]
-    # The small constant ensures that equal costs are rounded to the same digits.
+    # The small constant makes equal costs round to the same digits.
     rows = [(split.name, split.rows, f"{split.cost + 1e-9:.2f}") for split in plan.splits]
     rows += [("equal, any accuracy", plan.worst, ""), ("equal, by Hoeffding", plan.guaranteed, "")]
     return lines + [_line(name, f"{n:>14,}{m:>14,}{n + m:>14,}{cost:>15}").rstrip() for name, (n, m), cost in rows]

@@ -1,6 +1,6 @@
 """Show the progress of long commands: a bar on a terminal, otherwise plain lines at growing intervals.
 
-A tracker counts the work (`FitProgress` here, `ReproductionProgress` for ``uulearn reproduce``) and passes a fraction
+A tracker (`FitProgress`, or `ReproductionProgress` for ``uulearn reproduce``) counts the work and passes a fraction
 and a line of text to a `ProgressOutput`, which decides whether and how to show them.
 """
 
@@ -91,7 +91,7 @@ class FitProgress:
         self.clock = clock
         self.text = ""
         self._training_since: float | None = None
-        self._before: tuple[int, int]  # trained and skipped epochs of finished trainings
+        self._before: tuple[int, int]  # trained and skipped epochs of finished models
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:

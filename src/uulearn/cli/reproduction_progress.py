@@ -37,7 +37,7 @@ class ReproductionProgress(Reporter):
         self.output.show(self.fraction, f"reading {DATASET_NAMES[dataset]}", milestone=True)
 
     def epoch(self, job: ExperimentJob, epoch: int, accuracies: Sequence[float]) -> None:
-        """Show the epoch of the current job; important values come first, because a narrow terminal cuts the line."""
+        """Show the epoch of the current job; important values come first, as narrow terminals truncate the line."""
         self._current = job.cost * epoch / job.first["epochs"]
         parts = [accuracy_range(accuracies), f"epoch {epoch}/{job.first['epochs']}", describe_job(job)]
         done = f"{self.found + self.done}/{self.total} runs, {self.time_left}"

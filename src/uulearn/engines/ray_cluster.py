@@ -16,9 +16,9 @@ PORT = 6379
 CONNECT_SECONDS = 10
 """Timeout of the connection test."""
 RETRIES = 3
-"""How often a task is repeated, or training is resumed, after the loss of a process or machine."""
+"""Maximum number of times that a task is repeated, or training is resumed, after a process or machine is lost."""
 TASKS_PER_PROCESS = 2
-"""Number of tasks submitted per process: one runs and one waits, so that an autoscaling cluster adds machines."""
+"""Number of tasks submitted per process: one runs and one waits, which makes an autoscaling cluster add machines."""
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
@@ -113,7 +113,7 @@ def finished_tasks(
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_call).options(name=what)
     waiting, running = deque(enumerate(calls)), dict[Any, int]()
     while waiting or running:
-        processes = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0))  # changes if the cluster grows
+        processes = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0))  # may grow with the cluster
         limit = at_once or TASKS_PER_PROCESS * max(1, processes)
         while waiting and len(running) < limit:
             number, arguments = waiting.popleft()

@@ -26,8 +26,8 @@ def reproduce_on_ray(
 ) -> ReproductionOutcome:
     """Train all configurations that are missing from the store on a Ray cluster, and store the records.
 
-    The records equal those of `uulearn.reproduction.runner.reproduce`, which has the same parameters. Data and records
-    are sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run in
+    `uulearn.reproduction.runner.reproduce` has the same parameters and returns the same records. Data and records are
+    sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run in
     parallel.
     """
     wanted = list(configurations)

@@ -40,7 +40,7 @@ def score_on_ray(
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
-        raise ValueError(f"{model} is a model of images, but --engine ray scores tables; remove --engine.")
+        raise ValueError(f"{model} is a model for images, but --engine ray supports only tables; remove --engine.")
     if target_prior is not None:
         loaded.with_target_prior(target_prior)
     model = model.resolve()
@@ -74,7 +74,7 @@ def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: A
 
 @functools.lru_cache(maxsize=1)
 def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    """Return the model, which is cached for the next file; the digest of its manifest detects a changed model."""
+    """Return the model and cache it for the next file; a changed model is detected by the digest of its manifest."""
     loaded = load_for_scoring(model, keep_columns)
     if _digest(model) != digest:
         raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
@@ -86,7 +86,7 @@ def _digest(model: Path) -> str:
 
 
 def _find_files(rows: str) -> dict[Path, Path]:
-    """Return the files to read, by their path within the folder."""
+    """Return the files to read, keyed by their path within the folder."""
     place = Path(os.path.realpath(rows))
     if is_table_folder(rows):
         return {path.relative_to(place): path for path in parquet_files(place)}
@@ -122,7 +122,7 @@ def _check_out(out: str, rows: str) -> Path:
 
 
 def _keep_only(files: dict[Path, Path], unfinished: Path) -> None:
-    """Remove files that dead processes left behind, and check that every output file exists."""
+    """Remove temporary files of dead processes, and check that every output file exists."""
     for path in [path for path in unfinished.rglob("*") if path.is_file()]:
         if path.relative_to(unfinished) not in files:
             path.unlink()

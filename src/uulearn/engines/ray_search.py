@@ -17,7 +17,7 @@ class RayExecutor:
 
     Rows are sent to the cluster and models are sent back, so its machines need no shared files, except for checkpoints
     if you request them. A job whose process dies is repeated. ``address`` is ``"auto"`` for the cluster that this
-    machine belongs to, or the host and port of its head node; by default, a cluster on this machine alone is started.
+    machine belongs to, or the host and port of a head node; by default, a local cluster is started.
     ``workers`` is the number of jobs trained in parallel, by default one per core (or GPU).
     """
 

@@ -1,4 +1,4 @@
-"""Train one model with several processes of a Ray cluster, and resume from its checkpoint if one of them dies.
+"""Train one model with several processes of a Ray cluster, and resume from its checkpoint if a process dies.
 
 Ray Train starts the processes and their `torch.distributed` group. Its own retries are not used, because it does not
 count a process that dies during startup as a failure, and it would repeat permanent errors.
@@ -32,7 +32,7 @@ PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportE
 
 
 def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: int, address: str | None) -> FitFacts:
-    """Fit two files with several processes of a cluster; all need access to the files and the output folder."""
+    """Fit two files with several cluster processes, which all need access to the files and the output folder."""
     folder = run.folder
     work = functools.partial(_fit_on_worker, run.settings, folder, command)
     scratch = folder.place.with_name(f".{folder.place.name}.ray")
@@ -42,7 +42,7 @@ def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: i
         try:
             train_on_ray(work, scratch, workers=workers, device=device, address=address)
         finally:
-            shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # left by a first worker that was killed
+            shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # from a killed first worker
         folder.clean_up()
     return TableModel.load(folder.place).facts
 
@@ -68,7 +68,7 @@ def train_on_ray(
     try:
         with ray_cluster(address, workers) as ray:
             use_gpu = _check_room(ray.cluster_resources(), workers, device)
-            # Sent as bytes, so that the controller process of Ray Train does not import the modules of the work.
+            # Sent as bytes: the controller process of Ray Train then does not import the modules of the work.
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):

@@ -33,8 +33,8 @@ class UUClassifier(TrainedClassifier):
     """Binary classifier trained from two unlabeled sets.
 
     The rows have no labels; only the class priors are known, θ in set 0 and θ′ in set 1. `fit` takes the rows and the
-    set of each row; `predict` returns classes, 1 for positive. `score` estimates the accuracy from two unlabeled sets,
-    so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
+    set of each row; `predict` returns 1 for positive and 0 for negative rows. `score` estimates the accuracy from two
+    unlabeled sets, so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
 
     Unlabeled rows cannot show which set has the higher prior: if the priors are in the wrong order, the classifier
     predicts the opposite class. Pass a few labeled rows as ``test_data`` to check the order of the priors.
@@ -51,17 +51,17 @@ class UUClassifier(TrainedClassifier):
         ``"biased"``, ``"unbiased"``, ``"abs"``, ``"relu"``, ``"leaky_relu"``, or a pair of correction functions; see
         `UURisk`.
     slope : float
-        λ ≤ 0 of ``"leaky_relu"``.
+        Slope λ ≤ 0 for ``method="leaky_relu"``.
     loss : str or callable
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
-        "auto" is logistic for ``"linear"`` and sigmoid for other models.
+        "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
         ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score
-        per row. A class or factory is called with ``model_params`` and, if it has such a parameter, ``n_features``
+        per row. A class or factory is called with ``model_params`` and, if it has this parameter, ``n_features``
         (tables) or ``shape`` (images); an instance is copied. A `uulearn.estimator.Learner` trains models other than
         networks; it ignores ``loss``, ``epochs`` and the other parameters of network training.
     model_params : dict, optional
-        Arguments of the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
+        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
     epochs : int
         Maximum number of epochs.
     batch_size : int
@@ -113,7 +113,7 @@ class UUClassifier(TrainedClassifier):
         The trained module, or the model trained by another learner.
     classes_ : array([0, 1])
     n_features_in_, feature_names_in_, row_shape_
-        Columns of the training rows.
+        Number and names of the columns, and shape of one row.
     set_sizes_, held_out_sizes_ : (int, int)
         Number of training rows and of held-out rows of each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
@@ -127,7 +127,7 @@ class UUClassifier(TrainedClassifier):
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
         The linear function from the model's scores to log-odds; None if the scores are not calibrated.
     precision_ : str
-        Type of the matrix products, ``"bfloat16"`` or ``"float32"``.
+        Data type used in matrix products, ``"bfloat16"`` or ``"float32"``.
     resolved_params_ : dict
         Values of the parameters that were "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
     seed_ : int
@@ -276,7 +276,7 @@ class UUClassifier(TrainedClassifier):
     def _plan(
         self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None = None
     ) -> FitPlan:
-        """Check the parameters, read the data and return the plan."""
+        """Validate the parameters, read the data and return the plan."""
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         options = self.training or TrainingOptions()
@@ -291,7 +291,7 @@ class UUClassifier(TrainedClassifier):
             own, planned = getattr(self, name), getattr(plan.parameters, name)
             own = tuple(map(float, own)) if name == "set_priors" and own is not None else own
             if not is_auto(own) and own is not planned and own != planned:
-                raise ValueError(f"the plan has {name}={planned!r} and this classifier {own!r}; make another plan.")
+                raise ValueError(f"the plan has {name}={planned!r}, but this classifier has {own!r}; make a new plan.")
         with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)
             self.set_fitted(result)

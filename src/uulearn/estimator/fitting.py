@@ -27,7 +27,7 @@ from uulearn.training import History
 ONE_SIDED_SAMPLE = 500
 # If the class prior is within these bounds, predicting only one class indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
-# An estimated accuracy is suspicious if it is outside [½, 1] by this many standard errors.
+# A warning is raised if an estimated accuracy is outside [½, 1] by this number of standard errors.
 SUSPICIOUS_ERRORS = 4
 
 
@@ -51,9 +51,9 @@ class FitResult:
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
-    """Why the fit ended early with a usable model; raised after the fitted attributes are set."""
+    """The error that ended the fit early with a usable model; it is raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
-    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model."""
+    """Out-of-fold decision values of all rows (set 0 first, then set 1); None for a single model."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -132,7 +132,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
 
 
 def average_histories(histories: Sequence[History]) -> History:
-    """Return the mean of several histories; the record of an epoch averages the models that reached this epoch."""
+    """Return the mean of several histories; each epoch is averaged over the models that reached it."""
     records = [history.epochs for history in histories]
     longest: list[dict[str, Any]] = max(records, key=len)
     epochs = []
@@ -163,7 +163,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """Return the models of the best round, scores of all rows by models not trained on them, and all rounds."""
+    """Return the models of the best self-training round, out-of-sample scores of all rows, and all rounds."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 

@@ -27,9 +27,9 @@ MODEL_FORMAT_VERSION = 3
 MODEL_FILE = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
 LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
-# Files of the estimator itself; all others were attached by an application.
+# Files written by the estimator; all other files were attached by an application.
 OWN_FILES = ("weights", "history")
-# Files for people, which the commands write next to a model with facts; they describe only this model.
+# Human-readable files that the commands write next to a model with facts; they describe only this model.
 DOCUMENTS = ("README.md", "config.toml", "report.html")
 # Maximum size of a manifest in bytes; real manifests are much smaller.
 MAX_MANIFEST_BYTES = 16 * 2**20
@@ -41,9 +41,9 @@ Contents = Mapping[str, tuple[str, bytes]]
 def write_directory(
     folder: Path, about: Mapping[str, Any], contents: Contents, documents: Mapping[str, bytes] | None = None
 ) -> None:
-    """Write a manifest with the entries ``about``, and its files; a model in the folder is replaced.
+    """Write the files and a manifest with the entries ``about``; an existing model in the folder is replaced.
 
-    If an error occurs, the old model is not changed. ``documents`` are files for people, which uulearn never reads.
+    If an error occurs, the old model is not changed. ``documents`` are human-readable files that uulearn never reads.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file, but a model is saved to a directory; choose another path.")
@@ -90,7 +90,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
             _write(folder / name, content)
         for name, place in waiting.items():
             _write(place, manifest if name == MANIFEST else documents[name])
-        for name in documents:  # from here on, no space is needed; a missing document is better than an outdated one
+        for name in documents:  # no further disk space is needed; a missing document is better than an outdated one
             (folder / name).unlink(missing_ok=True)
         waiting[MANIFEST].replace(folder / MANIFEST)
     except BaseException:
@@ -122,7 +122,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """Return the checksum of a manifest, with which changes are detected."""
+    """Return the checksum of a manifest, which is used to detect changes."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
@@ -182,4 +182,4 @@ def read_attached(folder: Path) -> dict[str, bytes]:
     try:
         return {stem: read_file(folder, entry) for stem, entry in files.items() if stem not in OWN_FILES}
     except KeyError as error:
-        raise ModelFormatError(f"{folder / MANIFEST} lacks {error} of a file; save the model again.") from error
+        raise ModelFormatError(f"a file entry in {folder / MANIFEST} has no {error}; save the model again.") from error

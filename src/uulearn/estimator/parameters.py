@@ -1,4 +1,4 @@
-"""Table of the allowed values of each parameter of `UUClassifier`, from which tests of invalid values are generated."""
+"""Table of the allowed values of each `UUClassifier` parameter; tests of invalid values are generated from it."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, TrainingOptions
 from uulearn.training.precision import PRECISIONS
 
-# Priors of the training risk for set_priors=None: with these values, separating the sets equals separating the classes.
+# Priors of the training risk if set_priors is None: with these values, the model learns to separate the sets.
 PURE_PRIORS = (1.0, 0.0)
 # Names of the training options in get_params and set_params.
 TRAINING_PREFIX = "training__"

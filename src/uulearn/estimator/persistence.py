@@ -45,7 +45,7 @@ def save(
     attached: Contents | None = None,
     documents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a fitted classifier, with files attached by an application and documents for people."""
+    """Save a fitted classifier together with application-specific files and human-readable documents."""
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
@@ -54,7 +54,7 @@ def save(
     named["random_state"] = None if classifier.random_state is None else classifier.seed_
     parameters = {name: _encode(value) for name, value in named.items() if name in own}
     if classifier.training is not None:
-        # The folder belongs to the machine that trained the model; a later fit must not write there by default.
+        # The checkpoint folder is specific to the training machine; a later fit must not write to it by default.
         parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
     names = getattr(classifier, "feature_names_in_", None)
     about = {
@@ -81,7 +81,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """Encode a parameter as readable JSON; code becomes a note that it must be passed again."""
+    """Encode a parameter as readable JSON; code is replaced by a note that it must be passed again."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -120,7 +120,7 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = str(error).rstrip(".")
-        raise ModelFormatError(f"{folder} is not a model that can be loaded ({reason}); save it again.") from error
+        raise ModelFormatError(f"the model in {folder} cannot be loaded ({reason}); save it again.") from error
 
 
 def _read_result(
@@ -174,7 +174,7 @@ def _read_parameters(
     stored: dict[str, Any], replaced: Mapping[str, Any], known: set[str], folder: Path
 ) -> dict[str, Any]:
     if unknown := sorted(stored.keys() - known):
-        raise ModelFormatError(f"{folder} has parameters this version does not know: {', '.join(unknown)}.")
+        raise ModelFormatError(f"{folder} has parameters that this version does not support: {', '.join(unknown)}.")
     parameters = dict(replaced)
     for name, value in stored.items():
         if name in replaced or ("training" in replaced and name.startswith(TRAINING_PREFIX)):

@@ -56,7 +56,7 @@ class FitPlan:
 
 
 def takes_any_shape(model: Any) -> bool:
-    """Return whether rows may be images or sequences: true for image models and unnamed models."""
+    """Return whether rows may be images or sequences, which is true for image models and custom models."""
     return not isinstance(model, str) or model in IMAGE_MODELS
 
 
@@ -80,7 +80,7 @@ def read_streams(
     fraction = defaults.VALIDATION_FRACTION if is_auto(fraction) else fraction
     data, numbers = StreamedSets(streams), None
     if validation_data is None and fraction:
-        seed = parameters["random_state"] = choose_seed(parameters, workers)  # the plan uses it, too
+        seed = parameters["random_state"] = choose_seed(parameters, workers)  # the plan also uses it
         held_out = hold_out_streams(streams, fraction, seed, workers)
         numbers = held_out.numbers
         data = StreamedSets(streams, held_out.excluded, held_out.rows)
@@ -101,8 +101,8 @@ def make_plan(
 ) -> FitPlan:
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
-    ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
-    and agree on the seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
+    ``parameters`` are the checked parameters of `uulearn.UUClassifier` (see `check_parameters`). The ``workers`` train
+    together and use the same seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
     """
     _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)
@@ -136,7 +136,7 @@ def make_plan(
 
 
 def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:
-    """Return the seed of a fit; an interrupted run without a fixed seed continues with its original seed."""
+    """Return the seed of a fit; a resumed run without a fixed seed continues with its original seed."""
     state = parameters["random_state"]
     folder = (parameters["training"] or TrainingOptions()).checkpoint_dir
     if _is_seed(state):
@@ -173,7 +173,7 @@ def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bo
         )
     if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
-            "calibrated=True needs held-out rows of both sets, but got none; set validation_fraction=0.1 or pass "
+            "calibrated=True needs held-out rows of both sets, but there are none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 

@@ -28,7 +28,7 @@ AUTO_PARAMETERS = (
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` without any ``"auto"``.
+    """Parameters of `uulearn.UUClassifier` with every ``"auto"`` resolved.
 
     >>> from uulearn import UUClassifier
     >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
@@ -79,7 +79,7 @@ def resolve_defaults(
     has_validation_data: bool = False,
     single_model: bool | Callable[[], bool] = False,
 ) -> dict[str, Any]:
-    """Return values for the parameters that are ``"auto"``, for sets of these sizes.
+    """Return the values of all ``"auto"`` parameters for sets of these sizes.
 
     Parameters
     ----------
@@ -143,5 +143,5 @@ def resolve_defaults(
 
 
 def _is_named(value: Any, *names: str) -> bool:
-    """Return whether a parameter, which may also be an object, is one of these names."""
+    """Return whether a parameter is one of these names; it may also be an object."""
     return isinstance(value, str) and value in names

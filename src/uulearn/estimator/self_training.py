@@ -3,7 +3,7 @@
 Every row is scored by the model that was not trained on its fold. The number of rows of each original set that are
 predicted positive gives the true- and false-positive rates without labels, and from these follow the class priors of
 the rows predicted positive and of the rows predicted negative. These pseudo-labeled rows form two new sets whose priors
-are much further apart than the original priors. Training on the new sets is called a round.
+differ much more than the original priors. Training on the new sets is called a round.
 
 A round may increase or decrease the accuracy. Out-of-fold scores cannot show which, because the training rows of a
 model were labeled by models trained on its fold. The number of rounds, which may be 0, is therefore chosen on halves of
@@ -27,12 +27,12 @@ from uulearn.estimator.learners import Folds, OutOfFold, Priors
 from uulearn.estimator.parameters import PURE_PRIORS
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 
-# If the true- and false-positive rates differ by less, pseudo-labels are hardly better than chance.
+# If the true- and false-positive rates differ by less than this, pseudo-labels are hardly better than chance.
 MIN_RATE_GAP = 0.05
 
 
 class Stage(NamedTuple):
-    """One training of an ensemble: its round (0 for the first training) and its half of the rows (None for all)."""
+    """One training of an ensemble: the round (0 for the first training) and the half of the rows (None for all)."""
 
     number: int
     half: int | None
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The checkpoint folder of the stage, in parts."""
+        """Path components of the checkpoint folder of the stage."""
         half = () if self.half is None else (f"half-{self.half}",)
         return (*half, f"round-{self.number}") if self.number else half
 
@@ -70,11 +70,11 @@ class Round:
     set_sizes: tuple[int, int]
     """Number of rows of each set; the sum over both halves if the round was run on halves only."""
     evaluation: Evaluation
-    """Accuracy of each half's ensemble on the other half; unbiased, but lower than for models trained on all rows."""
+    """Accuracy of each half's ensemble on the other half; models trained on all rows are usually more accurate."""
     gain: Estimate | None
     """Accuracy gained over the previous best round, on the same rows; None for the first training."""
     better: bool
-    """Whether the round replaced the previous best round; the last round that did so is used."""
+    """Whether the round replaced the previous best round; the last of these rounds is used."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SelfTraining:
     best: OutOfFold
     """Models of the best round, trained on all rows."""
     scores: tuple[Tensor, Tensor]
-    """Scores of the original sets: out-of-fold if no round is used, otherwise by the ensembles of the other half."""
+    """Scores of the original sets: out-of-fold if no round is used, otherwise from the ensemble of the other half."""
     stop_reason: str
 
 
@@ -110,7 +110,7 @@ def self_train(
     train : callable
         Trains the models of all folds, given the sets, the fold of each row, the priors and the `Stage`.
     score : callable
-        Scores rows, shape (n,), with the ensemble of the models.
+        Returns the scores of rows, shape (n,), computed by the ensemble of the models.
     data, folds
         The original sets as rows of one table (`TwoSets.joined`), and the fold of each row.
     pure : bool
@@ -127,7 +127,7 @@ def self_train(
     runs = [_run(train, pool, pool.original(), 0, pure)]
     while len(runs) <= _best_round(compared):
         labeled = _relabel(pool, runs[-1].scores)
-        if isinstance(labeled, str):  # although the halves could be relabeled
+        if isinstance(labeled, str):  # even if the halves could be relabeled
             stop_reason = labeled
             break
         runs.append(_run(train, pool, labeled, len(runs), pure))
@@ -142,7 +142,7 @@ def self_train(
 
 
 def max_trainings(rounds: int) -> int:
-    """Return the maximum number of ensemble trainings: on both halves and on all rows, first and in every round."""
+    """Return the maximum number of ensemble trainings: each round, including round 0, on both halves and all rows."""
     return 3 * (rounds + 1) if rounds else 1
 
 
@@ -210,7 +210,7 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
 def _try_on_halves(
     train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool, min_gain: float
 ) -> tuple[list[Round], list[Tensor], str]:
-    """Run rounds until a half cannot be relabeled; return them, scores by the other half's models, and the reason."""
+    """Run rounds until a half cannot be relabeled; return the rounds, cross-half scores and the stop reason."""
     cut = int(np.random.SeedSequence([seed, 0, 4]).generate_state(1)[0])
     half_of = assign_folds(pool.data, 2, cut)
     places = [torch.from_numpy(np.flatnonzero(np.concatenate(half_of) == half)) for half in (0, 1)]

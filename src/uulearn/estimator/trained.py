@@ -56,7 +56,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def model_(self) -> Any:
-        """The trained nn.Module, or the model of a learner other than a network."""
+        """The trained nn.Module, or the model of a custom learner."""
         return getattr(self.trained_, "module", self.trained_)
 
     def fitted_params(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
         alone.trained_ = self.trained_.submodel(number)
-        alone.out_of_fold_evaluation_ = alone.out_of_fold_scores_ = None  # they were for all models
+        alone.out_of_fold_evaluation_ = alone.out_of_fold_scores_ = None  # they describe the whole ensemble
         return alone
 
     def calibrate(self, X: Any, sets: Any) -> Self:
@@ -118,7 +118,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs.check_both_sets(membership)
         scores = self.trained_.score(rows).double().numpy()
         self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
-        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # these describe other decisions
+        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # computed before calibration
         return self
 
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
@@ -163,7 +163,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
-        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # these describe the other target prior
+        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # these describe the previous target prior
         return moved
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:

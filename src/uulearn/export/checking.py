@@ -49,7 +49,7 @@ class PythonScores:
             rows = pd.DataFrame(X, columns=list(self.names))
             rows = rows.assign(**{c.name: c.decode(X[:, c.position])[1] for c in self.categories})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about column names
+            warnings.simplefilter("ignore")  # suppress warnings about column names
             if self.pipeline is not None:
                 rows = self.pipeline.transform(rows)
             scores = self.classifier.decision_function(rows)
@@ -59,7 +59,7 @@ class PythonScores:
         return {"score": scores, "probability": probabilities, "class": (scores > 0).astype(np.int64)}
 
     def one_by_one(self, X: NDArray[Any]) -> Outputs:
-        """Score the rows one by one; rejected rows get the outputs that the graph gives them."""
+        """Score the rows one by one; a rejected row gets the outputs that the graph returns for rejected rows."""
         outputs = []
         for row in X:
             try:
@@ -72,7 +72,7 @@ class PythonScores:
 
 
 def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield test rows of several kinds, each with the name of its kind."""
+    """Yield several kinds of test rows, each with the name of its kind."""
     rng = np.random.default_rng(0)
     many = RANDOM_ROWS if len(shape) == 1 else RANDOM_IMAGES
     if input_type == "uint8":
@@ -138,7 +138,7 @@ def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: 
 
 
 class _Session:
-    """The file in onnxruntime, on the CPU."""
+    """The exported file, run by onnxruntime on the CPU."""
 
     def __init__(self, path: Path, input_type: str, categories: tuple[CategoryColumn, ...]) -> None:
         import onnxruntime

@@ -25,12 +25,12 @@ def plain_model(model: nn.Module) -> nn.Module:
 def network_of(classifier: UUClassifier) -> NetworkModel:
     """Return the trained network of a classifier; raise TypeError for other models."""
     if not isinstance(classifier.trained_, NetworkModel):
-        raise TypeError(f"export_onnx takes a network, got a model of kind {classifier.learner_.kind!r}.")
+        raise TypeError(f"export_onnx supports only networks, got a model of kind {classifier.learner_.kind!r}.")
     return classifier.trained_
 
 
 class _EnsembleMean(nn.Module):
-    """`Ensemble` for any number of rows; the exporter would treat len(x) in `Ensemble` as a constant."""
+    """A version of `Ensemble` for any number of rows; the exporter would treat len(x) in `Ensemble` as a constant."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class _EnsembleMean(nn.Module):
 class ClassifierGraph(nn.Module):
     """Module that maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
 
-    A row that is not finite after the pipeline gets the score NaN, the probability NaN and the class −1.
+    A row with a non-finite value after the pipeline gets the score NaN, the probability NaN and the class −1.
     """
 
     line: Tensor | None

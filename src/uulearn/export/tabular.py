@@ -19,13 +19,13 @@ from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.schema import OTHER, TableColumn, join_names
 
 UNSEEN = "(a value that was not in the files)"
-"""Represents any unknown value when a file is checked."""
+"""Text that represents unknown values when a file is checked."""
 TEXT_INPUT = "categories"
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories; the graph encodes it as codes, one per column of the one-hot block.
+    """A category column; the graph maps its values to codes, one for each column of the one-hot block.
 
     The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
     columns for them. The code −1 is encoded as a row of zeros.
@@ -33,7 +33,7 @@ class CategoryColumn:
 
     name: str
     position: int
-    """Position among the input columns of the pipeline."""
+    """Index of the column in the input of the pipeline."""
     values: tuple[str, ...]
     other: bool
     missing: bool
@@ -54,7 +54,7 @@ class CategoryColumn:
         return {**{value: code for code, value in enumerate(self.values)}, "": self.n_codes - 1 if self.missing else -1}
 
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        """Return text for the graph and cells for the Python pipeline that have these codes; NaN is a missing cell."""
+        """Return values with these codes, as text for the graph and as cells (NaN if missing) for the pipeline."""
         known = dict(enumerate(self.values))
         absent = np.isnan(codes) | (self.missing & (codes == self.n_codes - 1))
         texts = ["" if gone else known.get(code, UNSEEN) for code, gone in zip(codes, absent, strict=True)]

@@ -1,6 +1,6 @@
 """Convert scikit-learn's numeric transformers to steps on float64 rows.
 
-`convert_transformer` looks up the type of a fitted transformer in a table; `register_transformer` adds to the table.
+`convert_transformer` looks up the type of a transformer in a table; `register_transformer` adds a type to the table.
 Other types raise an error that names them. Types must match exactly, because a subclass may compute other values.
 
 A graph cannot reject a row that the transformer would reject, such as one with an infinite value. Instead, all columns
@@ -133,7 +133,7 @@ def _quantiles(transformer: Any, name: str) -> Step:
 def _function(transformer: Any, name: str) -> Step:
     if transformer.func is not None or transformer.validate:
         raise refusal(transformer, name, "calls a Python function")
-    return steps.identity  # scikit-learn replaces "passthrough" by such a transformer
+    return steps.identity  # scikit-learn replaces "passthrough" with this transformer
 
 
 @register_transformer(Pipeline, checks_rows=False)

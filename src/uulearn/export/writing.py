@@ -50,14 +50,14 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Exported:
-    """The written file, and its agreement with the classifier."""
+    """The exported file, and how closely it agrees with the classifier."""
 
     path: Path
     opset: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     largest_difference: float | None
-    """Between onnxruntime and Python, relative to the largest score or to 1; None if it was not checked."""
+    """Largest difference between onnxruntime and Python, relative to the largest score or to 1; None if not checked."""
     checked_rows: int
     notes: tuple[str, ...]
 
@@ -167,7 +167,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
         pipeline = steps[:-1] if len(steps.steps) > 1 else None
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
-            f"export_onnx takes a fitted UUClassifier, or a Pipeline that ends in one, got "
+            f"export_onnx expects a fitted UUClassifier, or a Pipeline that ends in one, got "
             f"{type(classifier).__name__}; for a search, pass best_estimator_."
         )
     check_is_fitted(classifier, "trained_")
@@ -217,7 +217,7 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # a user's model can fail in any way
+    except Exception as error:  # a custom model can raise any exception
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ValueError(
             f"the model {type(classifier.model_).__name__} cannot be exported to ONNX "
@@ -254,7 +254,7 @@ def _notes(classifier: UUClassifier, *, checked: bool) -> Iterator[str]:
 
 
 def describe(proto: Any, outputs: list[str], classifier: UUClassifier, columns: dict[str, list[str] | None]) -> None:
-    """Replace the exporter's metadata, which contains source lines and local paths, by metadata of uulearn."""
+    """Replace the exporter's metadata, which contains source lines and local paths, with uulearn metadata."""
     for graph in (proto.graph, *proto.functions):
         _strip(graph)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"

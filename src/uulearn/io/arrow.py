@@ -1,4 +1,4 @@
-"""Read Parquet and Feather, and turn Arrow tables into pandas frames of bounded size with fixed types.
+"""Read Parquet and Feather files, and convert Arrow tables to pandas frames of bounded size with fixed types.
 
 Integers and booleans become nullable pandas types, even if no value is missing; otherwise the types of a chunk would
 depend on its rows. Decimals, durations and times of day (in seconds) become floats, categorical columns become columns
@@ -21,7 +21,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import clean_names, in_one_line, parquet_files, quote_some
 
 FRAME_BYTES = 1 << 27  # maximum size of one frame; rows with thousands of columns or long texts need much memory
-COLUMN_BUFFER_BYTES = 1 << 20  # bytes of a Parquet column chunk per read
+COLUMN_BUFFER_BYTES = 1 << 20  # number of bytes of a Parquet column chunk per read
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # name that pandas gives to an index without a name
 NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
@@ -34,8 +34,8 @@ class TableReader(ExitStack):
     """An open table: its name, its columns, and its rows as frames that can be read once.
 
     Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open. ``typed`` is False for
-    CSV and TSV: every column is text, and empty fields and markers such as NA are missing values. ``notes`` lists
-    sentences about how the file was read.
+    CSV and TSV: every column is text, and empty fields and markers such as NA are missing values. ``notes`` is a list
+    of sentences that describe how the file was read.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
             buffer_size=COLUMN_BUFFER_BYTES,  # pre_buffer=False, because one row group may be larger than the memory
             pre_buffer=False,
             page_checksum_verification=True,
-            coerce_int96_timestamp_unit="us",  # in nanoseconds, the year 9999 would overflow
+            coerce_int96_timestamp_unit="us",  # the year 9999 would overflow in nanoseconds
         )
         stack.callback(reader.close)
         schema = reader.schema_arrow
@@ -151,19 +151,19 @@ def open_folder(folder: Path, chunk_rows: int) -> TableReader:
 
 
 def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected: Iterable[str]) -> None:
-    """Raise `TableError` if the columns of a file differ from those of the first file in the folder."""
+    """Raise `TableError` if a file and the first file of the folder have different columns."""
     different = sorted(set(columns) ^ set(expected))
     if different:
-        raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; write the same columns.")
+        raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; use the same columns.")
 
 
 def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
-    """Return the number of rows to decode per batch, based on the number of cells; their size is known only later."""
+    """Return the number of rows per decoded batch, based on the number of cells, because cell sizes are unknown."""
     return max(1, min(chunk_rows, FRAME_BYTES // (8 * max(1, n_columns))))
 
 
 def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, chunk_rows: int) -> TableReader:
-    """Return a reader that converts the columns of each batch to plain types."""
+    """Return a reader that converts the columns of each batch to supported types."""
     with refusing_damage(name, title):
         index = (schema.pandas_metadata or {}).get("index_columns", ())
         unnamed = {each for each in index if isinstance(each, str) and PANDAS_INDEX.fullmatch(each)}
@@ -178,7 +178,7 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
         at = types.index(None)
         kind = in_one_line(schema.field(positions[at]).type)
         raise TableError(
-            f"column {names[at]!r} of {name} has type {kind}, which cannot become a feature; drop it, or split it into "
+            f"column {names[at]!r} of {name} has type {kind}, which is not supported; drop it, or split it into "
             "columns of numbers, text or dates."
         )
     plain = pa.schema(list(zip(names, types, strict=True)))
@@ -205,7 +205,7 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
 
 
 def _plain_type(kind: Any) -> Any:
-    """Return the plain Arrow type that replaces a type, or None if the type is not supported."""
+    """Return the Arrow type to convert a type to, or None if the type is not supported."""
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return _plain_type(kind.value_type)

@@ -1,7 +1,7 @@
 """Read CSV and TSV files with pyarrow; every column is read as text.
 
-Quotes are parsed as in Python's ``csv`` module: a quoted field starts with a quote, and two quotes inside it stand for
-one. Blank lines are skipped. Fields that mean "no value", such as NA, become missing values; other fields are
+Quotes are parsed as in Python's ``csv`` module: a quoted field starts with a quote, and a quote inside the field is
+doubled. Blank lines are skipped. Fields that mean "no value", such as NA, become missing values; other fields are
 unchanged. The ``csv`` module reads the first records to detect the separator and the header. After an error, it reads
 the file again to find the line.
 """
@@ -25,13 +25,13 @@ BLOCK_BYTES = 1 << 22  # size of a parsed block, and the maximum size of one rec
 SAMPLED_RECORDS = 100  # number of records at the start of a file used to detect the separator
 SAMPLED_BYTES = 1 << 18  # maximum size of these records
 SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# Some tools write a space after each separator, so " NA" is a missing value, too.
+# Some tools write a space after each separator, so " NA" is also a missing value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
-END = "uulearn: end of file"  # field of an added last record, which becomes part of a field if a quote is not closed
+END = "uulearn: end of file"  # marker record added at the end of the file, to detect a quote that is never closed
 
 
 class Record(NamedTuple):
-    """Fields of one record, the line where it starts, and the number of bytes of the file up to its end."""
+    """Fields of one record, its first line number, and the position in the file where it ends, in bytes."""
 
     fields: list[str]
     line: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> TableReader:
-    """Open a CSV or TSV file with the separator ``expected``, or with another one that fits the first lines better."""
+    """Open a CSV or TSV file; the separator is ``expected`` unless another one fits the first lines better."""
     separator, notes = expected, []
     sample = _sample(source, expected)
     if not sample:
@@ -59,7 +59,7 @@ def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> T
 
 
 def is_header(fields: list[str]) -> bool:
-    """Return whether a first line contains column names; consecutive integers from 0 or 1 count as names.
+    """Return whether the first line contains column names; consecutive integers from 0 or 1 count as names.
 
     >>> is_header(["age", "2019"]), is_header(["41", "", "-1e3"]), is_header(["", "0", "1"])
     (True, False, True)
@@ -78,7 +78,7 @@ def is_header(fields: list[str]) -> bool:
 def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list[Record]:
     """Return the first records that are not blank.
 
-    An error after the first record ends the sample, because another separator may avoid it; ``strict`` raises it.
+    If an error occurs after the first record, the sample ends before it; with ``strict``, the error is raised.
     """
     sample: list[Record] = []
     with closing(_records(source, separator)) as records:
@@ -130,7 +130,7 @@ def _records(source: TextSource, separator: str) -> Generator[Record]:
 
 
 def _find_separator(source: TextSource, expected: str) -> str:
-    """Return a separator that gives every sampled record the same number of fields; raise if several could be meant."""
+    """Return a separator that splits all sampled records into the same number of fields; raise if it is ambiguous."""
     dividing = {}
     for separator in SEPARATOR_NAMES.keys() - {expected}:
         try:
@@ -146,14 +146,14 @@ def _find_separator(source: TextSource, expected: str) -> str:
         return agreeing[0]
     found = " and ".join(name for separator, name in SEPARATOR_NAMES.items() if separator in dividing)
     raise TableError(
-        f"the separator of {source.name} is unclear: its first line has no {SEPARATOR_NAMES[expected]}, and {found} "
-        f"do not split all lines into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between "
-        "fields, and put quotes around fields that contain them."
+        f"cannot detect the separator of {source.name}: its first line has no {SEPARATOR_NAMES[expected]}, and {found} "
+        f"do not split all lines into the same number of fields; use {SEPARATOR_NAMES[expected]} as separators, and "
+        f"put quotes around fields that contain {SEPARATOR_NAMES[expected]}."
     )
 
 
 class _WithEnd(io.RawIOBase):
-    """The rows of a file after a blank line, so pyarrow skips no byte-order mark, and before an end record."""
+    """The rows of a file, with a blank line before them (so pyarrow skips no byte-order mark) and an end record."""
 
     def __init__(self, source: TextSource, header_bytes: int, end: str) -> None:
         content = source.open()

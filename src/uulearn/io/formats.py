@@ -22,7 +22,7 @@ SUFFIXES = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
-STANDARD = "-"  # as a path: standard input or standard output
+STANDARD = "-"  # path that means standard input or standard output
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 """Text fields that mean "no value"."""
@@ -91,7 +91,7 @@ def check_not_read_again(out: Path, rows: str, named: str) -> None:
 
 
 def _is_ignored(name: str) -> bool:
-    """Return whether a file or folder is hidden or a marker; ``_site=1`` is a partition and is not ignored."""
+    """Return whether a file or folder is hidden or a marker file; ``_site=1`` is a partition and is not ignored."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -1,7 +1,7 @@
 """Read JSON lines, Excel sheets and NumPy arrays.
 
 JSON and Excel columns have type ``object``; `uulearn.tabular.survey` decides from all rows whether values such as 3,
-3.5 and "3" are numbers. Arrays keep their type (longer floats become ``float64``), and nothing is unpickled.
+3.5 and "3" are numbers. Arrays keep their type, except that ``longdouble`` becomes ``float64``; nothing is unpickled.
 """
 
 import datetime
@@ -30,7 +30,7 @@ PAIRS = json.JSONDecoder(object_pairs_hook=tuple)  # pairs, because a dict would
 LARGEST_CONTENT = 1 << 31  # bytes of an unpacked .xlsx archive; more would not fit in memory
 
 Row = tuple[dict[str, Any], int, int]
-"""One object, its line and the length of its text."""
+"""One JSON object, its line number and the length of its text."""
 
 
 def _object_frame(rows: list[Any], columns: list[str], cell: Callable[[Any, int], Any]) -> pd.DataFrame:
@@ -194,7 +194,7 @@ def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableRe
 
 
 def open_npz(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
-    """Open a ``.npz`` file: its only array, or the one named X."""
+    """Open a ``.npz`` file that contains a single array or an array named X."""
     with refusing_damage(name, ".npz"):
         archive = stack.enter_context(zipfile.ZipFile(file))
         entries = {each.removesuffix(".npy"): each for each in archive.namelist()}

@@ -30,7 +30,7 @@ def open_table(
         A folder with Parquet files is read as one table. Files with the suffix .gz or .zst are decompressed; compressed
         text files with another name are detected.
     chunk_rows : int
-        Maximum number of rows per frame. Frames with many columns or long texts have fewer, to fit in memory.
+        Maximum number of rows per frame. Frames with many columns or long texts have fewer rows, to fit in memory.
     format : {"csv", "tsv", "parquet", "feather", "jsonl", "xlsx", "npy", "npz"}, optional
         Default: the format implied by the suffix, or CSV for standard input.
     sheet : str, optional
@@ -80,7 +80,7 @@ def is_table_folder(source: str | Path) -> bool:
 
 
 def read_table(source: str | Path, *, format: str | None = None, sheet: str | None = None) -> pd.DataFrame:
-    """Return all rows of a file, or of standard input, in one frame; the parameters are those of `open_table`.
+    """Return all rows of a file, or of standard input, in one frame; see `open_table` for the parameters.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Open the content of a file or of standard input: decompressed, as UTF-8, and readable more than once."""
+"""Open the content of a file or of standard input, decompressed and as UTF-8; it can be read more than once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
 class TextSource:
     """A text file in UTF-8, or in UTF-16 with a byte-order mark; it may be compressed.
 
-    ``compression`` is the one that the file name implies; for other names, compression is detected from the content.
+    ``compression`` is implied by the file name; if it is None, the compression is detected from the content.
     """
 
     def __init__(self, source: str | Path, name: str, compression: str | None, stack: ExitStack) -> None:
@@ -91,11 +91,11 @@ class TextSource:
         return io.BufferedReader(_TextStream(self), READ_AHEAD_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
-        """Open the content from its start as text, with its line ends."""
+        """Open the content from its start as text, with unchanged line ends."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
     def raw(self) -> Any:
-        """Open the content from its start, as unchecked bytes without a byte-order mark, or as UTF-16 characters."""
+        """Open the content from its start without a byte-order mark: as unvalidated bytes, or converted from UTF-16."""
         stream = self._bytes()
         if self._utf16:
             return io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")

@@ -171,7 +171,7 @@ class TableWriter:
                 stream.write(text.encode())
             except UnicodeEncodeError as error:
                 raise TableError(
-                    f"a text for {self.name} contains an unpaired surrogate, which is not a character; correct it."
+                    f"a text for {self.name} contains an unpaired surrogate, which is not a character; fix the text."
                 ) from error
 
     def _finish(self) -> None:
@@ -250,7 +250,7 @@ class _Sink:
 
 
 class _ArrowEncoder:
-    """Encoder of frames as Parquet or Feather, one row group or batch per frame; the first frame determines the types.
+    """Encoder for Parquet and Feather that writes one row group or batch per frame; the first frame determines types.
 
     Categorical columns are written as their values, and columns without values as text.
     """
@@ -359,6 +359,6 @@ def _plain_values(column: pd.Series, place: str, date: Callable[[Any], Any]) -> 
             return None if math.isnan(value) else float(value)
         if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
             return date(value)
-        raise TableError(f"{place} contains values of type {type(value).__name__}, which are not supported; drop it.")
+        raise TableError(f"{place} contains unsupported values of type {type(value).__name__}; drop the column.")
 
     return [plain(value) for value in column.astype(object).tolist()]

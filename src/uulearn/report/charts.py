@@ -1,6 +1,6 @@
 """Draw the charts of the report as SVG with fixed font sizes and stroke widths at any chart width.
 
-The labels are in the padding of the outer ``svg``, and the plot is in its content box. Positions in the plot are
+The labels are in the padding of the outer ``svg`` element; the plot is in its content box. Positions in the plot are
 percentages; curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not
 scale. The same drawing fits desktops, phones and paper. Colors are defined by CSS classes of the page.
 """
@@ -33,7 +33,7 @@ Points = Sequence[tuple[float, float | None]]
 
 
 class LegendEntry(NamedTuple):
-    """An entry of the legend: a ``curve``, ``fill``, ``dot`` or ``whisker`` with CSS classes, and its meaning."""
+    """A legend entry: a symbol (``curve``, ``fill``, ``dot`` or ``whisker``), its CSS classes and its label."""
 
     text: str
     style: str
@@ -41,7 +41,7 @@ class LegendEntry(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A labeled vertical dashed line, such as the best epoch."""
+    """A labeled vertical dashed line, for example at the best epoch."""
 
     at: float
     label: str
@@ -52,7 +52,7 @@ class Marker(NamedTuple):
 class Chart:
     """A drawing with its caption, legend and numbers; the template ``charts.html.jinja`` draws it.
 
-    It has either layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
+    A chart has layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
     each row if ``left`` is 0.
     """
 
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def placed_markers(self) -> list[tuple[Marker, float]]:
-        """Markers with their positions; the outermost label is on top, so that few lines cross a label."""
+        """Markers with the height of their labels; the outermost label is on top, so few lines cross a label."""
         placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
         return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
 
@@ -215,7 +215,7 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
 
 
 def _isolated(text: str) -> Markup:
-    """Return a name with marks that isolate its writing direction, because SVG has no ``bdi`` element."""
+    """Return a name enclosed in Unicode marks that isolate its writing direction; SVG has no ``bdi`` element."""
     return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
 
 
@@ -258,8 +258,8 @@ def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart |
     ]
     note = ""
     if separate_evaluation and curves.best_epoch is not None:
-        note = "Early stopping chose the best epoch by this estimate, so it is optimistic there; the accuracy at the "
-        note += "top of the page is from other rows."
+        note = "Early stopping uses this estimate to choose the best epoch, so it is optimistic at that epoch. The "
+        note += "accuracy at the top of the page is estimated from other rows."
     negative = curves.first_negative("unbiased")
     return _epoch_chart("figure-accuracy", "Accuracy by epoch", curves, lines, negative, note, percents=True)
 
@@ -395,7 +395,7 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
-    note = "For each row, a model was trained and evaluated with that prior changed and the other priors as given."
+    note = "For each row, a model was trained and evaluated with this prior changed and the other priors unchanged."
     if any(row.accuracy.value > 1 for row in errors):
         note += f" {ABOVE_ONE}"
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
@@ -445,7 +445,7 @@ def score_chart(facts: FitFacts) -> Chart:
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
-    """Draw the accuracy lost per shuffled column, as bars."""
+    """Draw the accuracy lost by shuffling each column, as bars."""
     columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
     if not columns:
         return None

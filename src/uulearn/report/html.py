@@ -24,7 +24,7 @@ DIRECTION_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "P
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """A table for the macro ``data_table``; the first ``text_columns`` columns are text, the others numbers."""
+    """A table for the macro ``data_table``; the first ``text_columns`` columns contain text, the others numbers."""
 
     caption: str
     head: Sequence[Any]
@@ -62,12 +62,12 @@ def name(text: str, width: int = NAME_WIDTH) -> Markup:
 
 
 def label(text: str, width: int = NAME_WIDTH) -> str:
-    """Return a shortened name like `name` does, but as plain text."""
+    """Return a shortened name as plain text; see `name`."""
     return shorten(visible(text).strip() or "(no name)", width)
 
 
 def visible(text: str) -> str:
-    """Replace invisible, misleading characters by escape sequences; escaped HTML is unchanged.
+    """Replace invisible or misleading characters with escape sequences; escaped HTML is unchanged.
 
     >>> visible("age\\x00 \\u202egpj.exe")
     'age\\\\x00 \\\\u202egpj.exe'

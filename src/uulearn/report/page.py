@@ -19,7 +19,7 @@ from uulearn.training.history import History
 
 TITLE = "Report on a classifier trained from two unlabeled sets"
 WIDE_INTERVAL = 0.2
-"""Intervals wider than this give little information about the accuracy."""
+"""Width above which an interval gives little information about the accuracy."""
 MAX_UNUSED_COLUMNS = 10
 """Maximum number of unused columns listed in the text; the table has all columns."""
 SHOWN_SETTINGS = {
@@ -39,7 +39,7 @@ COMMAND_HEADINGS = {
 
 
 class ShownWarning(NamedTuple):
-    """A warning as shown on the page; ``advice`` is None for warnings from other libraries."""
+    """A warning for display on the page; ``advice`` is None for warnings from other libraries."""
 
     headline: str
     message: str

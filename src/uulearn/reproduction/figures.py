@@ -1,4 +1,4 @@
-"""Draw the paper's figures from finished runs without ``pyplot``; equal records result in equal SVG files."""
+"""Draw the paper's figures from finished runs without ``pyplot``; identical records give identical SVG files."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from uulearn.storage import write_atomically
 
 RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
 MAX_LINEAR_RISK = 10.0
-"""Panels with a larger risk get a symmetric logarithmic axis."""
+"""Absolute risk above which a panel gets a symmetric logarithmic axis."""
 LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
 PANELS = {
     f"{dataset}-{model}-{loss}": f"{DATASET_NAMES[dataset]}, {MODEL_NAMES[model]}, {loss} loss"
@@ -28,7 +28,7 @@ PANELS = {
 
 
 def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """Draw Figure 1 (negative training risk and overfitting occur together): each of ``PANELS``, or "not run yet"."""
+    """Draw Figure 1 (negative training risk and overfitting occur together); missing panels say "not run yet"."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
     for record in sorted(records, key=lambda record: float(record["configuration"][entry])):
         setting = float(record["configuration"][entry])
         color = shades(0.85 * settings.index(setting) / max(1, len(settings) - 1))
-        # Labels that start with an underscore are not in the legend, so it lists each setting once.
+        # Labels that start with an underscore are hidden, so the legend lists each setting once.
         for name, style, label in (("test_risk", "-", labels.pop(setting, "_")), ("unbiased", "--", "_")):
             curve = record["curves"][name]
             axis.plot(range(1, len(curve) + 1), curve, color=color, ls=style, lw=1.6, label=label)
@@ -157,7 +157,7 @@ def _mark_not_run(axis: Any) -> None:
 def write_figure(path: str | Path, figure: Figure) -> list[Path]:
     """Write ``<path>.png`` and ``<path>.svg`` atomically."""
     written = []
-    # With a fixed salt and no date, equal figures are written as equal files.
+    # With a fixed salt and no date, identical figures result in identical files.
     with matplotlib.rc_context({"svg.hashsalt": "uulearn", "svg.fonttype": "path"}):
         for kind, metadata in (("png", None), ("svg", {"Date": None})):
             written.append(Path(f"{path}.{kind}"))

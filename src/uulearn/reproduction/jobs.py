@@ -23,7 +23,7 @@ EPOCH_COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_7
 
 @dataclass(frozen=True)
 class ExperimentJob:
-    """Job of runs that are trained together: many runs of a dense model, or one run of a convolutional model."""
+    """A job: runs that are trained together (many runs of a dense model, or one run of a convolutional model)."""
 
     configurations: tuple[Configuration, ...]
 
@@ -40,7 +40,7 @@ class ExperimentJob:
 
 
 class Reporter:
-    """Progress callbacks; this base class ignores them."""
+    """Progress callbacks; the methods of this base class do nothing."""
 
     def begin(self, jobs: Sequence[ExperimentJob], found: int) -> None:
         """Called first, with the jobs to train and the number of runs already in the store."""
@@ -52,7 +52,7 @@ class Reporter:
         """Called after each epoch of a job, with the test accuracy of each run."""
 
     def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
-        """Called after the records of a job are stored; ``records`` is empty if another process was faster."""
+        """Called after the records of a job are stored; ``records`` is empty if another process stored them first."""
 
 
 def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[ExperimentJob]:
@@ -74,7 +74,7 @@ def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> 
 
 
 def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[Configuration]]:
-    """Split configurations into few parts of similar size; runs on the same sets stay together if possible."""
+    """Split configurations into a few parts of similar size; runs on the same sets stay together if possible."""
     groups: dict[str, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
@@ -90,6 +90,6 @@ def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[
 
 
 def halves(job: ExperimentJob) -> list[ExperimentJob]:
-    """Split the job into two smaller ones."""
+    """Split the job into two smaller jobs."""
     middle = math.ceil(len(job.configurations) / 2)
     return [ExperimentJob(job.configurations[:middle]), ExperimentJob(job.configurations[middle:])]

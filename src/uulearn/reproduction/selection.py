@@ -2,7 +2,7 @@
 
 The paper does not say how λ was selected. Here, an extra run per λ holds out 9% of each unlabeled set; no copies of
 these rows are among its training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and its run
-on the complete sets is reported. No label is used. "Hindsight" means that λ is chosen by the labels of the test data.
+on the complete sets is reported. No label is used. "Hindsight" means that λ is chosen by the labeled test data.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def chosen_slope(row: TableRow, seed: int, find: Find) -> float | None:
 
 @dataclass(frozen=True)
 class SlopeTrial:
-    """One trial of one row: the λ chosen without labels, and the last accuracy of each λ in percent."""
+    """One trial of one row: the λ chosen without labels, and the final accuracy of each λ in percent."""
 
     row: TableRow
     seed: int
@@ -64,7 +64,7 @@ def best_candidate(row: TableRow, accuracies: Mapping[float, float]) -> float:
 
 
 def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
-    """Return all trials with complete runs."""
+    """Return all trials whose runs are complete."""
     trials = []
     for row, seed in [(each, seed) for each in rows for seed in each.seeds]:
         chosen = chosen_slope(row, seed, find)
@@ -123,7 +123,7 @@ def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
 
 
 def _section(table: str, trials: Sequence[SlopeTrial]) -> dict[str, Any]:
-    """Return the page's data on one table: choices, accuracies, and gains over ReLU averaged over rows, in points."""
+    """Return the data for one table of the page: choices, accuracies, and mean gains over ReLU in points."""
     comparisons, printed = compare(trials), paper_table(table)
     cells = [printed[c.row.dataset, c.row.set_priors] for c in comparisons]
     ways = "chosen", "fixed", "hindsight_row", "hindsight_trial"

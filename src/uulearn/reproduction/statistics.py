@@ -16,7 +16,7 @@ ROUNDING = 1e-12
 SMOOTHING_WINDOW = 5
 """Number of epochs in the moving median of the test error."""
 MIN_RISE = 0.005
-"""Minimum increase of the error rate that counts as a turn."""
+"""Minimum increase of the error rate that counts as a turning point."""
 NOISE_DEVIATIONS = 4.0
 """Number of standard deviations of noise that an increase must exceed; 200 epochs of noise reach 3 in 1 of 150 runs."""
 
@@ -46,7 +46,7 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """Return the methods in bold: the best by mean accuracy, and all that are not significantly worse (paired by seed).
+    """Return the methods in bold: the best by mean accuracy, and all methods that are not significantly worse.
 
     Methods that share fewer than two seeds with the best method are not included.
 

@@ -6,7 +6,7 @@ A folder contains ``runs/<key>.json``, one file per new run, and ``packed/<name>
 - files are written atomically and never change afterwards, except that archives grow;
 - a loose file is deleted only after the archive that contains it is on disk;
 - readers read loose files first and archives second, so they never miss a record that is moved in between;
-- if a record is in both, the one in the archive is used.
+- if a record is in a loose file and in an archive, the archived record is used.
 """
 
 import functools
@@ -34,13 +34,13 @@ KEY_LENGTH = 20
 CURVE_DIGITS = 6
 """Number of significant digits of a curve; the error is far below the noise, and files are a third of the size."""
 ABANDONED_SECONDS = 3600.0
-"""Age at which a temporary file is deleted, because the process that wrote it must have been killed."""
+"""Age in seconds at which a temporary file is deleted; the process that wrote it must have been killed."""
 LOCK_SECONDS = 120.0
-"""Maximum time to wait for another process that packs the same folder."""
+"""Maximum time in seconds to wait for another process that is packing the same folder."""
 
 
 def normalized(value: Any) -> Any:
-    """Return JSON data in which equal settings compare equal: 1.0 becomes 1, tuples become lists.
+    """Normalize settings so that equal settings give equal JSON: 1.0 becomes 1, tuples become lists.
 
     >>> normalized({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
     {'epochs': 200, 'set_priors': [0.8, 0.2], 'slope': None}
@@ -200,7 +200,7 @@ class RunStore:
             raise ValueError(message) from error
         named = {key(record["configuration"]): record for record in records}
         if path.suffix == ".json" and path.stem not in named:
-            raise ValueError(f"{path} has the name of another configuration; delete it and run again.")
+            raise ValueError(f"{path} has a file name that does not match its configuration; delete it and run again.")
         self._cache[path] = (signature, named)
         return named
 

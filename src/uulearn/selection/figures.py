@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from uulearn.selection.sensitivity import Sensitivity, SensitivityRow
 
 LETTERS = {"theta": "θ", "theta_prime": "θ′", "pi": "π"}
-# Minimum gain in standard errors. It is above 2, because the largest of a dozen gains is reported.
+# Minimum gain in standard errors. It is above 2 because only the largest of about twelve gains is reported.
 CLEAR_GAIN = 3.0
-# Legend and color of each of the three curves of a figure.
+# Legend text and color of the three curves in a figure.
 LABELS = ("accuracy shown (95% interval)", "accuracy if the guess is right", "true accuracy (labels)")
 CURVE_COLORS = ("#2471a3", "#8e5ba6", "#1e8449")
 

@@ -31,7 +31,7 @@ from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
-# Parameters that are not searched: facts about the data, execution options, and what does not affect fold models.
+# Parameters that cannot be searched: data, execution options, and parameters that do not affect fold models.
 FIXED_PARAMETERS = {
     "set_priors", "target_prior", "n_estimators", "validation_fraction", "self_training_rounds", "random_state",
     "device", "progress", "training", "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
@@ -56,11 +56,11 @@ class Candidate:
     evaluation: Evaluation
     """Metrics of the classifier's (calibrated) decisions; all NaN if the setting failed."""
     gap: Estimate
-    """Accuracy of the best candidate minus that of this candidate; more precise than either, as the rows are equal."""
+    """Accuracy of the best candidate minus the accuracy of this candidate, estimated on the same rows."""
     rank: int
     """Rank of the setting, 1 for the best; settings that failed have the last ranks."""
     failure: str | None = None
-    """Reason why the setting failed, such as a risk that was not finite; None if it did not fail."""
+    """Reason why the setting failed, such as a non-finite risk; None if it did not fail."""
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
@@ -78,8 +78,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     The rows are split into folds. For every setting, one model per fold is trained on the other folds and scores the
     rows of its own fold. The accuracy of a setting is then estimated on all rows of the two unlabeled sets. Linear
-    models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than training
-    one of them. The ensemble of the best setting makes the predictions, so no model is trained twice.
+    models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little more time than
+    training one model. The ensemble of the best setting makes the predictions, so no model is trained twice.
 
     Settings are compared by their decisions, after calibration if possible. A setting whose training diverges ranks
     last and is listed in a `FailedSettingWarning`; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
@@ -87,18 +87,18 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : UUClassifier
-        Classifier with the parameters that are not searched. ``n_estimators`` is the number of folds (1, "auto": 5).
+        Classifier with all other parameters. ``n_estimators`` is the number of folds (5 if it is 1 or "auto").
     param_grid : dict, optional
         Parameter names of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``, with lists of values; all
         combinations are tried. The default is a range of ``slope`` from the ReLU to the absolute value (if the method
-        is ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times that of the estimator. A grid
+        is ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times the estimator's ``lr``. A grid
         with slopes requires ``method="leaky_relu"``.
     store : str or Path, optional
         Folder in which every model is stored as soon as it is trained. Stored models are not trained again if a search
         is interrupted or extended. The estimator must have an integer ``random_state``.
     executor : Executor, optional
-        Object that trains the models, such as `uulearn.engines.ray_search.RayExecutor` for a Ray cluster. It has the
-        method ``train(trials, jobs)`` of `uulearn.selection.Executor`. Default: train in this process.
+        Object that trains the models, such as `uulearn.engines.ray_search.RayExecutor` for a Ray cluster. It implements
+        `uulearn.selection.Executor`. Default: train in this process.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"got {base.random_state!r}."
             )
         if base.set_priors is None:
-            raise ValueError("a search compares accuracies, so the estimator needs set_priors, got None; pass them.")
+            raise ValueError("a search compares accuracies, which need class priors; set set_priors of the estimator.")
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))
@@ -173,7 +173,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"param_grid cannot search {name!r}; it may contain {', '.join(sorted(known))}.")
             if name == "slope" and "leaky_relu" not in (methods := grid.get("method", [base.method])):
                 raise ValueError(
-                    f"slope is only used by method 'leaky_relu', got {methods[0]!r}; set it, or remove slope."
+                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change method, or remove slope."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")
@@ -190,7 +190,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         workers = join_workers(options.distributed, resolve_device(base.device))
         if workers is not None and (self.store is not None or self.executor is not None):
             raise ValueError(
-                "a search by several processes of one group trains models one by one and supports neither a store "
+                "a search in a group of several processes trains models one by one and supports neither a store "
                 "nor an executor; start one process, or set distributed=False."
             )
         common = make_plan(base.get_params(deep=False), given, workers=workers, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Measure the effect of wrong priors by training the classifier again for each error, in one batch if possible.
+"""Measure the effect of wrong priors: train the classifier again for each error, in one batch if possible.
 
 θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
 changes one prior at a time, trains with the changed value, and reports both effects.
@@ -70,19 +70,19 @@ class SensitivityRow:
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy on the held-out rows, estimated with the priors used in training, as a user would see it."""
+    """Accuracy on the held-out rows, estimated with the priors used in training. This is the value that a user sees."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
-    """Accuracy of the predictions of the baseline, estimated with the changed priors."""
+    """Accuracy of the baseline's predictions, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus that of the baseline; more precise than either, because both use the same rows."""
+    """``if_guess_right`` minus the baseline's value, estimated on the same rows."""
     differing: float
-    """Fraction of the held-out rows whose prediction differs from that of the baseline."""
+    """Fraction of the held-out rows for which this classifier and the baseline predict different classes."""
     true: Estimate | None
     """Accuracy on labeled test rows; None without labels."""
     true_gain: Estimate | None
-    """``true`` minus that of the baseline."""
+    """``true`` minus the baseline's value."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Sensitivity:
     """Dependence of a classifier and its estimated accuracy on θ, θ′ and π; see also `plot` and `to_frame`."""
 
     rows: tuple[SensitivityRow, ...]
-    """The baseline first, then θ, θ′ and π, each sorted by error."""
+    """The baseline, followed by the changes of θ, θ′ and π, each sorted by error."""
     skipped: tuple[Skipped, ...]
     held_out_sizes: tuple[int, int]
     test_size: int
@@ -224,7 +224,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
 
 
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """Return the guess, the guess with each error added to θ, θ′ and π, and the impossible changes with reasons."""
+    """Return the guess, the guess with each error added to θ, θ′ or π, and the impossible changes with reasons."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
@@ -277,7 +277,7 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """Data shared by all runs, and for each assumption the scores or the reason why there are none."""
+    """Data shared by all runs, and the scores for each assumption or the reason why they are missing."""
 
     plan: FitPlan
     """The plan for the guessed priors."""
@@ -336,7 +336,7 @@ def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any
 def _train_one_by_one(
     plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]
 ) -> dict[Assumption, _Scored | str]:
-    """Fit once per assumption; an ensemble splits the training rows into folds."""
+    """Fit one classifier per assumption; an ensemble splits the training rows into folds."""
     results: dict[Assumption, _Scored | str] = {}
     for assumption in assumed:
         parameters = dataclasses.replace(
@@ -359,7 +359,7 @@ def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
-    """Return a row for every run with scores; the guess, which comes first, must have scores."""
+    """Return one row for every run that has scores; the first run, which uses the guess, must have scores."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
@@ -379,7 +379,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
         if study.plan.test is not None:
             labels = study.plan.test[1].numpy()
             true = evaluate_labeled(scored.test, labels).accuracy
-            # Labeled rows form two sets, with class priors 1 and 0; the target prior is that of the test rows.
+            # Labeled rows form two sets with priors 1 and 0; the target prior is the class prior of the test rows.
             true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
         rows.append(
             SensitivityRow(

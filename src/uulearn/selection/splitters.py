@@ -18,7 +18,7 @@ Positions = NDArray[np.int64]
 class SetKFold(BaseCrossValidator):  # type: ignore[misc]
     """Cross-validator with folds stratified by set and all copies of a row in the same fold; shuffles by default.
 
-    Otherwise, a row that occurs twice, in one set or in both, could be evaluated by a model that was trained on it. Use
+    If copies of a row were in different folds, a model could be evaluated on rows that it was trained on. Use
     ``groups`` to keep other rows in the same fold, such as all rows of a patient.
 
     >>> X, sets = np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8])
@@ -57,7 +57,7 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
             if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
-                raise ValueError("a fold has no row of one set: too many rows must share a fold; use fewer folds.")
+                raise ValueError("a fold has no rows of one set (too many rows must share a fold); use fewer folds.")
             yield train, test
 
 

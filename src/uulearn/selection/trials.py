@@ -1,6 +1,6 @@
 """The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested.
 
-A stored model is a file named by a digest of everything that the model depends on.
+The file name of a stored model is a digest of everything that the model depends on.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from uulearn.training.out_of_fold import count_folds
 
 # Parameters that may differ between networks that are trained together.
 BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
-# Parameters that a model of one fold does not depend on, except for rounding.
+# Parameters that do not affect the model of a fold, except for rounding.
 IRRELEVANT_PARAMETERS = (
     "training__checkpoint_dir", "training__checkpoint_every", "training__distributed", "progress", "device",
     "calibrated", "self_training_rounds",
@@ -81,7 +81,7 @@ class Trials:
         return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)
 
     def learner(self, setting: int) -> Learner:
-        """Return the learner of a setting for the devices of this process, which may differ from those of the plan."""
+        """Return the learner of a setting for the devices of this process, which may differ from the plan's devices."""
         return make_learner(self.plans[setting].parameters)
 
     def parameters(self, setting: int) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Trials:
         return found | {f"training__{name}": value for name, value in vars(training).items()}
 
     def is_batched(self, setting: int) -> bool:
-        """Return whether the models of the setting are trained together with those of similar settings."""
+        """Return whether the models of the setting can be trained together with models of similar settings."""
         learner = self.learner(setting)
         return isinstance(learner, NetworkLearner) and learner.can_be_batched(self.data)
 
@@ -139,7 +139,7 @@ class FoldStore:
             return FoldScores(model, History.from_dict(stored["history"]), stored["scores"])
         except (ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
             reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
-            raise CheckpointError(f"{reason} Delete it to train that model again.") from error
+            raise CheckpointError(f"{reason} Delete the file to train this model again.") from error
 
     def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
         """Store a model, or the failure of its training."""
@@ -222,11 +222,11 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
 
 
 def _check_finite(fitted: FoldScores) -> Result:
-    """Return the fit, or an error that batched training does not raise because the other runs continue."""
+    """Return the fit, or the error of a failed run; batched training raises no error because other runs continue."""
     reason = fitted.history.stop_reason
     if reason is not None and "not finite" in reason:
         return NonFiniteRiskError(reason)
-    # The last step may diverge, and no risk is computed after it. A mean overflows before its terms do.
+    # The last step may diverge, and no risk is computed after it. The mean overflows before the individual terms.
     if not torch.cat(fitted.scores).abs().mean().isfinite():
         return NonFiniteRiskError("scores of held-out rows are not finite")
     return fitted

@@ -6,8 +6,8 @@ in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR), so
     (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π)
 
 is an unbiased estimate for any rates. Two sets determine w: the estimate is one minus the zero-one UU risk (Eq. 4).
-For more sets, the weights minimize the largest variance over all classifiers, Σ w_j²/(4·n_j). They are those of the
-least-squares line through the points (θ_j, s_j) with weights n_j. Sets with equal priors are pooled.
+For more sets, the weights minimize the largest variance over all classifiers, Σ w_j²/(4·n_j). They equal the weights of
+the least-squares line through the points (θ_j, s_j) with weights n_j. Sets with equal priors are pooled.
 """
 
 from typing import NamedTuple

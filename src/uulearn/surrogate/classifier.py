@@ -178,7 +178,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return CalibratedClassifierCV(base, method=self.calibration, cv=cv)
 
     def invert(self, X: Any) -> Inversion:
-        """Return log-odds of the positive class at class prior π, and the rows that were clipped.
+        """Return log-odds of the positive class at class prior π, and a mask of the clipped rows.
 
         If many held-out rows are clipped, the estimator overfits or needs calibration, or the priors are wrong.
         """

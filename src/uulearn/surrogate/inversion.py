@@ -34,7 +34,7 @@ CLIPPING_TOLERANCE = 1e-9  # distance from the segment that is attributed to rou
 
 
 class Inversion(NamedTuple):
-    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,).
+    """Log-odds of the positive class and a mask of the clipped rows, both of shape (n,).
 
     >>> found = invert_set_posterior([[0.5, 0.5], [0.9, 0.1]], (0.8, 0.2), (500, 500), 0.5)
     >>> found.positive.round(2), found.clipped  # with these priors no row can be 90% from set 0
@@ -119,8 +119,8 @@ def invert_set_posterior(
 ) -> Inversion:
     """Return η(x) as log-odds from P(set = j | x): closed form for two sets, maximum likelihood for more.
 
-    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are those of its
-    training rows. The other parameters are those of `set_posterior`.
+    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are the fractions
+    of its training rows. The other parameters are described in `set_posterior`.
 
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)

@@ -1,6 +1,6 @@
 """Parse the cells of one column: numbers, booleans, dates and words, from any type.
 
-Each cell is parsed independently of its neighbors, so the result is the same in training and prediction. Thousands
+Each cell is parsed independently of other cells, so the result is the same in training and prediction. Thousands
 separators and decimal commas are not guessed: ``1,234`` is a word.
 
 =======  ==================================================================================================
@@ -55,22 +55,22 @@ class Cells:
     """One column of n rows, encoded as k values and one code per row."""
 
     codes: Integers
-    """Shape (n,): the position of each row's value, or −1 if it is missing. Different codes may have equal values."""
+    """Shape (n,): the index of each row's value, or −1 if it is missing. Different codes may have equal values."""
     kinds: NDArray[np.int8]
     """Shape (k,), as for all following fields: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
-    numbers: Floats  # the value of a number, 1 or 0 for a boolean, else NaN
-    dates: Moments  # in UTC, in microseconds, else NaT
+    numbers: Floats  # the value of a number, 1 or 0 for a boolean, otherwise NaN
+    dates: Moments  # in UTC with microseconds, otherwise NaT
     orders: NDArray[np.int8]  # the order of day and month that a date implies
     raw: NDArray[Any]
 
     @cached_property
     def words(self) -> NDArray[np.object_]:
-        """The values as text; strings are only stripped of surrounding spaces."""
+        """The values as text; surrounding spaces are removed from strings."""
         return _objects([value if isinstance(value, str) else format_value(value) for value in self.raw.tolist()])
 
     @property
     def labels(self) -> NDArray[np.object_]:
-        """The values as categories: like `words`, but 1 and 1.0 are the same number."""
+        """The values as categories; unlike in `words`, 1 and 1.0 are the same value."""
         labels = self.words.copy()
         number = self.kinds == NUMBER
         labels[number] = _objects([format_value(value) for value in self.numbers[number].tolist()])
@@ -81,7 +81,7 @@ class Cells:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.kinds)).astype(np.int64)
 
     def select(self, at: Any) -> Cells:
-        """Return a subset of the values, so that no others are formatted as text; the codes are unchanged."""
+        """Return a subset of the values with unchanged codes; other values are then not formatted as text."""
         return Cells(self.codes, self.kinds[at], self.numbers[at], self.dates[at], self.orders[at], self.raw[at])
 
 
@@ -128,14 +128,14 @@ def parse_all_numbers(texts: Any) -> Floats | None:
     except pa.ArrowInvalid:
         return None
     values = numbers.to_numpy(zero_copy_only=False) + 0.0  # −0 becomes 0
-    return values if np.isnan(values).sum() == texts.null_count else None  # the text "nan" is not a number
+    return values if np.isnan(values).sum() == texts.null_count else None  # the text "nan" does not count as a number
 
 
 def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = True) -> Cells:
     """Parse a column of any type; empty and blank cells are missing values.
 
-    ``day_first`` specifies the order in dates such as 03/04/2024. With ``keep_text``, `Cells.words` contains numbers as
-    they were written; without it, a text column of numbers is parsed faster.
+    ``day_first`` specifies the order in dates such as 03/04/2024. With ``keep_text``, `Cells.words` contains the
+    original text of numbers; without it, a text column of numbers is parsed faster.
 
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()
@@ -240,7 +240,7 @@ def _from_objects(values: list[Any], day_first: bool) -> Cells:
 
 
 def _parse_object(value: Any) -> tuple[int | None, Any]:
-    """Return the kind of an object (None if missing) and the object in a plain type."""
+    """Return the kind of an object (None if it is missing) and its value as a built-in type."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None, None
     if isinstance(value, str):

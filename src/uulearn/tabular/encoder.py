@@ -1,4 +1,4 @@
-"""Encode typed columns as a matrix of float32, fitted on rows of both sets together.
+"""Encode typed columns as a float32 matrix; the encoder is fitted on rows of both sets together.
 
 ========  =========================================================================================================
 number    Normal score: the standard normal quantile of the rank, standardized and clipped to ±3; missing values get
@@ -12,7 +12,7 @@ text      Sixteen numbers: counts of letter groups (short text) or words (long t
 
 A number, boolean, date or text column with missing values has an additional feature that indicates them.
 
-A monotone change of a column does not change its normal scores, and an outlier only has the largest rank.
+A monotone transformation of a column does not change its normal scores, and outliers affect only the largest ranks.
 
 The fitted state consists of arrays of numbers whose shapes follow from the schema. A model directory stores the schema
 as JSON and the arrays as safetensors, so loading a model executes no code.
@@ -44,7 +44,7 @@ HASHED = 4096  # number of hashes that distinguish letter groups or words
 FITTED_TEXT_ROWS = 20_000  # maximum number of cells used to fit the features of a text column
 TEXT_LETTERS = 2000  # maximum length of a cell; longer cells are truncated
 PROBE = ("", "a", "A12-b", "the quick brown fox", "Ärzte für Ελλάδα", "12.5", "日本語 テキスト", "the " * 20)
-"""Texts whose features are stored, to detect a version of scikit-learn that hashes differently."""
+"""Texts whose features are stored with the model, to detect a version of scikit-learn that hashes differently."""
 PROBE_TOLERANCE = 1e-3  # tolerance for the features of `PROBE`, because linear algebra libraries differ
 
 Matrix = NDArray[np.float32]
@@ -53,7 +53,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encoder of rows with typed columns as a float32 matrix; each row is encoded independently.
+    """Encoder that converts rows with typed columns to a float32 matrix; each row is encoded independently.
 
     The features depend only on the schema, not on the rows. ``arrays_`` is the fitted state.
 
@@ -71,7 +71,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
 
     def fit(self, X: pd.DataFrame, y: None = None) -> Self:
-        """Fit to rows of both sets, as `uulearn.tabular.schema.apply_schema` returns them."""
+        """Fit to rows of both sets that were converted by `uulearn.tabular.schema.apply_schema`."""
         arrays: Arrays = {}
         for kind in ("number", "date"):
             if columns := self.of_kind(kind):
@@ -88,7 +88,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: pd.DataFrame) -> Matrix:
-        """Return the features of rows, as `uulearn.tabular.schema.apply_schema` returns them."""
+        """Return the features of rows that were converted by `uulearn.tabular.schema.apply_schema`."""
         check_is_fitted(self)
         out = np.empty((len(X), sum(map(len, self.feature_groups().values()))), dtype=np.float32)
         start = 0
@@ -154,7 +154,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return groups
 
     def array_shapes(self) -> dict[str, tuple[tuple[int, ...], type]]:
-        """Return shape and type of each array of the fitted state."""
+        """Return the shape and type of each array of the fitted state."""
         shapes: dict[str, tuple[tuple[int, ...], type]] = {}
         for kind in ("number", "date"):
             if n := len(self.of_kind(kind)):
@@ -180,7 +180,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_bytes(cls, schema: Schema, data: bytes) -> Self:
-        """Return the encoder with this schema and state; invalid data raise `ModelFormatError`."""
+        """Return the encoder with this schema and state; raise `ModelFormatError` if the data are invalid."""
         encoder = cls(schema)
         try:
             arrays = load_arrays(data)
@@ -192,7 +192,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             own = encoder.text_arrays(position)
             if not np.allclose(_encode_text(PROBE, own, long=column.long), own["probe"], rtol=0, atol=PROBE_TOLERANCE):
                 raise ModelFormatError(
-                    f"column {column.name!r} has other features than when the model was saved; install the "
+                    f"column {column.name!r} has different features than when the model was saved; install the "
                     "version of scikit-learn that saved it, or train the model again."
                 )
         return encoder
@@ -254,7 +254,7 @@ def _fit_scores(columns: list[Floats]) -> Arrays:
         center = scores @ counts / len(known)
         spread = np.sqrt((scores - center) ** 2 @ counts / len(known))
         scores = np.clip((scores - center) / (spread or 1), -CUT, CUT)
-        # Evenly spaced in score, so they are dense in the tails and include the smallest and the largest value.
+        # The scores are evenly spaced, so the values are dense in the tails and include the minimum and the maximum.
         end = ndtri(0.5 / len(known))
         ranks = ndtr(np.linspace(end, -end, KNOTS)) * len(known)
         chosen = np.searchsorted(below, ranks) if len(values) > KNOTS else np.arange(KNOTS)
@@ -266,7 +266,7 @@ def _fit_scores(columns: list[Floats]) -> Arrays:
 
 
 def _circles(moments: NDArray[np.datetime64], days: Floats, *, clock: bool) -> Floats:
-    """Return sine and cosine of the time of year, day of the week and optionally time of day; 0 if missing."""
+    """Return the sine and cosine of the time of year, day of the week and optionally time of day; 0 if missing."""
     into_year = (moments - moments.astype("datetime64[Y]")) / np.timedelta64(1, "D")
     turns = [into_year / 365.2425, np.floor(days) / 7] + ([days] if clock else [])
     angles = [2 * np.pi * (turn % 1) for turn in turns]
@@ -279,7 +279,7 @@ def _n_categories(column: TableColumn) -> int:
 
 
 def _one_hot(cells: pd.Series, column: TableColumn) -> Matrix:
-    """Return one feature per value; a value that is not in the schema is `OTHER`, or 0 in all features."""
+    """Return one feature per value; a value that is not in the schema becomes `OTHER`, or 0 in all features."""
     out = np.zeros((len(cells), _n_categories(column)), dtype=np.float32)
     codes = np.asarray(pd.Categorical(cells, categories=[*column.values, OTHER]).codes)
     shown = (codes >= 0) & ((codes < len(column.values)) | column.other)
@@ -303,7 +303,7 @@ def count_groups(cells: Iterable[Any], *, long: bool) -> Any:
 
 
 def _fit_text(cells: pd.Series, *, long: bool) -> Arrays:
-    """Fit latent semantic analysis (Deerwester et al., 1990) of hashed counts to some of the cells."""
+    """Fit a latent semantic analysis (Deerwester et al., 1990) of hashed counts on a sample of the cells."""
     counts = count_groups(cells.iloc[:: -(-len(cells) // FITTED_TEXT_ROWS)], long=long)
     weights = np.log((1 + counts.shape[0]) / (1 + np.bincount(counts.indices, minlength=HASHED))) + 1
     weighted = _weighted(counts, weights)

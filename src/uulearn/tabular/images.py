@@ -39,16 +39,16 @@ class ImageSchema:
     mode: str
     ids: tuple[str, ...] = ()
     flat: bool = False
-    """Whether each row is a vector of all pixels, for models that do not accept images."""
+    """Whether each row is a flat vector of pixels, for models that do not accept images."""
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Channels, height, width; or their product, if rows are flat."""
+        """(channels, height, width), or their product if rows are flat."""
         shape = MODES[self.mode], self.height, self.width
         return (math.prod(shape),) if self.flat else shape
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the schema as data that can be stored as JSON."""
         return {"images": {**asdict(self), "ids": list(self.ids)}}
 
     @classmethod
@@ -64,7 +64,7 @@ class ImageSchema:
 def open_rows(
     source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Return a reader of a file of rows or a folder of images; with ``images``, its chunks are smaller."""
+    """Return a reader for a file of rows or a folder of images; with ``images``, the chunks are smaller."""
     if source != STANDARD and Path(source).is_dir() and not is_table_folder(source):
         return _open_folder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)
@@ -93,7 +93,7 @@ def survey_images(
 ) -> tuple[ImageSchema, list[str]]:
     """Choose the size and color mode from some images of each source, and return notes about the choice.
 
-    Without ``size``, images that all have the same size of at most 64 pixels keep it; others are resized to 32 × 32.
+    Without ``size``, images are resized to 32 × 32, unless all have the same size of at most 64 pixels.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise TableError(f"images of {size} pixels are not supported; choose a size from 1 to {LARGEST_SIZE}.")

@@ -1,4 +1,4 @@
-"""Turn two files, or two folders of images, into two matrices, in bounded memory.
+"""Convert two files, or two folders of images, to two matrices, in bounded memory.
 
 A file is parsed once. A small file is kept in memory, and the parsed rows of a larger CSV file are stored in a
 temporary Arrow file. Large files in other formats are read again to sample rows and to encode them.
@@ -35,7 +35,7 @@ from uulearn.tabular.survey import Survey
 KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
 ENCODER_ROWS = 100_000  # rows of each file used to fit the encoder and to check for leakage
 MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
-MIN_DISTINCT_FRACTION = 0.5  # with fewer distinct rows, equal rows count as different cases
+MIN_DISTINCT_FRACTION = 0.5  # if the fraction of distinct rows is lower, equal rows count as different cases
 
 Matrix = NDArray[Any]
 """Rows of numbers, float32 of shape (n, features), or of images, bytes of shape (n, channels, height, width)."""
@@ -47,7 +47,7 @@ class RowSource:
     def __init__(self, path: str | Path, images: bool = False, sheet: str | None = None) -> None:
         self.path, self.images, self.sheet, self.rows, self.notes = path, images, sheet, 0, list[str]()
         self._kept: list[pd.DataFrame] = []
-        self._store: BinaryIO | None = None  # frames in Arrow format, in a file without a name
+        self._store: BinaryIO | None = None  # frames in Arrow format, in an unnamed temporary file
         self._parsed = False
         self._as_numbers: set[str] = set()  # text columns that were stored as numbers in at least one chunk
 
@@ -57,7 +57,7 @@ class RowSource:
         return Path(self.path).name
 
     def closed(self) -> RowSource:
-        """Return a copy with the name, the number of rows and the notes, but without the rows."""
+        """Return a copy that has the name, the number of rows and the notes, but not the rows."""
         other = RowSource(self.path, self.images, self.sheet)
         other.rows, other.notes = self.rows, self.notes
         return other
@@ -101,7 +101,7 @@ class RowSource:
 
 
 def _append_frames(file: Any, frames: list[pd.DataFrame]) -> BinaryIO | None:
-    """Append frames to the temporary file; return None if the disk is full, so the file is parsed again."""
+    """Append frames to the temporary file; return None if the disk is full, in which case the file is parsed again."""
     try:
         file = file or tempfile.TemporaryFile()  # noqa: SIM115  (closed with the source)
         for frame in frames:
@@ -170,7 +170,7 @@ def prepare(
     sheet: str | None = None,
     seed: int = 0,
 ) -> Prepared:
-    """Determine the columns of both files, fit the encoder, and find columns that leak the set."""
+    """Determine the columns of both files, fit the encoder, and find leaking columns."""
     sources = (RowSource(first, sheet=sheet), RowSource(second, sheet=sheet))
     names = (sources[0].name, sources[1].name)
     survey = Survey(drop=drop, ids=ids, only=only, files=names)
@@ -223,7 +223,7 @@ def prepare_images(
 def encode_rows(
     frame: pd.DataFrame, schema: Schema | ImageSchema, encoder: TableEncoder | None, folder: Path, name: str
 ) -> Matrix:
-    """Return the rows of a chunk in the form that the classifier accepts."""
+    """Convert the rows of a chunk to the input of the classifier."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
             raise TableError(f"{name} has no column {schema.column!r} of image paths; add it, or pass a folder.")
@@ -233,7 +233,7 @@ def encode_rows(
 
 
 class RowSplit(NamedTuple):
-    """Rows of a set for training, for choosing the best epoch, and for evaluating the result."""
+    """Rows of a set for training, for choosing the best epoch, and for evaluation."""
 
     train: Positions
     choose: Positions
@@ -271,7 +271,7 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
 
 
 def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
-    """Return some rows as a new matrix, copied in pieces."""
+    """Return some rows as a new matrix, copied in parts."""
     out = MatrixWriter((len(positions), *X.shape[1:]), X.dtype, folder)
     step = max(1, 2**24 // max(1, X[:1].nbytes))
     for start in range(0, len(positions), step):
@@ -280,7 +280,7 @@ def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
 
 
 class MatrixWriter:
-    """A matrix that is filled in pieces: in memory, or in a temporary file in ``folder`` if it is large.
+    """A matrix that is written in parts: in memory, or in a temporary file in ``folder`` if it is large.
 
     The file is mapped into memory only after it is written, so its pages do not count as used memory.
     """
@@ -328,7 +328,7 @@ def no_room(size: int, folder: Path, error: OSError, remedy: str) -> TableError:
 
 
 def reserve(file: int, size: int) -> None:
-    """Allocate the space of a mapped file in advance, because a full disk would kill the process later."""
+    """Allocate disk space for a mapped file in advance, because a full disk would kill the process later."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, size)

@@ -1,7 +1,6 @@
 """The columns that a model uses, and the conversion of rows to these columns in training and prediction.
 
-A schema is plain data: it is stored as JSON in the model directory, and contains no values of the files except the
-frequent categories.
+A schema is stored as JSON in the model directory. Its only values from the files are the frequent categories.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class TableColumn:
     missing: bool = False  # whether any cell of either file was missing
     values: tuple[str, ...] = ()  # category: the values that have their own feature
     other: bool = False  # category: whether it has rare values, which share one feature
-    day_first: bool = True  # date: whether 03/04/2024 is in April
+    day_first: bool = True  # date: whether 03/04/2024 means 3 April
     clock: bool = False  # date: whether any cell has a time of day
-    long: bool = False  # text: whether cells are sentences, compared by words, or short, compared by letters
+    long: bool = False  # text: whether cells are sentences (compared by words) or short texts (compared by letters)
 
     def __post_init__(self) -> None:
         _check(isinstance(self.name, str) and self.name != "", f"a column must have a name, got {self.name!r}")
@@ -56,7 +55,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns that the model uses, the columns copied to the output, and why the others were dropped.
+    """The columns that the model uses, the columns copied to the output, and the reasons why others were dropped.
 
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
@@ -77,11 +76,11 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that are used."""
+        """Names of the columns that the model uses."""
         return [column.name for column in self.columns]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the schema as data that can be stored as JSON."""
         defaults = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
         columns = [
             {
@@ -120,7 +119,7 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     Categorical with a fixed list of values, and text becomes strings or None. A number, boolean or date that cannot be
     parsed is an error, and a category that is not in the schema becomes ``"(other)"``.
 
-    ``name`` is the name of the file in error messages, which count rows from 1 by the index.
+    ``name`` is the name of the file in error messages. Their row numbers start at 1 and follow the index.
 
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("color", "category", values=("green", "red"))))
     >>> apply_schema(pd.DataFrame({"color": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
@@ -144,7 +143,7 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
     if lacking:
         raise TableError(
             f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
-            f"{suggest(lacking[0], there)}; the file needs the columns that the model was trained on, with these names."
+            f"{suggest(lacking[0], there)}; the file needs all columns that the model was trained on, with these names."
         )
 
 
@@ -184,7 +183,7 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
     if not bad.any() or not (rows := np.append(bad, False)[cells.codes]).any():  # a missing cell is never bad
         return
     position = int(rows.argmax())
-    cell = parse_cells(frame[column.name].iloc[[position]])  # keeps the text of a number as it was written
+    cell = parse_cells(frame[column.name].iloc[[position]])  # keeps the original text of a number
     what = cell.words[0] if cell.kinds[0] == UNREADABLE else quote_value(cell.words[0])
     label = frame.index[position]
     row = label + 1 if isinstance(label, int | np.integer) else position + 1

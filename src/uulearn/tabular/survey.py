@@ -1,15 +1,15 @@
 """Determine the columns of two files from all rows, in chunks and bounded memory, and check that they match.
 
-A column is a number, boolean or date if all of its known cells are, in both files. Otherwise it contains words: it is a
-category if it has few values, and text if it has many. The kind does not depend on the order of the rows:
+A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise it
+contains words: it is a category if it has few values, and text if it has many. The row order does not matter:
 
-- A column that is a number or a date in one file and has another kind in the other raises an error with an example.
-- ``1,234`` and ``3,5`` are not numbers. A column of such cells is used as words, with a note.
+- If a column is a number or date column in only one file, an error with an example is raised.
+- ``1,234`` and ``3,5`` are not numbers. A column with such cells is used as words, and a note is added.
 - The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
-  day comes first. If no cell of either file shows the order, the day comes first, with a note.
+  day comes first. If no cell of either file shows the order, the day is assumed to come first, and a note is added.
 - A category has at most 50 values, or up to 200 if there are 100 rows per value on average, and fewer values than half
-  the number of rows. A value in fewer than 5 rows, or in less than 0.1% of the rows, is ``"(other)"``.
-- Columns without a value, with only one value, and copies of another column are dropped, with a note.
+  the number of rows. A value in fewer than 5 rows, or in less than 0.1% of the rows, becomes ``"(other)"``.
+- Columns that are empty, constant or copies of another column are dropped, and a note is added.
 """
 
 import hashlib
@@ -41,15 +41,15 @@ from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote
 
 FILE_NAMES = ("the first file", "the second file")
 MAX_CATEGORIES = 200  # columns with more distinct values are text, and their values are not counted
-CATEGORIES = 50  # limit for a category, unless each value has enough rows
+CATEGORIES = 50  # maximum number of values of a category, unless each value has enough rows
 ROWS_PER_CATEGORY = 100  # mean number of rows per value from which `MAX_CATEGORIES` values are allowed
-MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
+MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a value with fewer rows becomes `OTHER`
 LONG_TEXT = 40  # mean number of letters per cell above which text counts as sentences
 MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an identifier
-DENSE = 2  # distinct integers in a range of at most this many times their count look like row numbers
+DENSE = 2  # maximum ratio of range to count for which distinct integers look like row numbers
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
-"""Numbers with thousands separators or a decimal comma; not parsed, but mentioned in notes."""
+"""Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
 
@@ -65,7 +65,7 @@ class Example(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The cell and its row in words."""
+        """The cell and its row as text."""
         return f"{quote_value(self.value)} in row {self.row}"
 
 
@@ -79,13 +79,13 @@ class ColumnSummary:
         self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
         self.examples: list[dict[int, Example]] = [{}, {}]
         self.order_examples: list[dict[int, Example]] = [{}, {}]
-        self.value_counts: dict[str, int] | None = {}  # None: more than `MAX_CATEGORIES` values
+        self.value_counts: dict[str, int] | None = {}  # None if there are more than `MAX_CATEGORIES` values
         self.low, self.high = np.inf, -np.inf
         self.is_integer, self.has_time, self.is_rising = True, False, [True, True]
-        self.n_letters = self.n_with_space = self.n_separated = 0  # in words; cells that match `SEPARATED`
+        self.n_letters = self.n_with_space = self.n_separated = 0  # cells that match `SEPARATED`, in columns of words
         self._last = [-np.inf, -np.inf]
         self._first: list[list[Hashes]] = [[], []]
-        self.digest = hashlib.sha256()  # equal for columns with equal cells in equal order
+        self.digest = hashlib.sha256()  # the same for columns with the same cells in the same order
 
     def add(self, cells: Cells, which: int) -> None:
         """Add the cells of a chunk of file 0 or 1."""
@@ -123,7 +123,7 @@ class ColumnSummary:
 
     @property
     def compatible(self) -> bool:
-        """Whether the kinds in the two files are compatible; a file may have only yes and no in a column of words."""
+        """Whether the kinds in the two files are compatible; a word column may contain only yes and no in one file."""
         kinds = {self.file_kind(0), self.file_kind(1)}
         return len(kinds) == 1 or None in kinds or kinds == {BOOLEAN, WORD}
 
@@ -210,7 +210,7 @@ def check_columns(
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns to use, in the order of the first file, and why the others are dropped; no row is read.
+    """Return the columns to use, in the order of the first file, and why the others are dropped; no rows are read.
 
     ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
 
@@ -253,9 +253,9 @@ def check_columns(
 
 
 class Survey:
-    """Collector of statistics on both files, in chunks of any size, that creates the schema.
+    """Collector of column statistics, which reads both files in chunks of any size and creates the schema.
 
-    ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the file names in messages.
+    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` are the file names in messages.
 
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
