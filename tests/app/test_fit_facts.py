@@ -58,7 +58,7 @@ def test_numbers_that_are_not_finite_are_stored_as_null(facts):
         (["warnings"], [["a", "b"]], "facts.warnings[0] must be an object"),
         (["commands", "predict"], 1, "facts.commands.predict must be a string, got 1"),
         (["configuration"], "x", "facts.configuration must be an object, got 'x'"),
-        (["files"], [], "facts must be an object of this version of uulearn, got unknown entries: files"),
+        (["files"], [], "facts must be an object of this version of uulearn, got the unknown entry files"),
     ],
 )
 def test_rejects_other_structures_in_one_sentence(data, path, value, expected):

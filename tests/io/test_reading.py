@@ -290,7 +290,7 @@ def test_expected_separator_has_priority(tmp_path):
 def test_rejects_separators_with_unequal_fields(tmp_path, content):
     found = refusal(save(tmp_path, content))
     assert "cannot detect the separator of FILE: its first line has no commas, and semicolons" in found
-    assert "save it with commas between fields" in found
+    assert "use commas as separators" in found
 
 
 def test_one_column_needs_no_separator(tmp_path):

@@ -373,12 +373,12 @@ def test_interval_equals_clopper_pearson_from_beta_quantiles(counts, confidence)
 def test_finite_interval_contains_the_fractions_that_no_tail_excludes(size_and_rows, data):
     """The reference checks every possible number of positives."""
     size, labeled = size_and_rows
-    positives = data.draw(st.integers(0, labeled))
+    positives, tail = data.draw(st.integers(0, labeled)), (1 - 0.95) / 2
     possible = [
         total
         for total in range(positives, size - labeled + positives + 1)
-        if stats.hypergeom.sf(positives - 1, size, total, labeled) > 0.025
-        and stats.hypergeom.cdf(positives, size, total, labeled) > 0.025
+        if stats.hypergeom.sf(positives - 1, size, total, labeled) > tail
+        and stats.hypergeom.cdf(positives, size, total, labeled) > tail
     ]
     expected = min(possible) / size, max(possible) / size
     assert hypergeometric_interval(positives, labeled, size) == pytest.approx(expected)
