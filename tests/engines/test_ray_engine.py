@@ -212,7 +212,7 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     assert "already exists; pass a new folder" in refused("rows", *on_ray, "model")
     assert "would be read as input next time" in refused("rows", *on_ray, "rows/scored")
     assert "would be read as input next time" in refused("rows", "--out", "rows/scored.parquet")  # also without Ray
-    assert "not --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
+    assert "got --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
     assert "--workers 2 needs --engine ray" in refused("rows", "--workers", "2")
     assert "must be local or ray, got 'spark'" in refused("rows", "--engine", "spark")
     assert "target_prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
