@@ -5,12 +5,12 @@ The Markdown pages under ``docs/start`` are the only source. Each code block of 
 
 - a Python block with prompts (``>>>``) becomes one cell per printed output, without the prompts;
 - a ``console`` block becomes ``!uulearn …`` cells (``%cd`` for ``cd``);
-- a ``bash`` block is shown and not executed: it installs something, needs a download or runs for hours.
+- a ``bash`` block is shown but not executed, because it installs a package, needs a download or runs for hours.
 
-Why this way and not markdown-exec, mkdocs-jupyter or Sybil: the pages stay readable on GitHub with their output in
-place, every block runs in the tests (pytest's doctest for Python, nbclient for whole pages), and numbers are compared
-with a tolerance: doctest's NUMBER option to the digits shown, `matches` here for consoles and notebooks. Output made at
-build time would not be checked, and a second source would drift from the first.
+This script is used instead of markdown-exec, mkdocs-jupyter or Sybil, because the pages stay readable on GitHub with
+their output, every block runs in the tests (pytest's doctest for Python, nbclient for whole pages), and numbers are
+compared with a tolerance: doctest's NUMBER option compares the shown digits, and `matches` compares consoles and
+notebooks. Output generated at build time would not be checked, and a second source would diverge from the first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RELATIVE, ABSOLUTE, POINTS = 0.02, 0.02, 2.0
 
 
 class Block(NamedTuple):
-    """Something of a page: prose (kind ``markdown``), a Python statement or a command, with its expected output."""
+    """A part of a page: prose (kind ``markdown``), a Python statement or a command, with its expected output."""
 
     kind: str
     source: str
@@ -69,14 +69,14 @@ def read_console(body: str) -> list[Block]:
     """
     commands = re.split(r"^\$ ", body, flags=re.MULTILINE)
     if commands[0].strip():
-        raise ValueError(f"a console block must begin with a prompt, got {body!r}; begin it with '$ '.")
+        raise ValueError(f"a console block must start with a prompt, got {body!r}; start it with '$ '.")
     joined = (re.sub(r"\\\n\s*", "", command) for command in commands[1:])
     split = (command.partition("\n") for command in joined)
     return [Block("console", re.sub(r"\s+#.*", "", line).strip(), output) for line, _, output in split]
 
 
 def _read_python(body: str) -> Iterator[Block]:
-    """Join statements up to the next one that prints something."""
+    """Yield Python statements, joined up to the next one that prints output."""
     source, end = "", 0
     for example in doctest.DocTestParser().get_examples(body):
         blank = "\n" if source and example.lineno > end else ""
@@ -92,7 +92,7 @@ def _read_python(body: str) -> Iterator[Block]:
 
 
 def make_cells(page: Path, folder: Path = NOTEBOOKS) -> list[tuple[str, str]]:
-    """The type and source of every cell of a page's notebook."""
+    """Return the type and source of every cell of a page's notebook."""
     cells = []
     for block in read_blocks(page.read_text(encoding="utf-8")):
         if block.kind == "markdown":
@@ -105,7 +105,7 @@ def make_cells(page: Path, folder: Path = NOTEBOOKS) -> list[tuple[str, str]]:
 
 
 def _adapt_prose(text: str, page_folder: Path, folder: Path) -> str:
-    """Make links relative to the notebook's folder, and remove the marks of measured numbers."""
+    """Make links relative to the notebook's folder, and remove the markers of measured numbers."""
 
     def turn(link: re.Match[str]) -> str:
         image, label, target, anchor = link.groups()
@@ -120,7 +120,7 @@ def _adapt_prose(text: str, page_folder: Path, folder: Path) -> str:
 
 
 def make_notebook(page: Path) -> Any:
-    """The notebook of a page, not executed."""
+    """Return the notebook of a page without executing it."""
     from nbformat import v4
 
     notebook = v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
@@ -142,12 +142,12 @@ def execute(notebook: Any, timeout: float = 300) -> None:
         )
         client.execute(env=environment)
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # times of day
+        cell.metadata.pop("execution", None)  # contains the time of day
         if cell.cell_type != "code":
             continue
         cell.outputs = _join_streams(cell.outputs)
         if cell.source.startswith("%cd "):
-            cell.outputs = []  # the folder of this run
+            cell.outputs = []  # shows the folder of this run
 
 
 def _join_streams(outputs: list[Any]) -> list[Any]:
@@ -165,7 +165,7 @@ def _join_streams(outputs: list[Any]) -> list[Any]:
 
 
 def clean_output(text: str) -> str:
-    """Remove escape sequences, and lines that were overwritten or erased.
+    """Remove escape sequences and lines that were overwritten or erased.
 
     >>> clean_output("10%\\r\\x1b[2K20%\\r\\n\\r\\x1b[1A\\x1b[2Kdone\\r\\n")
     'done\\n'
@@ -176,7 +176,7 @@ def clean_output(text: str) -> str:
 
 
 def read_output(cell: Any) -> str:
-    """What a code cell printed and displayed, as text."""
+    """Return the printed and displayed output of a code cell as text."""
     parts = [
         output.text if output.output_type == "stream" else output.get("data", {}).get("text/plain", "") + "\n"
         for output in cell.outputs
@@ -188,7 +188,7 @@ def read_output(cell: Any) -> str:
 
 
 def matches(expected: str, got: str) -> bool:
-    """Whether an output equals the one on a page: the same text, and close numbers.
+    """Return whether an output matches the one on a page: the same text and similar numbers.
 
     White space is normalized and ``...`` stands for any text. Whole numbers must be equal, unless a percent sign
     follows; decimal numbers may differ by 2% or 0.02, and whole percentages by 2 points.
@@ -201,7 +201,7 @@ def matches(expected: str, got: str) -> bool:
     wanted, found = (" ".join(text.split()) for text in (expected, got))
     parts = [re.escape(part) for part in NUMBER.sub("\0", wanted).split("...")]
     pattern = ".*?".join(parts).replace("\0", f"({NUMBER.pattern})")
-    # A number inside of skipped text is not compared, so the expected numbers are those of the pattern's groups.
+    # Numbers in skipped text are not compared, so the expected numbers are those of the pattern's groups.
     if (match := re.fullmatch(pattern, found)) is None:
         return False
     numbers = list(NUMBER.finditer(wanted))
@@ -219,7 +219,7 @@ def _close(expected: str, got: str, percentage: bool) -> bool:
 
 
 def differences(page: Path, notebook: Any) -> list[str]:
-    """One text per cell of an executed notebook whose output is not that of the page."""
+    """Return one text per cell of an executed notebook whose output differs from the page."""
     blocks = [block for block in read_blocks(page.read_text(encoding="utf-8")) if block.kind != "markdown"]
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     found = []
@@ -232,7 +232,7 @@ def differences(page: Path, notebook: Any) -> list[str]:
 
 
 def main() -> int:
-    """Write the notebooks of the named pages, or of all."""
+    """Write the notebooks of the given pages, or of all pages."""
     import nbformat
 
     NOTEBOOKS.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The study of images as pages: which settings the grid chose without labels, and how good the defaults are.
+"""Render the pages of the study of images: the settings chosen without labels, and the accuracy of the defaults.
 
     python benchmarks/study/render_images.py [--out DIR] [--pack]
 
@@ -30,11 +30,11 @@ AXES = ("loss", "method", "slope", "lr", "lr_decay", "l2", "ema", "batch_size", 
 CELL = ("dataset", "set_priors", "seed")
 HORIZONS = (50, 100, 200)
 TITLES = {"refined": "self-training", SUPERVISED: "with labels"}
-"""What the page calls a fit; the others have the name of the record."""
+"""Names of fits on the page; other fits have the name of the record."""
 
 
 def best_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
-    """The epoch, counted from 1, that early stopping would choose among the first ``epochs``."""
+    """Return the epoch, counted from 1, that early stopping would choose among the first ``epochs``."""
     best = BestEpoch(smoothing, None)
     for value in record["curves"]["validation_zero_one"][:epochs]:
         best.update(value)
@@ -56,12 +56,12 @@ class Setting:
             self.best.append(truth.max())
 
     def row(self) -> list[str]:
-        """The means as cells of a table."""
+        """Return the means as cells of a table."""
         return [f"{np.mean(values):.2f}" for values in (self.estimated, self.chosen, self.last, self.best)]
 
 
 def grid_page(records: Sequence[Record]) -> str:
-    """A page with the best settings, and one table per varied setting."""
+    """Return a page with the best settings and one table per varied setting."""
     by_setting: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
         by_setting[tuple(record["configuration"][name] for name in AXES)].append(record)
@@ -101,7 +101,7 @@ def grid_page(records: Sequence[Record]) -> str:
 
 
 def _follows(place: int, axis: int, key: tuple[Any, ...]) -> bool:
-    """Whether λ only differs because the method does."""
+    """Return whether λ differs only because the method differs."""
     return AXES[axis] == "method" and AXES[place] == "slope" and (key[1] != "leaky_relu" or key[2] == BASE["slope"])
 
 
@@ -114,7 +114,7 @@ def _shown(key: tuple[Any, ...], epochs: int) -> list[str]:
 
 
 def finals_page(records: Sequence[Record]) -> str:
-    """The twelve cells: the paper's best, each fit, and how much of the gap to supervised training it closes."""
+    """Return the page of the twelve cells: the paper's best, each fit, and the gap to supervised training."""
     paper = paper_table("table3")
     tried = [record for record in records if record["configuration"]["seed"] < FIRST_SEED]
     records = [record for record in records if record["configuration"]["seed"] >= FIRST_SEED]
@@ -126,7 +126,7 @@ def finals_page(records: Sequence[Record]) -> str:
             best = max(cell.accuracy.mean for cell in paper[dataset, priors].values())
             found = {name: _values(records, dataset, priors, name, "test_accuracy") for name in fits}
             means = {name: 100 * float(np.mean(values)) for name, values in found.items() if len(values)}
-            # Sets with other priors have as many rows, so that training with labels is comparable.
+            # Sets with other priors have the same number of rows, so training with labels is comparable.
             ceiling = means.get(SUPERVISED) or _anywhere(records, dataset)
             cells = [f"{100 * np.mean(v):.1f}{_spread(v)}" if len(v) else "" for v in found.values()]
             rows.append([DATASET_NAMES[dataset], str(priors), f"{best:.1f}", *cells])
@@ -156,7 +156,7 @@ def finals_page(records: Sequence[Record]) -> str:
 
 
 def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
-    """The label-free estimate compared with the true accuracy, and calibration, for each fit and dataset."""
+    """Compare the label-free estimate with the true accuracy, and show the calibration, for each fit and dataset."""
     rows = []
     for name, dataset in itertools.product(fits, MODELS):
         wanted = {"fit": name, "dataset": dataset}
@@ -194,13 +194,13 @@ def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
 
 
 def _anywhere(records: Sequence[Record], dataset: str) -> float | None:
-    """The mean of all supervised fits to a dataset."""
+    """Return the mean accuracy of all supervised fits on a dataset."""
     found = [values for priors in PRIORS for values in _values(records, dataset, priors, SUPERVISED, "test_accuracy")]
     return 100 * float(np.mean(found)) if found else None
 
 
 def _trials(records: Sequence[Record]) -> list[str]:
-    """Fits with the seeds that chose the defaults."""
+    """Return the fits with the seeds that were used to choose the defaults."""
     rows = [
         [
             DATASET_NAMES[run["dataset"]],
@@ -241,7 +241,7 @@ def main() -> None:
     """Write the pages for which there are records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
-    parser.add_argument("--pack", action="store_true", help="put the records into a few compressed files")
+    parser.add_argument("--pack", action="store_true", help="pack the records into a few compressed files")
     asked = parser.parse_args()
     out, store = asked.out, RunStore(asked.out)
     if asked.pack:

@@ -1,4 +1,4 @@
-"""The study of self-training as a page of Markdown, from the stored pairs of sets.
+"""Render the study of self-training as a Markdown page, from the stored pairs of sets.
 
 python benchmarks/study/render_refinement.py [results/study/refinement.jsonl] [--out results/study/refinement.md]
 """
@@ -27,7 +27,7 @@ TITLES = {"pure": "treated as pure (`self_training_rounds`)", "estimated": "with
 
 
 def kept(way: Record, doubt: float = DOUBT) -> int:
-    """The round that the rule chooses: the last that gains more than ``doubt`` standard errors over the best before it.
+    """Return the round that the rule chooses: the last that gains more than ``doubt`` standard errors over the best.
 
     Examples
     --------
@@ -43,19 +43,19 @@ def kept(way: Record, doubt: float = DOUBT) -> int:
 
 
 def gain(way: Record, number: int) -> float | None:
-    """Gain in test accuracy of a round over the first training, in points; None if the round was not run."""
+    """Return the gain in test accuracy of a round over the first training, in points; None if the round was not run."""
     return 100 * (way["accuracy"][number] - way["accuracy"][0]) if number < len(way["accuracy"]) else None
 
 
 def gain_of_halves(way: Record, number: int) -> float | None:
-    """The same for the ensembles of the halves."""
+    """Return the same gain for the ensembles of the halves."""
     if number >= len(way["accuracy"]):
         return None
     return 100 * float(np.mean(way["accuracy_of_halves"][number]) - np.mean(way["accuracy_of_halves"][0]))
 
 
 def estimated_gain(way: Record, number: int) -> float | None:
-    """The gain that the rule estimates."""
+    """Return the gain that the rule estimates."""
     return 100 * float(way["gains"][f"{number}-0"][0]) if number < len(way["accuracy"]) else None
 
 
@@ -63,7 +63,7 @@ def estimated_gain(way: Record, number: int) -> float | None:
 
 
 def page(stored: records.Stored) -> str:
-    """The whole page."""
+    """Return the complete page."""
     pairs = list(stored.fits.values())
     if not pairs:
         raise ValueError("no pair of sets is stored; run benchmarks/study/refinement.py first.")
@@ -91,7 +91,7 @@ def page(stored: records.Stored) -> str:
 
 
 def gains(pairs: Sequence[Record]) -> str:
-    """One line per way to train on pseudo-labeled sets."""
+    """Return a table with one line per way to use pseudo-labeled sets."""
     heads = ["pseudo-labeled sets", "always one round", "always two", "as chosen", "… images", "… tables", "used",
              "worse", "worst"]  # fmt: skip
     lines = []
@@ -118,7 +118,7 @@ def gains(pairs: Sequence[Record]) -> str:
 
 
 def by_dataset(pairs: Sequence[Record]) -> str:
-    """One line per dataset, pair of priors and way: means over seeds."""
+    """Return a table of means over seeds, with one line per dataset, pair of priors and way."""
     heads = ["data", "θ, θ′", "first accuracy", "sets", "one round", "two", "as chosen", "rounds used"]
     lines = []
     names = [*ROWS, *sorted({pair["configuration"]["dataset"] for pair in pairs} - ROWS.keys())]
@@ -142,7 +142,7 @@ def _is(pair: Record, name: str, priors: tuple[float, float]) -> bool:
 
 
 def fairness(pairs: Sequence[Record]) -> str:
-    """The gain estimated on halves, compared with the true gain on halves and on all rows."""
+    """Compare the gain estimated on halves with the true gain on halves and on all rows."""
     heads = ["pseudo-labeled sets", "round", "estimated gain, halves", "true gain, halves", "difference",
              "deviation of the errors, in standard errors", "true gain, all rows"]  # fmt: skip
     lines = []
@@ -164,7 +164,7 @@ def _known(ways: Sequence[Record], number: int, which: Callable[[Record, int], f
 
 
 def levels(pairs: Sequence[Record]) -> str:
-    """Difference between the accuracy estimated on halves and that of the ensemble of all rows, sets taken as pure."""
+    """Compare the accuracy estimated on halves with that of the ensemble of all rows, with sets treated as pure."""
     parts = []
     for which, own in (
         ("all data", pairs),
@@ -186,7 +186,7 @@ def _off(way: Record, number: int) -> float:
 
 
 def rules(pairs: Sequence[Record]) -> str:
-    """Results of the rule with other numbers of standard errors."""
+    """Return the results of the rule with other numbers of standard errors."""
     heads = ["pseudo-labeled sets", "required standard errors", "used", "gain", "worst"]
     lines = []
     for name in WAYS:
@@ -201,7 +201,7 @@ def rules(pairs: Sequence[Record]) -> str:
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Mean and standard error of the values that are not None.
+    """Return the mean and standard error of the values that are not None.
 
     Examples
     --------
@@ -216,13 +216,13 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def mean(values: Sequence[float | None]) -> str:
-    """The mean of the values that are not None."""
+    """Return the mean of the values that are not None."""
     known = [value for value in values if value is not None]
     return signed(float(np.mean(known))) if known else ""
 
 
 def signed(points: float) -> str:
-    """A number with its sign; without one if it rounds to zero.
+    """Return a number with its sign, or without a sign if it rounds to zero.
 
     Examples
     --------
@@ -234,10 +234,10 @@ def signed(points: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line."""
+    """Parse the command line and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path, nargs="?", default=STORE)
-    parser.add_argument("--out", type=Path, help="default: beside the store, with the ending .md")
+    parser.add_argument("--out", type=Path, help="default: next to the store, with the suffix .md")
     asked = parser.parse_args(arguments)
     try:
         text = page(records.read([asked.store]))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
 LEFT_OVER = re.compile(r"\]\[uulearn[\w.]*\]|:::\s*uulearn")
-"""Unresolved cross-references and directives in the text of a page."""
+"""Pattern of unresolved cross-references and directives in the text of a page."""
 
 
 class Reference(NamedTuple):
@@ -22,11 +22,11 @@ class Reference(NamedTuple):
 
     target: str
     is_fetched: bool
-    """Whether the browser loads it without a click: an image, script or style sheet."""
+    """Whether the browser loads it automatically, as for an image, script or style sheet."""
 
 
 class PageReader(HTMLParser):
-    """Anchors, references and text of a page."""
+    """Parser that collects the anchors, references and text of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def _fault(reference: Reference, path: Path, pages: dict[Path, PageReader], site
 
 
 def count_references(site: Path) -> int:
-    """Number of references on all pages of the site."""
+    """Return the number of references on all pages of the site."""
     return sum(len(read_page(path.read_text(encoding="utf-8")).references) for path in site.rglob("*.html"))
 
 

@@ -21,16 +21,16 @@ GROUPS = {
         "Cluster": ["engine", "address", "workers"],
     },
 }  # fmt: skip
-"""Headings of the options of commands that have many. Options that are not listed come first."""
+"""Headings for the options of commands with many options. Options that are not listed come first."""
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Replace the mark by one section per command."""
+    """Replace the marker by one section per command."""
     return markdown.replace(MARK, describe_commands()) if MARK in markdown else markdown
 
 
 def describe_commands() -> str:
-    """Markdown for all commands: summary, usage, example, arguments and options."""
+    """Return Markdown for all commands: summary, usage, example, arguments and options."""
     import typer.main
 
     from uulearn.cli.app import app
@@ -69,7 +69,7 @@ def _table(rows: list[tuple[str, Any]]) -> list[str]:
 
 
 def break_command(line: str, width: int = 80) -> str:
-    """A command with its prompt; if it is long, options continue on further lines.
+    """Return a command with its prompt; the options of a long command are on separate lines.
 
     >>> print(break_command("uulearn fit a.csv b.csv --set-priors 0.8 0.2 --out model", width=50))
     $ uulearn fit a.csv b.csv --set-priors 0.8 0.2 \\
@@ -85,7 +85,7 @@ def break_command(line: str, width: int = 80) -> str:
 
 
 def split_default(text: str) -> tuple[str, str]:
-    """A help text without the sentence about the default, and what that sentence says.
+    """Split a help text into the description and the default.
 
     >>> split_default("Maximum number of epochs. Default: 200.")
     ('Maximum number of epochs.', '200')

@@ -1,6 +1,6 @@
-"""Docstrings as Markdown: tables, names as links, fields of records as one list, long lists of parameters in groups.
+"""Convert docstrings to Markdown: tables, linked names, fields of records in one list, and parameters in groups.
 
-Defaults in signatures are shown as values: ``slope=-0.1`` rather than ``slope=defaults.SLOPE``.
+Defaults in signatures are shown as values: ``slope=-0.1`` instead of ``slope=defaults.SLOPE``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import griffe
 RULE = re.compile(r"^\s*=+( +=+)+\s*$")
 NAME = re.compile(r"(?<![`\[\w])`(?:uulearn\.)?([A-Za-z_][\w.]*)`(?![`\]\w])")
 SHARED = re.compile(r"^(\w+(?:, \w+)+)( : [^\n]*)?\n((?:    [^\n]*\n|\n(?=    ))*)", re.MULTILINE)
-"""Parameters that one entry of a docstring describes together."""
+"""Parameters that are described together in one entry of a docstring."""
 TYPE = re.compile(r"^\w+ : ")
 """Start of a line with the type of a parameter, which is not Markdown."""
 RETURNED = re.compile(r"^(?:Returns|Yields|Raises)\n-+\n[^\n]*`[^\n]*", re.MULTILINE)
@@ -40,11 +40,11 @@ GROUPS = {
         "Several processes": ["distributed"],
     },
 }  # fmt: skip
-"""Headings of the parameters of the classes that have many; each parameter belongs to one group."""
+"""Headings for the parameters of classes with many parameters; each parameter belongs to one group."""
 
 
 def to_markdown_tables(text: str) -> str:
-    """Simple tables, columns under rules of ``=``, as Markdown tables; without a second rule the head is empty.
+    """Convert simple tables (columns under lines of ``=``) to Markdown; without a second line, the header is empty.
 
     >>> print(to_markdown_tables("===  =====\\n`a`  first\\n`b`  rest\\n===  ====="))
     | | |
@@ -82,7 +82,7 @@ def _table(rows: list[str]) -> list[str]:
 
 
 def _join_continued(rows: list[str], starts: list[int]) -> list[str]:
-    """Rows whose first cell is empty continue the last cell of the row before."""
+    """Join rows whose first cell is empty with the last cell of the previous row."""
     joined: list[str] = []
     for row in rows:
         if joined and not row[: starts[1]].strip():
@@ -93,7 +93,7 @@ def _join_continued(rows: list[str], starts: list[int]) -> list[str]:
 
 
 def link_names(text: str, places: dict[str, str]) -> str:
-    """Link names in single backticks to their descriptions; prompts and types stay code.
+    """Link names in single backticks to their documentation; prompts and types are unchanged.
 
     >>> link_names("see `UURisk`, not ``UURisk``", {"UURisk": "uulearn.risk.UURisk"})
     'see [`UURisk`][uulearn.risk.UURisk], not ``UURisk``'
@@ -117,7 +117,7 @@ def link_names(text: str, places: dict[str, str]) -> str:
 
 
 def split_shared_entries(text: str) -> str:
-    """Give each of several parameters that share an entry its own entry, which then shows its default.
+    """Split an entry of several parameters into one entry per parameter, which then shows its default.
 
     >>> print(split_shared_entries("Parameters\\n---\\nlow, high : float\\n    The ends.\\n"))
     Parameters
@@ -138,7 +138,7 @@ def split_shared_entries(text: str) -> str:
 
 
 def add_examples_heading(text: str) -> str:
-    """Put prompts without a heading into a section of their own, which ends the docstring.
+    """Move prompts without a heading into an Examples section at the end of the docstring.
 
     >>> add_examples_heading("Add one.\\n\\n>>> 1 + 1\\n2")
     'Add one.\\n\\nExamples\\n--------\\n>>> 1 + 1\\n2'
@@ -149,10 +149,10 @@ def add_examples_heading(text: str) -> str:
 
 
 class Docstrings(griffe.Extension):
-    """Rewrites the docstrings of a package after griffe has read it."""
+    """Griffe extension that rewrites the docstrings of a package after it is loaded."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Rewrite every docstring of the package, and put results of functions after what users call."""
+        """Rewrite every docstring of the package, and list result classes after the code that users call."""
         places = dict(_public(pkg))
         self._rewrite(pkg, places, pkg)
         for path in {place.rpartition(".")[0] for place in places.values()}:
@@ -206,7 +206,7 @@ def _group_parameters(thing: Any, groups: dict[str, list[str]]) -> None:
 
 
 def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
-    """Names as written in docstrings, each with its full path."""
+    """Yield names as written in docstrings, each with its full path."""
     for name, inner in module.modules.items():
         if name.startswith("_") or not inner.exports:
             continue
@@ -218,7 +218,7 @@ def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
 
 
 def _is_result(thing: Any) -> bool:
-    """Whether this is a record or an error: what functions return or raise."""
+    """Return whether this is a record or an error, which functions return or raise."""
     found = thing.final_target if thing.is_alias else thing
     return bool(found.is_class) and (_is_record(found) or found.name.endswith(("Error", "Warning")))
 

@@ -24,7 +24,7 @@ FENCE = re.compile(r"^(\s*)(```+|~~~+)")
 TARGET = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
 """The address in a Markdown link or image, without its anchor."""
 RECORDS = ("studies/", "repository/", "hardening.md")
-"""Pages that search lists after the guides."""
+"""Pages that the search lists after the guides."""
 RECORD_BOOST = 0.2
 NO_DESCRIPTION = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 
@@ -48,7 +48,7 @@ def change_outside_code(markdown: str, change: Callable[[str], str]) -> str:
 
 
 def links_of(markdown: str) -> list[str]:
-    """Addresses of the relative links and images of a page, in order.
+    """Return the addresses of the relative links and images of a page, in order.
 
     >>> links_of("[a](b.md#c) ![d](../e.png) [f](https://g.h) [i](#j)")
     ['b.md', '../e.png']
@@ -64,7 +64,7 @@ def links_of(markdown: str) -> list[str]:
 
 
 def place_in_site(path: Path, docs: Path) -> str:
-    """Path in the site of a file of the repository.
+    """Return the path in the site of a file of the repository.
 
     >>> place_in_site(Path("/r/docs/a/b.md"), Path("/r/docs")), place_in_site(Path("/r/c/d.md"), Path("/r/docs"))
     ('a/b.md', 'repository/c/d.md')
@@ -85,7 +85,7 @@ def _in_nav(nav: Any) -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Copy what the navigation names under ``repository/``, and what pages link to, directly or through a copy."""
+    """Copy to ``repository/`` the files that the navigation lists or pages link to, directly or through a copy."""
     docs = Path(config.docs_dir)
     wanted = [docs.parent / name.removeprefix(f"{COPIES}/") for name in _in_nav(config.nav) if name.startswith(COPIES)]
     pages = [Path(str(file.abs_src_path)) for file in files.documentation_pages()]
@@ -103,7 +103,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links that leave ``docs`` to the copies, highlight Python sessions, and rank records low in search."""
+    """Point links to files outside ``docs`` to copies, highlight Python sessions, and rank records low in search."""
     docs, here = Path(config.docs_dir), Path(str(page.file.abs_src_path))
 
     def turn(link: re.Match[str]) -> str:

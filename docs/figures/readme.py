@@ -1,7 +1,7 @@
-"""Draws the figures of the README and the start pages: ``python docs/figures/readme.py docs/images``.
+"""Draw the figures of the README and the start pages: ``python docs/figures/readme.py docs/images``.
 
 ``readme.png`` and ``readme-dark.png`` compare the paper's best accuracy, the defaults of `UUClassifier` and supervised
-training; the numbers are stored records. ``start-history.png`` is what the notebook of docs/start/notebook.md draws.
+training; the numbers come from stored records. ``start-history.png`` is the figure of docs/start/notebook.md.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ DRAWINGS = {
 
 
 def main() -> None:
-    """Draw the figures that are named after the folder, or all."""
+    """Draw the figures whose names follow the folder on the command line, or all figures."""
     import matplotlib
 
     matplotlib.use("Agg")

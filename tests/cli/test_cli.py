@@ -73,13 +73,13 @@ def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("a,b,c\n1,2,x\n", "holds 'x' in row 1, column 'c', which is not a finite number"),
+        ("a,b,c\n1,2,x\n", "has 'x' in row 1, column 'c', which is not a finite number"),
         ("a,b,c\n1,2\n", "line 2 of"),
         ("a,b,c\n", "has no rows"),
         ("", "is empty"),
         ("a,b\n1,2\n", "lacks the column 'c'"),
-        ("5,2\n3,4\n", "has 2 columns, but the model takes 3"),
-        ("a,b,c\n1,2,nan\n", "holds nothing in row 1, column 'c', which is not a finite number"),
+        ("5,2\n3,4\n", "has 2 columns, but the model expects 3"),
+        ("a,b,c\n1,2,nan\n", "has nothing in row 1, column 'c', which is not a finite number"),
         (b"\xff\xfe\x00", "save it as UTF-8"),
     ],
 )

@@ -108,5 +108,5 @@ def test_outputs_are_compared_with_a_tolerance(expected, got, same):
 
 
 def test_a_console_block_without_a_prompt_is_refused():
-    with pytest.raises(ValueError, match="must begin with a prompt"):
+    with pytest.raises(ValueError, match="must start with a prompt"):
         tool.read_console("ls\n")

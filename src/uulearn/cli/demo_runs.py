@@ -1,7 +1,7 @@
-"""The runs of ``uulearn demo``: five methods on two datasets that scikit-learn includes.
+"""Train the runs of ``uulearn demo``: five methods on two datasets included in scikit-learn.
 
-Two unlabeled sets with class priors 0.7 and 0.3, and one small deep model: without a correction the empirical risk
-becomes negative and the test accuracy drops; a correction prevents this.
+Each run trains a small deep model on two unlabeled sets with class priors 0.7 and 0.3. Without a correction, the
+empirical risk becomes negative and the test accuracy drops; a correction prevents this.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def train_task(task: DemoTask, method: str, epochs: int, seed: int) -> UUClassif
 
 
 def summarize(task: DemoTask, method: str, history: History) -> DemoResult:
-    """Return the numbers of a run for the table."""
+    """Return the row of the table for one run."""
     accuracy = history.column("test_accuracy")
     return DemoResult(
         task.name, method, accuracy[-1], max(accuracy), history[-1]["unbiased"], history.first_negative_epoch

@@ -1,10 +1,8 @@
-"""The tables that ``uulearn demo`` writes: simulated patients of two clinics, to try the other commands on.
+"""Create the tables of ``uulearn demo``: simulated patients of two clinics, as input for the other commands.
 
 Ill and healthy patients have the same distributions in both clinics. The clinics differ only in the fraction of
 patients who are ill, which is the assumption of the method.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,13 +14,13 @@ import pandas as pd
 from uulearn.storage import write_atomically
 
 TABLE_PRIORS = {"clinic_a.csv": 0.8, "clinic_b.csv": 0.2, "new_patients.csv": 0.3, "labeled_patients.csv": 0.3}
-"""Fraction of patients who are ill, by file."""
+"""Fraction of patients who are ill, keyed by file name."""
 TABLE_SIZES = {"clinic_a.csv": 1500, "clinic_b.csv": 1500, "new_patients.csv": 500, "labeled_patients.csv": 2000}
 LABEL_COLUMN = "ill"
 
 
 def demo_tables(seed: int) -> dict[str, pd.DataFrame]:
-    """The tables by file name. Only the labeled patients have the column ``ill``."""
+    """Return the tables, keyed by file name; only the table of labeled patients has the column ``ill``."""
     rng = np.random.default_rng(seed)
     tables = {name: draw_patients(rng, size, TABLE_PRIORS[name]) for name, size in TABLE_SIZES.items()}
     return {
@@ -32,7 +30,7 @@ def demo_tables(seed: int) -> dict[str, pd.DataFrame]:
 
 
 def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFrame:
-    """Simulate n patients of whom the fraction ``prior`` is ill."""
+    """Simulate n patients; a fraction ``prior`` of them is ill."""
     ill = rng.permutation(n) < round(prior * n)
     habits, frequencies = ("never", "former", "current"), ((0.6, 0.25, 0.15), (0.35, 0.25, 0.4))
     return pd.DataFrame(
@@ -49,23 +47,13 @@ def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFram
     )
 
 
-def format_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
-    """The CSV files of the tables, with the same bytes on every platform."""
-    return {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
-
-
-def check_conflicts(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Raise a ValueError if a file of the folder has the name of a table and other contents."""
-    places = {folder / name: content for name, content in files.items()}
-    changed = [path.name for path, content in places.items() if path.exists() and path.read_bytes() != content]
-    if changed:
+def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Write the tables as CSV files; raise ValueError if a file of this name with other contents exists."""
+    files = {folder / name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+    if changed := [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]:
         raise ValueError(
             f"{', '.join(changed)} in {folder} would be overwritten with other rows; pass another folder as --out, or "
-            "move the file away."
+            "move the files."
         )
-
-
-def write_tables(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files into a folder."""
-    for name, content in files.items():
-        write_atomically(folder / name, partial(Path.write_bytes, data=content))
+    for path, content in files.items():
+        write_atomically(path, partial(Path.write_bytes, data=content))

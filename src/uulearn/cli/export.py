@@ -1,4 +1,4 @@
-"""``uulearn export``: a model as an ONNX file."""
+"""``uulearn export``: write a model as an ONNX file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ def export(
     loaded = load_model(model)
     with explained(out):
         if isinstance(loaded, TableModel):
-            # Images are bytes; a column of a table can hold times in seconds, which need float64.
+            # Images are bytes; a table can contain times in seconds, which need float64.
             input_type = "uint8" if loaded.encoder is None else "float64"
             exported = export_onnx(loaded.classifier, out, pipeline=loaded.encoder, input_type=input_type)
         else:

@@ -1,4 +1,4 @@
-"""Probabilities from scores without labels, prior shift, and decision thresholds."""
+"""Convert scores to probabilities without labels, correct for prior shift, and compute decision thresholds."""
 
 import math
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ class PlattScaling:
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
     """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
 
-    It maximizes the likelihood of the sets. Let t be the probability of the positive class at the class prior of
+    The fit maximizes the likelihood of the sets. Let t be the probability of the positive class at the class prior of
     all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
-    ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line of maximum likelihood, with a weak prior on
-    its parameters for small samples.
+    ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line with the maximum likelihood; a weak
+    prior on the slope and intercept stabilizes the fit for small samples.
 
-    The log-odds are those at class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
+    The log-odds refer to the class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 20_000)
@@ -139,7 +139,7 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     """Compute the expected calibration error from labels.
 
-    It is the mean over equal-size bins of |mean probability − fraction of positives|.
+    The error is the mean of |mean probability − fraction of positives| over bins of equal size.
 
     >>> calibration_error([0.2] * 10, [1, 1] + [0] * 8, bins=1)
     0.0

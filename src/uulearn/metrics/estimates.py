@@ -1,4 +1,4 @@
-"""Estimates with confidence intervals, and the checks of scores, sets and labels that all metrics share."""
+"""Estimates with confidence intervals, and input checks for scores, sets and labels that all metrics use."""
 
 import math
 from collections.abc import Sequence
@@ -75,8 +75,8 @@ def combine_proportions(
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
-    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008), which keeps the coverage
-    for few rows and for proportions near 0 or 1. It is clipped to the bounds.
+    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). It therefore keeps its
+    coverage with few rows and with proportions near 0 or 1. The interval is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0
@@ -117,7 +117,7 @@ def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
     parts = values[membership == 0], values[membership == 1]
     for which, part in enumerate(parts):
         if not len(part):
-            raise ValueError(f"sets has no row of set {which}; pass rows of both sets.")
+            raise ValueError(f"sets contains no rows from set {which}; pass rows from both sets.")
     return parts
 
 
@@ -131,7 +131,7 @@ def split_labeled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
 
 
 def read_column(values: Any, name: str) -> Floats:
-    """Return an array, list or tensor of numbers as float64 of shape (n,), or raise a ValueError for NaN."""
+    """Convert an array, list or tensor of numbers to a float64 array of shape (n,); raise a ValueError for NaN."""
     column = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]

@@ -79,7 +79,7 @@ def evaluate_labeled(
     positive, negative = split_labeled(scores, labels)
     if not len(positive) or not len(negative):
         missing = "negative" if len(positive) else "positive"
-        raise ValueError(f"labels has no {missing} row; pass labeled rows of both classes.")
+        raise ValueError(f"labels contains no {missing} rows; pass labeled rows of both classes.")
     sizes = len(positive), len(negative)
     rates = float((positive > threshold).mean()), float((negative > threshold).mean())
 

@@ -1,7 +1,7 @@
-"""Estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
+"""Bounds on the estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
 
 Both compare ĝ, an exact minimizer of the corrected risk over a class 𝒢 that is closed under negation, with g*, the best
-classifier of 𝒢. They hold for every distribution and are far above typical errors; above C_ℓ they are vacuous.
+classifier of 𝒢. The bounds hold for every distribution and far exceed typical errors; above C_ℓ they are vacuous.
 """
 
 import math
@@ -31,7 +31,7 @@ class EstimationErrorBound:
 
     @property
     def value(self) -> float:
-        """The bound; vacuous above C_ℓ."""
+        """The bound, which is vacuous if it exceeds C_ℓ."""
         return self.complexity + self.bias + self.spread
 
 
@@ -104,9 +104,9 @@ def network_error_bound(
     Parameters
     ----------
     norms : NetworkNorms
-        From `network_norms` of a trained network, or created from norms that were fixed before training.
+        Result of `network_norms` for a trained network, or norms that were chosen before training.
     loss, method, slope
-        Names of the training loss and correction. C_ℓ and L_ℓ are those on |z| ≤ C_g, the largest possible score.
+        Names of the training loss and correction. C_ℓ and L_ℓ are computed on |z| ≤ C_g, the largest possible score.
     alpha, beta : float, optional
         As in `estimation_error_bound`. Default: π and 1 − π times the smallest loss on |z| ≤ C_g.
 
