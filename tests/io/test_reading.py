@@ -206,7 +206,7 @@ def test_reads_compressed_text(tmp_path, compression):
         in refusal(damaged)
     )
     plain = save(tmp_path, text, f"plain.csv{suffix}")
-    assert f"FILE has a {compression} suffix but is not compressed with {compression} (first bytes: 61 2c" in refusal(plain)
+    assert f"has a {compression} suffix but is not compressed with {compression} (first bytes: 61 2c" in refusal(plain)
 
 
 def test_rejects_other_encodings_with_position_and_line(tmp_path):

@@ -52,7 +52,7 @@ def normalized(value: Any) -> Any:
     if isinstance(value, Real):
         number = float(value)
         if not math.isfinite(number):
-            raise ValueError(f"numbers in a configuration must be finite, got {number}.")
+            raise ValueError(f"a configuration must contain only finite numbers, got {number}.")
         return int(number) if number.is_integer() else number
     if isinstance(value, Mapping):
         return {str(name): normalized(item) for name, item in value.items()}
