@@ -296,7 +296,7 @@ def test_rejects_text_that_utf8_cannot_hold(tmp_path):
 
 def test_rejects_infinity_in_json(tmp_path):
     frame = pd.DataFrame({"x": [1.0, math.inf]})
-    refused(tmp_path / "t.jsonl", frame, match="a frame for .* contains infinity")
+    refused(tmp_path / "t.jsonl", frame, match="a frame for .* has an infinite value")
     assert read_table(write(tmp_path / "t.csv", frame))["x"].tolist() == ["1.0", "inf"]
 
 

@@ -64,7 +64,7 @@ def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | N
 
 
 def _look_up(source: DatasetSource, folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the paths of the files, from a single folder if one contains all files, and otherwise from any folder."""
+    """Return the paths of the files that were found, preferably all from the same folder."""
     found: dict[str, Path] = {}
     for folder in folders:
         here: dict[str, Path] = {}

@@ -84,8 +84,8 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
         Data folder that is searched and in which downloads are saved. By default, the folder set by the environment
         variable UULEARN_DATA and the user cache directory are searched, and downloads are saved in the cache.
     download : bool
-        Whether to download missing files, which requires ``pip install 'uulearn[data]'``. If False, a
-        DatasetNotFoundError is raised if files are missing.
+        Whether to download missing files, which requires ``pip install 'uulearn[data]'``. If False, missing files raise
+        a DatasetNotFoundError.
 
     Examples
     --------

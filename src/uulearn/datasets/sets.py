@@ -76,7 +76,7 @@ def make_sets(
         repeated within a set. ``"independent"`` (the paper's theory) draws every row independently from the mixture,
         with replacement, so the realized prior varies around θ.
     allow_reuse : bool
-        Whether ``"without_replacement"`` may reuse rows if a class has too few rows; if False, an error is raised.
+        Whether ``"without_replacement"`` may reuse rows; if False, an error is raised if a class has too few rows.
     random_state : int, RandomState or None
         Seed or random number generator for drawing the sets.
 

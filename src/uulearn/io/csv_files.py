@@ -130,7 +130,7 @@ def _records(source: TextSource, separator: str) -> Generator[Record]:
 
 
 def _find_separator(source: TextSource, expected: str) -> str:
-    """Detect a separator that splits all sampled records into the same number of fields; raise if it is ambiguous."""
+    """Return the separator that splits all sampled records into the same number of fields, or raise `TableError`."""
     dividing = {}
     for separator in SEPARATOR_NAMES.keys() - {expected}:
         try:
@@ -153,7 +153,7 @@ def _find_separator(source: TextSource, expected: str) -> str:
 
 
 class _WithEnd(io.RawIOBase):
-    """The rows of a file, followed by an end record; a blank line first makes pyarrow keep a byte-order mark."""
+    """The rows of a file between a blank line, which makes pyarrow keep a byte-order mark, and an end record."""
 
     def __init__(self, source: TextSource, header_bytes: int, end: str) -> None:
         content = source.open()

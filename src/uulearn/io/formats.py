@@ -91,7 +91,7 @@ def check_not_read_again(out: Path, rows: str, named: str) -> None:
 
 
 def _is_ignored(name: str) -> bool:
-    """Return whether a file or folder is a hidden file or a marker file; partitions such as ``_site=1`` are not."""
+    """Return whether a file or folder is hidden or a marker; partitions such as ``_site=1`` are not ignored."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -333,7 +333,7 @@ def json_lines(frame: pd.DataFrame, name: str) -> str:
     try:
         rows = [encode(dict(zip(frame.columns, row, strict=True))) for row in zip(*columns, strict=True)]
     except ValueError as error:
-        raise TableError(f"a frame for {name} contains infinity, which JSON cannot store; remove it.") from error
+        raise TableError(f"a frame for {name} has an infinite value, which JSON cannot store; remove it.") from error
     return "".join(f"{row}\n" for row in rows)
 
 

@@ -27,7 +27,7 @@ MODEL_GROUPS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "re
 
 
 class Contest(NamedTuple):
-    """Comparison of two methods on one row: the difference in mean accuracy, in points, and a paired t-test."""
+    """Comparison of two methods on one table row: the difference in mean accuracy, and a paired t-test."""
 
     model: str
     corrected: str
@@ -72,7 +72,7 @@ def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
 
 
 class CoOccurrence(NamedTuple):
-    """Number of runs with a negative training risk, a rising test error, both or neither, and a rank correlation."""
+    """Co-occurrence of negative training risks and rising test errors, and the rank correlation of their epochs."""
 
     both: int
     only_negative: int
@@ -84,7 +84,7 @@ class CoOccurrence(NamedTuple):
 
 
 def co_occurrence(records: Sequence[Record]) -> CoOccurrence:
-    """Count runs by negative risk and rising test error, and correlate the epochs of the runs that have both."""
+    """Count the runs with a negative risk and a rising test error, and correlate the epochs of these two events."""
     curves = [record["curves"] for record in records]
     events = [(first_negative_epoch(curve["unbiased"]), turning_epoch(curve["test_accuracy"])) for curve in curves]
     tally = Counter((negative is not None, turn is not None) for negative, turn in events)
@@ -108,7 +108,7 @@ class RegularizedRun(NamedTuple):
 
 
 def regularized_runs(records: Iterable[Record], entry: str) -> list[RegularizedRun]:
-    """Return the runs in a panel of Figure 3 in order of regularization; ``entry`` is ``dropout`` or ``l2``."""
+    """Return the runs in a panel of Figure 3, sorted by regularization; ``entry`` is ``dropout`` or ``l2``."""
     found = []
     for record in sorted(records, key=lambda record: record["configuration"][entry]):
         curves = {n: [v for v in values if math.isfinite(v)] for n, values in record["curves"].items()}

@@ -23,7 +23,7 @@ BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
 """Slope λ of UU-ReLU and UU-ABS, which are special cases of the generalized leaky ReLU."""
 PAPER_SLOPES = (-0.01, -0.03, -0.1, -0.3)
-"""Values of λ for the leaky ReLU. The paper's "from −0.01 to 1" must mean |λ|: with λ > 0, risks stay negative."""
+"""Values of λ for the leaky ReLU. The paper's "from −0.01 to 1" must mean |λ|: λ > 0 leaves negative risks negative."""
 FIXED_SLOPE = -0.1
 """Default λ."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
@@ -121,7 +121,7 @@ def configuration(
     seed: int,
     **settings: Any,
 ) -> Configuration:
-    """Return the configuration of one run; ``settings`` contains ``lr``, ``l2`` and changes to Appendix C."""
+    """Return the configuration of one run; ``settings`` contains ``lr``, ``l2`` and overrides of Appendix C."""
     own = {"dataset": dataset, "model": model, "method": method[0], "slope": method[1], "seed": seed}
     priors = {"set_priors": list(set_priors), "target_prior": PAPER_TARGET_PRIORS[dataset]}
     run: Configuration = APPENDIX_C | own | priors | settings
@@ -255,13 +255,13 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
-    """Return the configuration of a method under one of the `VARIANTS`; "as printed" changes nothing."""
+    """Return the configuration of a method for one of the `VARIANTS`; "as printed" changes nothing."""
     run = row.run(method, seed)
     return run | VARIANTS[variant](run)
 
 
 def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
-    """Return the methods to run for a variant in a row; empty if the variant does not apply to the row."""
+    """Return the methods to run for a variant and a table row; empty if the variant does not apply to the row."""
     if row.model in CONVOLUTIONAL:
         return RESNET_VARIANTS.get(variant, {}).get(row.set_priors, ())
     special = {"shortened": row.dataset in SHORT_OF_ROWS, "Glorot": row.model == "mlp"}
@@ -275,7 +275,7 @@ def variant_rows(variant: str, request: Request) -> list[TableRow]:
 
 
 def variant_seeds(variant: str, row: TableRow) -> range:
-    """Return the seeds to run for a variant in a row."""
+    """Return the seeds to run for a variant and a table row."""
     once = row.model in CONVOLUTIONAL and variant != "as printed"
     return row.seeds[: 1 if once else VARIANT_TRIALS]
 

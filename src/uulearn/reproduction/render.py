@@ -94,7 +94,7 @@ def _render(template: str, *tables: ResultTable, **functions: Any) -> str:
 
 
 def _grids(table: ResultTable) -> list[tuple[str, str, Sequence[MethodColumn]]]:
-    """Return the quantity, caption and columns of each grid of a table."""
+    """Return the quantity, the caption and the columns of each grid in a table."""
     paper, slopes = ([column for column in table.columns if bool(column.paper) is which] for which in (True, False))
     grids = [(quantity, caption, paper) for quantity, caption in QUANTITIES.items()]
     return [grid for grid in [*grids, ("both", SLOPES_CAPTION, slopes)] if grid[2]]

@@ -11,7 +11,7 @@ from uulearn.datasets import UnlabeledSets
 
 Indices = NDArray[np.int64]
 MIN_SPARE, SPARE_DEVIATIONS = 0.01, 5.0
-"""Fraction of a set that may be dropped for equal sizes in all runs: minimum, and number of standard deviations."""
+"""Margin for equal sizes in all runs: the minimum fraction of a set, and the number of standard deviations."""
 
 
 def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple[tuple[Indices, Indices], ...]:

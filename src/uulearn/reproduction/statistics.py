@@ -18,7 +18,7 @@ SMOOTHING_WINDOW = 5
 MIN_RISE = 0.005
 """Minimum increase in the error rate after a turning point."""
 NOISE_DEVIATIONS = 4.0
-"""Minimum increase in standard deviations of the noise. With 3, 1 of 150 runs of pure noise would be counted."""
+"""Minimum increase, in standard deviations of the noise. By chance, noise exceeds 3 in about 1 of 150 runs."""
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:

@@ -92,7 +92,7 @@ class RunStore:
     def add_all(self, records: Iterable[Record]) -> list[bool]:
         """Store runs that were trained together, and return whether each run is new.
 
-        All temporary files are written before the first one is renamed, so usually either all runs are stored or none.
+        All temporary files are written before the first one is renamed, so an interruption rarely stores only a part.
         """
         added: list[bool] = []
         waiting: dict[Path, Path] = {}
@@ -126,7 +126,7 @@ class RunStore:
         return [configuration for name, configuration in wanted.items() if name not in known]
 
     def records(self, **filters: Any) -> list[Record]:
-        """Return the records whose configuration matches ``filters``, sorted by key; None matches missing entries."""
+        """Return the records that match ``filters``, sorted by key; a filter of None also matches a missing entry."""
         found: dict[str, Record] = {}
         for path in self._loose_files():
             found |= self._read(path)
@@ -214,10 +214,10 @@ def _storable(record: Record) -> Record:
     """Return a validated copy of a record with rounded curves, in which None replaces NaN and infinite values."""
     data = {"format": RECORD_FORMAT, **record}
     if data["format"] != RECORD_FORMAT:
-        raise ValueError(f"a record of format {data['format']!r} cannot be stored; expected {RECORD_FORMAT}.")
+        raise ValueError(f"a record of format {data['format']!r} cannot be stored; expected format {RECORD_FORMAT}.")
     for part in ("configuration", "curves"):
         if not isinstance(data.get(part), Mapping):
-            raise ValueError(f"a record needs a dict {part!r}, got {data.get(part)!r}.")
+            raise ValueError(f"a record must contain a dict {part!r}, got {data.get(part)!r}.")
     data["configuration"] = normalized(data["configuration"])
     data["curves"] = {
         name: [float(f"{v:.{CURVE_DIGITS}g}") if v is not None and math.isfinite(v) else None for v in curve]

@@ -24,11 +24,11 @@ _RANGES: dict[str, tuple[float, float, bool, str]] = {
     "delta": (0, 1, False, "it is the error probability (0.05 for 95% confidence)."),
     "fraction": (0, 1, False, "it is the fraction of rows from set 0."),
     "half_width": (0, 1, False, "write two percentage points as 0.02."),
-    "input_bound": (0, math.inf, False, "it bounds the Euclidean norm of every row."),
+    "input_bound": (0, math.inf, False, "it is an upper bound on the Euclidean norm of every row."),
     "loss_bound": (0, math.inf, False, "it is the largest value of the loss (1 for the zero-one and sigmoid losses)."),
     "loss_lipschitz": (0, math.inf, True, "the zero-one loss has no Lipschitz constant; use a surrogate loss."),
     "rademacher": (0, math.inf, True, "pass two numbers, (ℜ_n, ℜ_n′)."),
-    "score_bound": (0, math.inf, False, "it bounds the absolute value of every score."),
+    "score_bound": (0, math.inf, False, "it is an upper bound on the absolute value of every score."),
 }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def loss_constants(loss: str, score_bound: float) -> LossConstants:
 
 
 def correction_lipschitz(method: str, slope: float = DEFAULT_SLOPE) -> float:
-    """Return the Lipschitz constant L_f of a correction: max(1, |λ|) for ``"leaky_relu"``, and 1 otherwise.
+    """Return the Lipschitz constant L_f of ``"relu"`` and ``"abs"`` (1), or of ``"leaky_relu"`` (max(1, |λ|)).
 
     >>> correction_lipschitz("abs"), correction_lipschitz("leaky_relu", -2)
     (1.0, 2.0)

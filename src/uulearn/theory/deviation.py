@@ -11,8 +11,8 @@ functions have these parameters in common:
 * ``delta`` δ: the probability that the bound fails.
 
 The second exponent in the paper contains b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most
-b·C_ℓ/n, and a row of set 1 by at most d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′, which is used here. Both
-are equal for n = n′. A bound on a probability is vacuous if it exceeds 1, and a bound on a risk if it exceeds C_ℓ.
+b·C_ℓ/n, and a row of set 1 by at most d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′, which is used here. For
+n = n′, the two are equal. A bound on a probability is vacuous if it exceeds 1, and a bound on a risk if it exceeds C_ℓ.
 """
 
 import math

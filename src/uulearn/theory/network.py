@@ -7,7 +7,7 @@ is applied element-wise, is 1-Lipschitz, and satisfies σ(tz) = tσ(z) for t ≥
 * batch normalization directly after a linear layer, into which it is folded;
 * dropout, which has no effect in evaluation mode;
 * biases. A constant κ > 0 is appended to the rows and passed from layer to layer, since σ(κ) = κ: layer j becomes
-  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The constants are chosen to minimize the bound (a geometric program).
+  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The constants minimize the bound; they are the solution of a geometric program.
 
 Other layers, such as convolutions, residual connections, layer normalization, tanh and GELU, raise an error.
 """

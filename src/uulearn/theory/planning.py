@@ -3,9 +3,9 @@
 For a classifier that does not depend on the held-out rows, let s and s′ be the fractions of rows in set 0 and in set 1
 that are predicted positive. The estimated accuracy, one minus the unbiased zero-one risk (Eq. 4), is then
 
-    Â = 1 − π + (a + b)·s − (c + d)·s′,
+    Â = 1 − π + (a + b)·s − (c + d)·s′.
 
-and its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′. Here, p = θ·TPR + (1 − θ)·FPR is the expected value of
+Its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expected value of
 s, and p′ is the expected value of s′. All intervals have the form ±√(S₀²/n + S₁²/n′); see `IntervalSpread`.
 """
 
@@ -74,7 +74,7 @@ class IntervalSpread:
         return SetSizes(_whole(total * fraction), _whole(total * (1 - fraction)))
 
     def relative_cost(self, fraction: float) -> float:
-        """Return the total number of rows for this fraction from set 0, relative to the best fraction."""
+        """Return the total number of rows if this fraction is from set 0, relative to the best fraction."""
         fraction, best = check_number("fraction", fraction), self.best_fraction
         return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
