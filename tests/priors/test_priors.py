@@ -200,7 +200,7 @@ def test_similar_sets_warn():
 
 def test_identical_sets_give_nan_and_full_intervals():
     scores = np.arange(500.0)
-    with pytest.warns(UnidentifiedPriorsWarning, match="difference at least 0 points"):
+    with pytest.warns(UnidentifiedPriorsWarning, match="differ by at least 0 points"):
         found = estimate_set_priors_from_scores(scores, scores, random_state=0)
     assert np.isnan(found.set_priors).all()
     assert found.intervals == ((0.0, 1.0), (0.0, 1.0))

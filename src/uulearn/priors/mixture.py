@@ -133,7 +133,7 @@ def resample(
     """Draw bootstrap resamples of both sets, and estimate both mixture proportions from each resample.
 
     The estimates depend only on the number of rows between consecutive thresholds. Drawing these counts from a
-    multinomial distribution is equivalent to drawing rows with replacement, and its cost is independent of their number.
+    multinomial distribution is equivalent to drawing rows with replacement, but faster.
     """
     below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
     cuts = np.unique([below, above])

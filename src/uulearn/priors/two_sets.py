@@ -191,7 +191,7 @@ def _estimate(
     if concern is not None:
         concern = (
             f"the two sets do not identify their class priors: {concern}. If set {higher_prior_set} has the higher "
-            f"prior, then, each with {100 * confidence:g}% confidence, set {higher_prior_set} is at least "
+            f"prior, these bounds each hold with {100 * confidence:g}% confidence: set {higher_prior_set} is at least "
             f"{100 * bounds.higher_prior_at_least:.0f}% positive, set {1 - higher_prior_set} is at most "
             f"{100 * bounds.lower_prior_at_most:.0f}% positive, and the priors differ by at least "
             f"{100 * bounds.gap_at_least:.0f} points. The ranking of rows does not depend on the priors. Label a small "

@@ -1,4 +1,4 @@
-"""The four coefficients that express the classification risk by risks on two unlabeled sets:
+"""The four coefficients that express the classification risk in terms of risks on two unlabeled sets:
 
     R(g) = a·R_u⁺(g) − b·R_u⁻(g) − c·R_u′⁺(g) + d·R_u′⁻(g).
 
@@ -21,7 +21,7 @@ EQUAL_PRIORS = 1e-6
 
 
 class UUCoefficients(NamedTuple):
-    """The coefficients of Section 2.2; all four are negative if set 1 has the higher prior."""
+    """The coefficients a, b, c and d of Section 2.2; all four are negative if set 1 has the higher prior."""
 
     a: float
     b: float
@@ -43,7 +43,7 @@ def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
 
 
 def check_priors(set_priors: Iterable[float], number: Literal["two", "two or more"]) -> list[float]:
-    """Return the class priors as floats, or raise a ValueError unless they are valid and different."""
+    """Return the class priors as floats; raise a ValueError if a prior is invalid or if all priors are equal."""
     values = tuple(set_priors) if isinstance(set_priors, Iterable) else ()
     enough = len(values) == 2 if number == "two" else len(values) >= 2
     if not enough or not all(isinstance(value, Real) for value in values):
@@ -58,7 +58,7 @@ def check_priors(set_priors: Iterable[float], number: Literal["two", "two or mor
     if max(priors) - min(priors) < EQUAL_PRIORS:
         raise ValueError(
             f"set_priors must differ, got {set_priors!r}: sets with the same class prior contain no information about "
-            "the classes; collect a set with another class prior."
+            "the classes; use sets with different class priors."
         )
     return priors
 
@@ -90,7 +90,7 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
     Parameters
     ----------
     set_priors : (θ, θ′)
-        Class priors of set 0 and of set 1; any order, but different.
+        Class priors of set 0 and set 1. They must differ; either one may be higher.
     target_prior : float
         π, the class prior of the population that the classifier will be used on.
 
@@ -113,8 +113,8 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
     """Return the worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
-    A row of set 0 contributes a/n or −b/n to the estimate, and a row of set 1 contributes d/n′ or −c/n′. Therefore
-    SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
+    A row of set 0 contributes a/n or −b/n to the estimate, and a row of set 1 contributes d/n′ or −c/n′. Therefore SE ≤
+    ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give SE ≤ ½/√N.
 
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
@@ -128,7 +128,7 @@ def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tup
 def warn_if_close(
     set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int] | None = None, stacklevel: int = 3
 ) -> None:
-    """Warn if |θ − θ′| is small, and report the size of the coefficients and the precision of the accuracy."""
+    """Warn if |θ − θ′| is small, and report the largest coefficient and the standard error of the accuracy."""
     theta, theta_prime = check_set_priors(set_priors)
     gap = abs(theta - theta_prime)
     if gap >= CLOSE_PRIORS:
@@ -138,7 +138,7 @@ def warn_if_close(
     cost = estimation_cost(set_priors, target_prior, (n, n_prime))
     subject = "these" if sizes else "for example"
     warnings.warn(
-        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients reach "
+        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients are as large as "
         f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
         f"{100 * cost.standard_error:.2g} points, equivalent to {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",

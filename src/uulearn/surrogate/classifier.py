@@ -1,4 +1,4 @@
-"""`SurrogateSetClassifier`: trains any scikit-learn classifier from unlabeled sets."""
+"""`SurrogateSetClassifier`: train any scikit-learn classifier on unlabeled sets."""
 
 import warnings
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ LARGEST_LOG_ODDS = 36.0  # above this value, 1 − η is rounded to 0 in double 
 
 
 def default_estimator(random_state: Any = None) -> Any:
-    """Return strongly regularized gradient boosting, because the set of a row is only a noisy label of its class."""
+    """Return a strongly regularized gradient boosting model, because the set of a row is only a noisy class label."""
     options = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_features": 0.3}
     return HistGradientBoostingClassifier(**options, random_state=random_state)
 
@@ -57,22 +57,22 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         π, the class prior of the population that the classifier will be used on. It is not used in training:
         ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
     estimator : classifier, optional
-        Base classifier; it is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
+        Base classifier, which is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
         ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None, because the inversion depends on
         the fractions of the sets.
     calibration : {"mixture", "sigmoid", "isotonic", None}
-        Method of calibrating the set probabilities by cross-validation. ``"mixture"`` fits a logistic curve that is
+        Method for calibrating the set probabilities with cross-validation. ``"mixture"`` fits a logistic curve that is
         consistent with the priors (`uulearn.surrogate.calibration`); ``"sigmoid"`` and ``"isotonic"`` are the methods
         of ``CalibratedClassifierCV``; None uses the output of ``predict_proba``.
     cv : int or splitter
-        Folds for calibration; a number means stratified, shuffled folds.
+        Number of stratified, shuffled folds for calibration, or a scikit-learn splitter.
     random_state : int, RandomState or None
-        Seed of the folds and of the default estimator.
+        Seed for the folds and for the default estimator.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted classifier of sets; ``estimator_.predict_proba(X)`` has shape (n, m).
+        Fitted classifier that predicts the set of a row; ``estimator_.predict_proba(X)`` has shape (n, m).
     set_priors_, set_sizes_, set_fractions_
         Class prior, number of rows and fraction of all rows (by weight if ``sample_weight`` was given) of each set.
     classes_ : array([0, 1])
@@ -118,7 +118,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on rows of all sets, in any order; ``sets`` contains the set of each row, 0 to m − 1.
 
-        ``sample_weight`` is passed to the estimator; ``set_priors`` are then weighted class priors.
+        ``sample_weight`` is passed to the estimator. In this case, ``set_priors`` must be weighted class priors.
         """
         theta = read_priors(self.set_priors)
         check_target_prior(self.target_prior)
@@ -159,7 +159,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return default_estimator(self.random_state) if self.estimator is None else self.estimator
 
     def _splitter(self) -> Any:
-        """Return stratified, shuffled folds (tables are often sorted); raise a ValueError for an invalid argument."""
+        """Return ``cv`` if it is a splitter, or create stratified, shuffled folds; check ``calibration`` and ``cv``."""
         if not (self.calibration is None or isinstance(self.calibration, str)) or self.calibration not in CALIBRATIONS:
             names = ", ".join(map(repr, CALIBRATIONS))
             raise ValueError(f"calibration must be one of {names}, got {self.calibration!r}.")
@@ -232,16 +232,16 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
 
 def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -> None:
-    """Warn if all priors are close to each other, and report the precision of the accuracy."""
+    """Warn if all priors are close to each other, and report the standard error of the accuracy."""
     span = float(np.ptp(theta))
     if span >= CLOSE_PRIORS:
         return
     error = accuracy_weights(theta, sizes, target_prior).standard_error
     labels = max(1, round(0.25 / error**2))
     warnings.warn(
-        f"set_priors={tuple(theta.tolist())} span only {span:.3g}: these {sum(sizes):,} rows estimate the accuracy "
-        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labeled rows; use sets whose class "
-        "priors differ more, or many more rows.",
+        f"set_priors={tuple(theta.tolist())} differ by only {span:.3g}: these {sum(sizes):,} rows estimate the "
+        f"accuracy with a standard error of up to {100 * error:.2g} points, equivalent to {labels:,} labeled rows; "
+        "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=3,
     )
@@ -253,7 +253,7 @@ def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
         raise ValueError("requires y to be passed, but the target y is None: pass sets, or use fit_sets(X0, X1, ...).")
     values = column_or_1d(sets, warn=True)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError("Input y contains NaN or infinity: sets must be the number of the set each row came from.")
+        raise ValueError("Input y contains NaN or infinity: sets must contain the set number of each row.")
     check_classification_targets(values)
     if len(values) != n_rows:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: X {n_rows}, sets {len(values)}.")
