@@ -407,7 +407,7 @@ def test_labels_with_unclear_order_warn():
     [
         (([], [1]), {}, "y0 has no labels"),
         (([1, 0], [1, 2]), {}, r"y1 must contain only 1 and 0, or 1 and -1, got \[1, 2\]"),
-        (([-1, 0, 1], [1]), {}, r"y0 must be"),
+        (([-1, 0, 1], [1]), {}, r"y0 must contain only"),
         (([1, 0], [1]), {"sizes": (1, 5)}, "set 0 has 1 rows, but y0 has 2 labels"),
         (([1, 0], [1]), {"sizes": 5}, "sizes must be two whole numbers.* got 5"),
         (([1, 0], [1]), {"sizes": (2.5, 5)}, "sizes must be two whole numbers"),

@@ -27,7 +27,7 @@ def reproduce_on_ray(
     """Train all configurations that are missing from the store on a Ray cluster, and store the records.
 
     `uulearn.reproduction.runner.reproduce` has the same parameters and returns the same records. Data and records are
-    sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run in
+    sent over the network. A job whose process dies is retried. ``workers`` limits the number of jobs that run in
     parallel.
     """
     wanted = list(configurations)

@@ -15,10 +15,10 @@ TASK = "uulearn-search"
 class RayExecutor:
     """Executor that trains the models of `uulearn.selection.UUClassifierCV` in parallel on a Ray cluster.
 
-    Rows are sent to the cluster and models are sent back, so its machines need no shared files, except for checkpoints
-    if you request them. A job whose process dies is repeated. ``address`` is ``"auto"`` for the cluster that this
-    machine belongs to, or the host and port of a head node; by default, a local cluster is started.
-    ``workers`` is the number of jobs trained in parallel, by default one per core (or GPU).
+    Rows are sent to the cluster, and models are sent back. The machines need shared storage only if you request
+    checkpoints. A job whose process dies is retried. ``address`` is ``"auto"`` for the cluster that this machine
+    belongs to, or the host and port of a head node; by default, a local cluster is started. ``workers`` is the number
+    of jobs trained in parallel, by default one per core (or GPU).
     """
 
     address: str | None = None

@@ -23,9 +23,9 @@ def build_model(
 ) -> nn.Module:
     """Build a new module for rows of the given shape.
 
-    A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
-    (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
-    With a ``seed``, the initial weights depend only on the seed, and the state of torch's generator does not change.
+    A built-in model, a class or a factory is called with ``params``. The argument ``n_features`` (tabular rows) or
+    ``shape`` (images) is added if the callable accepts it. An instance is copied, so training never changes the user's
+    module. If a ``seed`` is given, the initial weights depend only on it, and torch's random state does not change.
 
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
@@ -37,7 +37,7 @@ def build_model(
     params = dict(params or {})
     if isinstance(model, nn.Module):
         if params:
-            raise ValueError("model_params cannot be used with a model instance; pass its class or a factory instead.")
+            raise ValueError("model_params cannot be used with a model instance; pass a class or a factory instead.")
         return _initialize_lazy(copy.deepcopy(model), row_shape)
     if isinstance(model, str):
         if model not in MODELS:
