@@ -1,14 +1,15 @@
 """Errors and warnings of uulearn, one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
-Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
-them through their base class ``UUWarning``. The report prints the headline above the message and the advice below it.
+Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all
+warnings with the base class ``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below
+it.
 """
 
 from typing import ClassVar
 
 
 class UUWarning(UserWarning):
-    """Base class of all warnings that uulearn raises."""
+    """Base class of all warnings that uulearn issues."""
 
     headline: ClassVar[str]
     advice: ClassVar[str]
@@ -29,21 +30,21 @@ class IndistinguishableSetsWarning(UUWarning):
 
 
 class SwappedPriorsWarning(UUWarning):
-    """Labeled rows given for evaluation contradict the order of the set priors."""
+    """Labeled rows passed for evaluation contradict the order of the set priors."""
 
     headline = "Labeled rows contradict the order of the class priors"
     advice = "If the first file does not have the higher class prior, swap the values of --set-priors and fit again."
 
 
 class UnevenSetsWarning(UUWarning):
-    """One set is so small that batches had to grow to contain a row of each set."""
+    """One set is so small that larger batches were needed to include rows of both sets."""
 
     headline = "One set is much smaller than the other"
     advice = "Add rows to the smaller set: its size limits the accuracy of every estimate."
 
 
 class OneSidedPredictionsWarning(UUWarning):
-    """The trained model predicts one class for every row, although both classes must be present."""
+    """The trained model predicts the same class for every row, although both classes must be present."""
 
     headline = "The model predicts the same class for every row"
     advice = "Do not use this model. Check the class priors, then train with more rows or other settings."
@@ -64,7 +65,7 @@ class UnidentifiedPriorsWarning(UUWarning):
 
 
 class NotAMixtureWarning(UUWarning):
-    """Target rows are not a mixture of the two classes that make up the sets."""
+    """The target rows do not look like a mixture of the two classes in the sets."""
 
     headline = "The rows to score differ from both sets"
     advice = "Check how these rows were collected; estimates are not valid for them."
@@ -88,7 +89,7 @@ class FailedSettingWarning(UUWarning):
 
 
 class PoorMixingWarning(UUWarning):
-    """The blocks of streamed rows are so large that only a few blocks are mixed at a time."""
+    """The blocks of streamed rows are so large that only a few of them fit in the mixing buffer."""
 
     headline = "Streamed rows are poorly mixed"
     advice = (

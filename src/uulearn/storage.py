@@ -65,7 +65,7 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
-    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: wait forever)."""
+    """Hold an exclusive lock; after ``seconds`` (−1: no limit), raise a TimeoutError that begins with ``busy``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -91,7 +91,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
-    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
+    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and without rounding."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
 
