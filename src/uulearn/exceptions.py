@@ -1,4 +1,4 @@
-"""Errors and warnings of uulearn, one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
+"""Errors and warnings of uulearn, with one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
 Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all
 warnings with the base class ``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below

@@ -56,7 +56,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete temporary files of killed processes that are older than ``older_than`` seconds; ``name`` is a pattern."""
+    """Delete temporary files that match the pattern ``name`` and are older than ``older_than`` seconds."""
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # the file was moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:

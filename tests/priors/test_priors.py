@@ -496,7 +496,7 @@ def test_target_prior_with_similar_sets_warns():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((GOOD[:19], GOOD, GOOD, (0.8, 0.2)), "scores_target has 19 rows; pass at least 20"),
+        ((GOOD[:19], GOOD, GOOD, (0.8, 0.2)), "scores_target has 19 scores; pass at least 20"),
         ((GOOD, GOOD, GOOD, (0.8, 0.2)), "equal mean ranks"),
         ((GOOD, np.ones(30), np.ones(30), (0.8, 0.2)), "equal mean ranks"),
         ((GOOD, GOOD, np.append(GOOD, math.inf), (0.8, 0.2)), "scores1 must be finite .* got inf"),

@@ -26,9 +26,8 @@ def reproduce_on_ray(
 ) -> ReproductionOutcome:
     """Train all configurations that are missing from the store on a Ray cluster, and store the records.
 
-    `uulearn.reproduction.runner.reproduce` has the same parameters and returns the same records. Data and records are
-    sent over the network. A job whose process dies is retried. ``workers`` limits the number of jobs that run in
-    parallel.
+    The records are the same as those of `uulearn.reproduction.runner.reproduce`. Data and records are sent over the
+    network. A job whose process dies is retried. ``workers`` limits the number of jobs that run in parallel.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]

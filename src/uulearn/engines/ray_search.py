@@ -1,4 +1,4 @@
-"""Train the models of a search on a Ray cluster, one task per job; only the searching process writes to the store."""
+"""Train the models of a search on a Ray cluster, one task per job; only the calling process writes to the store."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass

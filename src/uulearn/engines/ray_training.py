@@ -60,7 +60,7 @@ def train_on_ray(
 
     If a process dies, all processes are stopped and restarted, up to three times; ``work`` must resume from its own
     checkpoint. A permanent error in ``work`` is raised here as a ValueError with the same message. ``scratch`` is a
-    temporary folder, created and removed here, on storage that all machines share. Each process uses one core. It also
+    temporary folder on storage that all machines share; it is removed at the end. Each process uses one core. It also
     uses one GPU if ``device`` is ``"cuda"``, or if it is ``"auto"`` and the cluster has enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)

@@ -111,7 +111,7 @@ def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDAr
 
 
 def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: str, rows: Any) -> Agreement:
-    """Compare the file with the classifier; raise ArithmeticError if they differ too much.
+    """Compare the outputs of the file and the classifier; raise an ArithmeticError if they differ too much.
 
     Generated rows that the classifier cannot score are skipped; for example, a custom model may accept only integers.
     An error is raised if the classifier cannot score the ``rows`` that you pass.

@@ -230,7 +230,7 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the warnings, logs and prints of the exporter; errors are reported by the caller."""
+    """Suppress warnings, log messages and printed output of the exporter; errors are reported by the caller."""
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

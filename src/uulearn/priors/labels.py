@@ -81,7 +81,7 @@ def priors_from_labels(
         easy to label give a biased estimate.
     sizes : (n, n′), optional
         Number of rows of each set. If given, the intervals are for the priors of these sets (hypergeometric), which are
-        used in training. Otherwise, they are for the populations of the sets (Clopper–Pearson).
+        used in training. Otherwise, the intervals are for the populations of the sets (Clopper–Pearson).
 
     Examples
     --------

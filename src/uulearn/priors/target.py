@@ -77,7 +77,7 @@ def estimate_target_prior(
     scores = [read_scores(values, name) for name, values in given.items()]
     for values, name in zip(scores, given, strict=True):
         if len(values) < MIN_SCORES:
-            raise ValueError(f"{name} has {len(values)} rows; pass at least {MIN_SCORES}.")
+            raise ValueError(f"{name} has {len(values)} scores; pass at least {MIN_SCORES}.")
     sizes = [len(values) for values in scores]
     ranks = np.split(stats.rankdata(np.concatenate(scores)) / sum(sizes), np.cumsum(sizes)[:2])
     means = np.array([values.mean() for values in ranks])

@@ -1,8 +1,8 @@
 """Consistent correction functions (Definition 1) and the methods built on them.
 
 A correction f is non-negative and Lipschitz continuous, with f(x) = x for x ≥ 0. The generalized leaky ReLU is f(x) = x
-for x ≥ 0 and f(x) = λ·x for x < 0, with λ ≤ 0. It includes the ReLU (λ = 0) and the absolute value (λ = −1). For all of
-these functions, the derivative at x = 0 is set to 1.
+for x ≥ 0 and f(x) = λ·x for x < 0, with λ ≤ 0. This family includes the ReLU (λ = 0) and the absolute value (λ = −1).
+For all of these functions, the derivative at x = 0 is set to 1.
 """
 
 import functools
@@ -97,7 +97,7 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
 
 
 def check_correction(f: Any) -> None:
-    """Raise a ValueError if a correction violates a property of Definition 1; the message gives an example.
+    """Raise a ValueError if a correction violates a property of Definition 1; the message contains a counterexample.
 
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
     refined. This check cannot prove the properties, but it finds common mistakes.

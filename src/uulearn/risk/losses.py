@@ -45,7 +45,7 @@ def squared(z: Tensor) -> Tensor:
 
 
 def squared_probability(z: Tensor) -> Tensor:
-    """Return the link of the squared loss: (1 + z)/2 clipped to [0, 1]."""
+    """Convert scores of the squared loss to probabilities: (1 + z)/2 clipped to [0, 1]."""
     return ((1 + z) / 2).clamp(0, 1)
 
 

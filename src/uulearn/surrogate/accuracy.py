@@ -1,13 +1,14 @@
 """Estimate the accuracy of a classifier from two or more unlabeled sets.
 
-Let s_j be the fraction of set j that is predicted positive. Its expectation is θ_j·TPR + (1 − θ_j)·FPR, which is linear
-in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR), so
+Let s_j be the fraction of set j that is predicted positive. The expectation of s_j is θ_j·TPR + (1 − θ_j)·FPR, which is
+linear in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR). The following estimate of the accuracy is
+unbiased:
 
-    (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π)
+    (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π).
 
-is an unbiased estimate for any TPR and FPR. For two sets, the weights w are unique, and the estimate is one minus the
-zero-one UU risk (Eq. 4). For more sets, the weights minimize Σ w_j²/(4·n_j), the largest variance over all classifiers.
-This is equivalent to a weighted least-squares fit through the points (θ_j, s_j). Sets with equal priors are pooled.
+For two sets, the weights w are unique, and the estimate is one minus the zero-one UU risk (Eq. 4). For more sets, the
+weights minimize Σ w_j²/(4·n_j), the largest variance over all classifiers. This is equivalent to a weighted
+least-squares fit through the points (θ_j, s_j). Sets with equal priors are pooled.
 """
 
 from typing import NamedTuple

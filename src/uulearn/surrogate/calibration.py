@@ -1,7 +1,7 @@
 """Calibrated set probabilities that are consistent with the priors.
 
 Platt scaling fits a logistic curve to the probability of a set, although the priors restrict that probability to an
-interval. Here, the logistic curve is the probability t of the positive class. The set probabilities (1 − t)·u + t·v
+interval. Here, a logistic curve models the probability t of the positive class. The set probabilities (1 − t)·u + t·v
 (see `uulearn.surrogate.inversion`) are fitted to the sets of held-out rows.
 """
 
@@ -62,10 +62,10 @@ def fit_mixture_curve(
 
 
 def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
-    """Return one score per row, shape (n,), from a classifier of sets; a higher score means more likely positive.
+    """Return a score for each row from a classifier of sets; rows with higher scores are more likely positive.
 
     For probabilities q, the score is the log-odds of the expected prior of the row's set, Σ q_j·θ_j, scaled to [0, 1].
-    For decision values, it is their sum weighted by the centered θ_j.
+    For decision values, the score is their weighted sum; the weights are the centered θ_j.
     """
     if hasattr(classifier, "predict_proba"):
         scaled = (classifier.predict_proba(X) @ theta - theta.min()) / np.ptp(theta)

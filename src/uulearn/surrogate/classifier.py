@@ -45,9 +45,9 @@ def default_estimator(random_state: Any = None) -> Any:
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Binary classifier trained on two or more unlabeled sets with any scikit-learn classifier.
 
-    The base classifier learns to predict the *set* of a row, with its own objective, so trees, kernels and
-    nearest neighbors can be used. Its set probabilities are then converted to the probability of the positive class,
-    using the known class priors (`uulearn.surrogate.inversion`).
+    The base classifier learns to predict the *set* of a row, with its own objective, so trees, kernels and nearest
+    neighbors can be used. The predicted set probabilities are then converted to class probabilities, using the known
+    class priors (`uulearn.surrogate.inversion`).
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return CalibratedClassifierCV(base, method=self.calibration, cv=cv)
 
     def invert(self, X: Any) -> Inversion:
-        """Return log-odds of the positive class at class prior π, and a mask of the clipped rows.
+        """Return the log-odds of the positive class at class prior π, and a mask of the clipped rows.
 
         If many held-out rows are clipped, the estimator overfits or needs calibration, or the priors are wrong.
         """
@@ -189,15 +189,15 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return invert_set_posterior(probabilities, self.set_priors_, self.set_fractions_, self.target_prior)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return log-odds of the positive class at class prior π, shape (n,), between −36 and 36."""
+        """Return the log-odds of the positive class at class prior π, shape (n,), clipped to [−36, 36]."""
         return self.invert(X).log_odds.clip(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        """Return the predicted classes at class prior π, shape (n,): 1 for positive and 0 for negative."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π."""
+        """Return the probabilities of the negative and the positive class at class prior π, shape (n, 2)."""
         log_odds = self.decision_function(X)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
@@ -315,6 +315,6 @@ def _check_base(base: Any, calibration: str | None, weighted: bool) -> None:
     for parameter, value in base.get_params(deep=True).items():
         if parameter.split("__")[-1] == "class_weight" and value is not None:
             raise ValueError(
-                f"{parameter}={value!r} of {name} changes the fractions of the sets, which makes the converted "
-                "probabilities wrong; pass class_weight=None, or use sample_weight, which is taken into account."
+                f"{parameter}={value!r} of {name} changes the effective fractions of the sets, so the converted "
+                "probabilities would be wrong; pass class_weight=None, or use sample_weight instead."
             )

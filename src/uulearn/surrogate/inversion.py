@@ -3,15 +3,15 @@
 Set j = 0 … m − 1 is the mixture θ_j·P + (1 − θ_j)·N of the two classes and contains a fraction ρ_j of the rows. At
 class prior π, Bayes' rule with η(x) = P(y = 1 | x) gives
 
-    P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)),
+    P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)).
 
-which is a ratio of two linear functions of η after normalization. At the class prior of all rows, π̄ = Σ ρ_j·θ_j, the
+After normalization, this is a ratio of two linear functions of η. At the class prior of all rows, π̄ = Σ ρ_j·θ_j, the
 denominator is 1. If t is the value of η at π̄, the set probabilities lie on the segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
 The inversion is computed at π̄, and then the log-odds are shifted to π (`uulearn.metrics.calibration.shift_log_odds`).
-For two sets, t has a closed form. For more sets, t maximizes the likelihood Σ_j q_j·ln((1 − t)·u_j + t·v_j) of the
+For two sets, t has a closed form. For more sets, t maximizes the log-likelihood Σ_j q_j·ln((1 − t)·u_j + t·v_j) of the
 predicted probabilities q. The objective is concave, so bisection on its derivative finds the maximum.
 """
 
@@ -120,7 +120,7 @@ def invert_set_posterior(
     """Convert set probabilities P(set = j | x) to the log-odds of the positive class.
 
     ``probabilities`` has shape (n, m) and is predicted by a classifier of sets. ``set_fractions`` contains the fraction
-    of its training rows in each set. The other parameters are described in `set_posterior`.
+    of the training rows in each set. The other parameters are described in `set_posterior`.
 
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
@@ -137,7 +137,7 @@ def invert_set_posterior(
 
 
 def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two sets at class prior π̄: solve for the class densities, up to a factor, and clip them at 0."""
+    """Compute the inversion for two sets at class prior π̄: solve for scaled class densities, clipped at 0."""
     pooled = float(rho @ theta)
     high, low = (0, 1) if theta[0] > theta[1] else (1, 0)
     positive = (1 - theta[low]) * q[:, high] / rho[high] - (1 - theta[high]) * q[:, low] / rho[low]
@@ -149,7 +149,7 @@ def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 
 def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds."""
+    """Compute the inversion for any number of sets at class prior π̄: maximize the likelihood by bisection."""
     pooled = float(rho @ theta)
     # The segment divided by ρ_j, which changes neither the maximum nor the derivative.
     v, u = theta / pooled, (1 - theta) / (1 - pooled)
