@@ -1,8 +1,7 @@
 """Errors and warnings of uulearn, with one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
-Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all
-warnings with the base class ``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below
-it.
+Silence a warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all warnings with
+``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below it.
 """
 
 from typing import ClassVar
@@ -51,7 +50,7 @@ class OneSidedPredictionsWarning(UUWarning):
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """The accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
+    """The accuracy estimated from two sets is far below chance or above 1, so the given priors are probably wrong."""
 
     headline = "The estimated accuracy is impossible"
     advice = "Check the class priors and their order: the estimate suggests that they are wrong."

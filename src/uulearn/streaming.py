@@ -33,8 +33,8 @@ class ParquetSet(RowStream):
     path : path
         A Parquet file, or a folder that contains Parquet files, possibly in subfolders.
     columns : sequence of str, optional
-        The columns to train on, in this order (default: all columns of the first file). They must contain numbers
-        without missing values, unless ``transform`` converts them.
+        The columns to train on, in this order (default: all columns of the first file). The columns must contain
+        numbers without missing values, unless ``transform`` converts them.
     transform : callable, optional
         A function that converts a pyarrow Table to an array of shape (rows, features).
     buffer_bytes : int

@@ -36,8 +36,7 @@ def score_on_ray(
     """Score a Parquet file or a folder of Parquet files on a Ray cluster; return the number of rows scored.
 
     The output folder has one file per input file, with the same name and row order. The folder is created only after
-    all files have been scored. The model, the input and the output must have the same paths on all machines of the
-    cluster.
+    all files have been scored. The model, the input and the output must have the same paths on all machines.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):

@@ -26,7 +26,7 @@ class RayExecutor:
 
     def __post_init__(self) -> None:
         if self.workers is not None and not (isinstance(self.workers, int) and self.workers > 0):
-            raise ValueError(f"workers must be an integer above 0, got {self.workers!r}.")
+            raise ValueError(f"workers must be a positive integer, got {self.workers!r}.")
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
         """Train the jobs; yield the results of each job when it finishes."""

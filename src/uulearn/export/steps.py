@@ -96,7 +96,7 @@ def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
 def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
     """Return a step that computes quantile levels or normal quantiles, as in scikit-learn's `QuantileTransformer`.
 
-    ``quantiles`` of shape (q, d) increase in every column; ``levels`` of shape (q,) are their quantile levels.
+    ``quantiles``, shape (q, d), must increase in every column; ``levels``, shape (q,), are their quantile levels.
     """
     knots, edges = constant(quantiles), constant([EDGE, 1 - EDGE])
     heights = constant(levels)[:, None].expand_as(knots).clone()

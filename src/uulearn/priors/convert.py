@@ -51,7 +51,7 @@ def from_noise_rates(
 
     Let ρ₊ = P(noisy 0 | positive) and ρ₋ = P(noisy 1 | negative). The fraction of rows with noisy label 1 is
     s = π(1 − ρ₊) + (1 − π)ρ₋. The class priors are θ = π(1 − ρ₊)/s and θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and
-    Williamson, ICML 2015). Pass either π or s; you can compute s from the noisy labels.
+    Williamson, ICML 2015). Pass either the class prior π or the fraction s, which can be computed from the labels.
 
     >>> from_noise_rates(0.2, 0.1, class_prior=0.5)
     (0.888..., 0.181...)

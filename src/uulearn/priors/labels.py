@@ -44,7 +44,7 @@ def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Inte
 def hypergeometric_interval(positives: int, rows: int, size: int, confidence: float = 0.95) -> Interval:
     """Return the exact confidence interval for the fraction of positives in a finite set of ``size`` rows.
 
-    The labeled rows are a sample without replacement, so the width is zero if every row of the set is labeled.
+    The labeled rows are drawn without replacement, so the width is zero if every row of the set is labeled.
     """
     tail = (1 - confidence) / 2
     first, last = positives, size - (rows - positives)  # possible numbers of positives in the set
@@ -72,7 +72,7 @@ def priors_from_labels(
 ) -> LabeledPriors:
     """Estimate the class priors (θ, θ′), with exact intervals, from a labeled random sample of each set.
 
-    An UnidentifiedPriorsWarning is raised if the labels do not show which set has the higher prior.
+    An UnidentifiedPriorsWarning is issued if the labels do not show which set has the higher prior.
 
     Parameters
     ----------

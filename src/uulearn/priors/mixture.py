@@ -71,9 +71,10 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 def best_bin(component: Any, mixture: Any) -> BestBin:
     """Select the tail in which the ratio estimates κ(component | mixture).
 
-    The first pass uses the rule of Garg et al., which minimizes the ratio r plus (1 + γ)·(√(ln(4/δ)/2m) +
-    √(ln(4/δ)/2n))/q, where q is the fraction of the component in the tail. This rule selects wide tails, in which r is
-    still above κ. The second pass minimizes r plus `NOISE_FACTOR` standard errors of approximately √(r/q·(1/m + r/n)).
+    The first pass uses the rule of Garg et al., which minimizes the ratio r plus
+    (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q, where q is the fraction of the component in the tail. This rule selects
+    wide tails, in which r is still above κ. The second pass minimizes r plus `NOISE_FACTOR` standard errors of
+    approximately √(r/q·(1/m + r/n)).
 
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)

@@ -154,7 +154,7 @@ def _warn_if_unreliable(pi: float, error: float, unbounded: bool, p_value: float
         reason = f"the estimated class prior is {pi:.3f} with a standard error of {error:.3f}"
     if reason is not None:
         warnings.warn(
-            f"the target rows are not a mixture of the classes of the two sets: {reason}. The classes may have "
+            f"the target rows do not look like a mixture of the two classes: {reason}. The classes may have "
             "shifted, the model may have been trained on these rows, or set_priors may be wrong; label a sample of "
             "target rows.",
             NotAMixtureWarning,

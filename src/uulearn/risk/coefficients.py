@@ -85,7 +85,7 @@ def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
 
 
 def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoefficients:
-    """Return the coefficients a, b, c, d of the rewritten risk (Section 2.2).
+    """Return the coefficients a, b, c and d of the rewritten risk (Section 2.2).
 
     Parameters
     ----------
