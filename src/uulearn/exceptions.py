@@ -57,7 +57,7 @@ class SuspiciousScoreWarning(UUWarning):
 
 
 class UnidentifiedPriorsWarning(UUWarning):
-    """The data do not determine the class priors, or determine them only roughly."""
+    """The class priors cannot be estimated from the data, or only with a large error."""
 
     headline = "The class priors cannot be estimated precisely from the rows"
     advice = "Pass --set-priors if you know the class priors from another source; otherwise results are uncertain."

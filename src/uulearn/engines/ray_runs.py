@@ -60,7 +60,7 @@ def reproduce_on_ray(
 
 
 def train_job(job: ExperimentJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:
-    """Train a job and return its records and its duration in seconds."""
+    """Train the models of a job, and return the records and the duration in seconds."""
     started = time.perf_counter()
     records = train_in_parts(JobTrainer(task, choose_device(device), Reporter()), job)
     return records, time.perf_counter() - started

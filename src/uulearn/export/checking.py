@@ -102,7 +102,7 @@ def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]
 
 
 def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDArray[Any]:
-    """Return the rows with random codes in the category columns; missing values stay missing."""
+    """Return the rows with random codes in the category columns; missing values do not change."""
     rng = np.random.default_rng(2)
     for column in categories:
         own = X[:, column.position]

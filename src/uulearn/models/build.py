@@ -42,11 +42,11 @@ def build_model(
     if isinstance(model, str):
         if model not in MODELS:
             names = ", ".join(map(repr, MODELS))
-            raise ValueError(f"model must be one of {names}, an nn.Module, its class or a factory, got {model!r}.")
+            raise ValueError(f"model must be one of {names}, an nn.Module, a class or a factory, got {model!r}.")
         _check_row_shape(model, row_shape)
         model = MODELS[model]
     if not callable(model):
-        raise TypeError(f"model must be a name, an nn.Module, its class or a factory, got {model!r}.")
+        raise TypeError(f"model must be a name, an nn.Module, a module class or a factory, got {model!r}.")
     if len(row_shape) == 1 and "n_features" in inspect.signature(model).parameters:
         params.setdefault("n_features", row_shape[0])
     if len(row_shape) == 3 and "shape" in inspect.signature(model).parameters:

@@ -6,8 +6,8 @@ some distribution Q. If P and N are mutually irreducible (neither contains the o
 
     κ(P₁ | P₀) = (1 − θ)/(1 − θ′)   and   κ(P₀ | P₁) = θ′/θ   (Scott, Blanchard and Handy, COLT 2013).
 
-A score threshold cuts off a tail. The fraction of the mixture in the tail, divided by the fraction of the component in
-the tail, is at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier, so the best bin
+Each score threshold defines a tail. The fraction of the mixture in the tail, divided by the fraction of the component
+in the tail, is at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier, so the best bin
 minimizes this ratio plus a multiple of its standard error (Garg et al., NeurIPS 2021).
 """
 
@@ -30,7 +30,7 @@ DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Ratio of mixture to component in the tail above each threshold; arrays of shape (k,), thresholds decreasing."""
+    """Ratio of mixture to component in the tail above each of k decreasing thresholds; arrays of shape (k,)."""
 
     thresholds: Floats
     rows: Counts  # number of rows of the component in the tail

@@ -37,7 +37,7 @@ class EstimationCost(NamedTuple):
 
 
 def check_set_priors(set_priors: Sequence[float]) -> tuple[float, float]:
-    """Return (θ, θ′) as floats, or raise a ValueError that names the offending value."""
+    """Return the class priors (θ, θ′) as floats, or raise a ValueError that names the offending value."""
     theta, theta_prime = check_priors(set_priors, number="two")
     return theta, theta_prime
 
@@ -48,8 +48,8 @@ def check_priors(set_priors: Iterable[float], number: Literal["two", "two or mor
     enough = len(values) == 2 if number == "two" else len(values) >= 2
     if not enough or not all(isinstance(value, Real) for value in values):
         raise ValueError(
-            f"set_priors must be {number} numbers, the class prior of each set, got {set_priors!r}; pass for example "
-            "set_priors=(0.8, 0.2)."
+            f"set_priors must be {number} numbers, the class prior of each set, got {set_priors!r}; for example, "
+            "pass set_priors=(0.8, 0.2)."
         )
     priors = [float(value) for value in values]
     for which, prior in enumerate(priors):
@@ -64,7 +64,7 @@ def check_priors(set_priors: Iterable[float], number: Literal["two", "two or mor
 
 
 def check_target_prior(target_prior: float) -> float:
-    """Return π as a float, or raise a ValueError that names the offending value."""
+    """Return the target prior π as a float, or raise a ValueError that names the offending value."""
     if not isinstance(target_prior, Real) or not 0.0 < float(target_prior) < 1.0:
         raise ValueError(
             f"target_prior must be a number strictly between 0 and 1, got {target_prior!r}; "
@@ -74,12 +74,12 @@ def check_target_prior(target_prior: float) -> float:
 
 
 def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
-    """Return (n, n′) as integers, or raise a ValueError that names the offending value."""
+    """Return the set sizes (n, n′) as integers, or raise a ValueError that names the offending value."""
     values = tuple(sizes) if isinstance(sizes, Iterable) else ()
     if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
         raise ValueError(
             f"sizes must be two whole numbers of rows, one per set and each at least 1, got {sizes!r}; "
-            "pass for example sizes=(3000, 3000)."
+            "for example, pass sizes=(3000, 3000)."
         )
     return int(values[0]), int(values[1])
 
@@ -90,7 +90,7 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
     Parameters
     ----------
     set_priors : (θ, θ′)
-        Class priors of set 0 and set 1. They must differ; either one may be higher.
+        Class priors of set 0 and set 1, which must differ; either one may be higher.
     target_prior : float
         π, the class prior of the population that the classifier will be used on.
 

@@ -49,7 +49,7 @@ MethodLike = str | tuple[str | Correction, str | Correction] | Method
 
 
 def check_slope(slope: float) -> float:
-    """Return λ as a float, or raise a ValueError if it is positive or not a number."""
+    """Return the slope λ as a float, or raise a ValueError if it is positive or not a number."""
     if not isinstance(slope, Real) or not float(slope) <= 0 or float(slope) == -float("inf"):
         raise ValueError(
             f"slope (λ of the generalized leaky ReLU) must be a number ≤ 0, got {slope!r}; with a positive "
@@ -109,7 +109,7 @@ def check_correction(f: Any) -> None:
     """
     name = getattr(f, "__name__", type(f).__name__)
     if not callable(f):
-        raise ValueError(f"a correction must be a function of a tensor, got {f!r}; pass for example torch.abs.")
+        raise ValueError(f"a correction must be a function of a tensor, got {f!r}; for example, pass torch.abs.")
     magnitude = torch.logspace(-8, 8, 3201, dtype=torch.float64)
     x = torch.cat([-magnitude.flip(0), torch.zeros(1, dtype=torch.float64), magnitude])
     y = f(x)

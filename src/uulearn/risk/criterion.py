@@ -27,7 +27,7 @@ class UURisk(nn.Module):
     Parameters
     ----------
     set_priors : (θ, θ′)
-        Class priors of set 0 and set 1. They must differ; either one may be higher.
+        Class priors of set 0 and set 1, which must differ; either one may be higher.
     target_prior : float
         π, the class prior of the population that the classifier will be used on.
     loss : str or callable

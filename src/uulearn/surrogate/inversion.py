@@ -56,7 +56,7 @@ class Inversion(NamedTuple):
 
 
 def read_priors(set_priors: Priors) -> Floats:
-    """Return θ as an array of shape (m,), m ≥ 2, or raise a ValueError that names the offending value."""
+    """Return the class priors θ as an array of shape (m,), or raise a ValueError that names the offending value."""
     return np.array(check_priors(set_priors, number="two or more"))
 
 
