@@ -18,7 +18,7 @@ from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Pri
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, Stage, self_train
 from uulearn.metrics import Evaluation, evaluate
-from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling
+from uulearn.metrics.calibration import PlattScaling, cross_fit_platt_scaling, decision_values, fit_platt_scaling
 from uulearn.training import History
 
 # Rows per set that are scored to check whether a single model predicts only one class.
@@ -47,7 +47,10 @@ class FitResult:
     error: BaseException | None = None
     """Why the fit ended early with a usable model; raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
-    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model."""
+    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model.
+
+    A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
+    """
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -74,7 +77,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         model, history, error = single.model, single.history, single.error
         held_out_sizes = (0, 0) if plan.validation is None else plan.validation.sizes
         if error is None and plan.validation is not None and parameters.calibrated:
-            scores = torch.cat([model.score(plan.validation.rows_of(which)) for which in (0, 1)])
+            parts = single.held_out_scores or [model.score(plan.validation.rows_of(which)) for which in (0, 1)]
+            scores = torch.cat(list(parts))
     else:
         if parameters.self_training_rounds:
             fitted, scores, rounds = _run_self_training(plan, first)
@@ -85,18 +89,17 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         model = fitted.combine(plan.learner)
         held_out_sizes = plan.data.sizes
 
-    sets = np.repeat([0, 1], held_out_sizes)
     scaling: PlattScaling | None = None
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
-    if parameters.calibrated and scores is not None:
+    if scores is not None:
+        sets = np.repeat([0, 1], held_out_sizes)
         try:
-            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
+            scaling, decisions = calibrate(plan, scores, sets)
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
-    if plan.folds is not None and scores is not None:
-        decisions = decision_values(scores.numpy(), scaling)
-        if parameters.set_priors is not None and error is None:
+            decisions = None if plan.folds is None else scores.numpy()
+        if decisions is not None and parameters.set_priors is not None and error is None:
             evaluation = evaluate(decisions, sets, priors, target_prior)
     return FitResult(
         plan.learner,
@@ -113,6 +116,23 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         error,
         decisions,
     )
+
+
+def calibrate(
+    plan: FitPlan, scores: Tensor, sets: NDArray[np.int64]
+) -> tuple[PlattScaling | None, NDArray[np.float32] | None]:
+    """Return the calibration, if requested, and with folds the decision values of all rows.
+
+    The decision value of a row is calibrated by the rows of the other folds.
+    """
+    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
+    values = scores.double().numpy()
+    if plan.folds is None:
+        return fit_platt_scaling(values, sets, priors, target_prior), None
+    if not plan.parameters.calibrated:
+        return None, scores.numpy()
+    scaling, log_odds = cross_fit_platt_scaling(values, sets, np.concatenate(plan.folds), priors, target_prior)
+    return scaling, log_odds.astype(np.float32)
 
 
 def average_histories(histories: Sequence[History]) -> History:

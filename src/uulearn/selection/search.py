@@ -19,14 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn import defaults
 from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
-from uulearn.estimator.fitting import warn_if_degenerate
+from uulearn.estimator.fitting import calibrate, warn_if_degenerate
 from uulearn.estimator.learners import OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
-from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
@@ -287,14 +286,12 @@ def _decisions(
     """Return the decision values of all rows, calibrated if requested, or the reason for a failure."""
     if isinstance(fitted, NonFiniteRiskError):
         return fitted
-    scores, scaling = torch.cat(fitted.scores), None
-    if plan.parameters.calibrated:
-        priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-        try:
-            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
-        except ValueError as error:  # all rows have one score
-            return ValueError(str(error).partition(";")[0])
-    return decision_values(scores.numpy(), scaling)
+    try:
+        decisions = calibrate(plan, torch.cat(fitted.scores), sets)[1]
+    except ValueError as error:  # all rows have one score
+        return ValueError(str(error).partition(";")[0])
+    assert decisions is not None  # a search has folds
+    return decisions
 
 
 def _compare(
