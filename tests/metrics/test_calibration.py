@@ -11,8 +11,8 @@ from scipy.special import expit, logit
 from uulearn.metrics.calibration import (
     PlattScaling,
     bayes_threshold,
+    calibrate_out_of_fold,
     calibration_error,
-    cross_fit_platt_scaling,
     fit_platt_scaling,
     shift_log_odds,
 )
@@ -141,7 +141,7 @@ def test_grouped_scores_give_the_same_line(monkeypatch):
 def test_no_row_calibrates_itself():
     scores, sets = two_sets(np.random.default_rng(5), (0.7, 0.3), (300, 300))
     folds = np.arange(600) % 3
-    scaling, log_odds = cross_fit_platt_scaling(scores, sets, folds, (0.7, 0.3), 0.2)
+    scaling, log_odds = calibrate_out_of_fold(scores, sets, folds, (0.7, 0.3), 0.2)
     assert scaling == fit_platt_scaling(scores, sets, (0.7, 0.3), 0.2)
     inside = folds == 1
     other = fit_platt_scaling(scores[~inside], sets[~inside], (0.7, 0.3), 0.2)
@@ -152,7 +152,7 @@ def test_no_row_calibrates_itself():
     assert np.abs(log_odds[~same]).max() <= 1e-6
     mixed = sets.copy()
     mixed[inside] = np.random.default_rng(6).permutation(sets[inside])
-    again = cross_fit_platt_scaling(scores, mixed, folds, (0.7, 0.3), 0.2)[1]
+    again = calibrate_out_of_fold(scores, mixed, folds, (0.7, 0.3), 0.2)[1]
     np.testing.assert_array_equal(again[inside] > 0, log_odds[inside] > 0)
 
 

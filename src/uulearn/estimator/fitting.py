@@ -18,7 +18,7 @@ from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Pri
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, Stage, self_train
 from uulearn.metrics import Evaluation, evaluate
-from uulearn.metrics.calibration import PlattScaling, cross_fit_platt_scaling, decision_values, fit_platt_scaling
+from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold, decision_values, fit_platt_scaling
 from uulearn.training import History
 
 # Rows per set that are scored to check whether a single model predicts only one class.
@@ -131,7 +131,7 @@ def calibrate(
         return fit_platt_scaling(values, sets, priors, target_prior), None
     if not plan.parameters.calibrated:
         return None, scores.numpy()
-    scaling, log_odds = cross_fit_platt_scaling(values, sets, np.concatenate(plan.folds), priors, target_prior)
+    scaling, log_odds = calibrate_out_of_fold(values, sets, np.concatenate(plan.folds), priors, target_prior)
     return scaling, log_odds.astype(np.float32)
 
 

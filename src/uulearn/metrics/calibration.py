@@ -92,7 +92,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     return PlattScaling(slope / scale, float(shift_log_odds(intercept - slope / scale * center, pooled, pi)), pi)
 
 
-def cross_fit_platt_scaling(
+def calibrate_out_of_fold(
     scores: Any, sets: Any, folds: Any, set_priors: Sequence[float], target_prior: float
 ) -> tuple[PlattScaling, Floats]:
     """Return the scaling of all rows, and log-odds of all rows that are fit to evaluate a model.
