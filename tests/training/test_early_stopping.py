@@ -178,35 +178,24 @@ def test_batched_early_stopping_equals_single_runs(ema, patience):
 # ------------------------------------------------------------------------- scores at epochs that other rows chose
 
 
-def crossed_by_hand(errors, scores, halves, smoothing):
-    """Score each half at the epoch with the lowest trailing mean of the other half's errors."""
-    out = np.empty(len(halves))
-    for half in (0, 1):
-        means = [np.mean(errors[max(0, end - smoothing) : end, 1 - half]) for end in range(1, len(errors) + 1)]
-        chosen = scores[int(np.argmin(means))]
-        out[halves == half] = (chosen * np.abs(scores[-1]).mean() / np.abs(chosen).mean())[halves == half]
-    return out
-
-
-@given(st.integers(0, 1000), st.integers(2, 9), st.integers(2, 9), st.integers(1, 3))
-def test_each_half_is_scored_at_the_best_epoch_of_the_other_half(seed, n0, n1, smoothing):
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(6, n0 + n1, generator=generator)
-    coefficients = uu_coefficients((0.7, 0.2), 0.4)
-    crossed = CrossedEpochs((n0, n1), [coefficients], [seed], smoothing)
-    halves, sets = crossed.halves[0].numpy(), np.repeat([0, 1], [n0, n1])
-    assert {*halves[:n0].tolist()} == {*halves[n0:].tolist()} == {0, 1}
-    errors = np.array(
-        [
-            [1 - uu_accuracy(own[halves == half], sets[halves == half], (0.7, 0.2), 0.4).value for half in (0, 1)]
-            for own in scores.numpy()
-        ]
-    )
+@given(st.integers(0, 1000), st.integers(2, 25), st.integers(2, 25), st.integers(1, 3))
+def test_each_part_is_scored_at_the_best_epoch_of_the_others(seed, n0, n1, smoothing):
+    scores = torch.randn(6, n0 + n1, generator=torch.Generator().manual_seed(seed))
+    crossed = CrossedEpochs((n0, n1), [uu_coefficients((0.7, 0.2), 0.4)], [seed], smoothing)
+    parts, sets = crossed.parts[0].numpy(), np.repeat([0, 1], [n0, n1])
     for own in scores:
         crossed.update(own[None], [True])
-    np.testing.assert_allclose(torch.stack(crossed.errors)[:, 0], errors, atol=1e-12)
-    expected = crossed_by_hand(torch.stack(crossed.errors)[:, 0].numpy(), scores.numpy(), halves, smoothing)
-    np.testing.assert_allclose(crossed.cross(scores[-1:])[0], expected, rtol=1e-5, atol=1e-6)
+    found, magnitude = crossed.cross(scores[-1:])[0].numpy(), scores.abs().mean(1).numpy()
+    for part in np.unique(parts):
+        others = parts != part
+        errors = [1 - uu_accuracy(own[others], sets[others], (0.7, 0.2), 0.4).value for own in scores.numpy()]
+        recorded = torch.stack(crossed.errors)[:, 0, part].numpy()
+        np.testing.assert_allclose(recorded, errors, atol=1e-12)
+        best = BestEpoch(smoothing, None)
+        for error in recorded:
+            best.update(error)
+        expected = scores[best.epoch - 1].numpy() * magnitude[-1] / magnitude[best.epoch - 1]
+        np.testing.assert_allclose(found[~others], expected[~others], rtol=1e-5, atol=1e-6)
 
 
 def test_runs_that_have_stopped_are_not_updated():

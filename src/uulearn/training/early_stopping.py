@@ -21,6 +21,8 @@ Weights = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 EARLY_STOPPING_METRIC = "validation_zero_one"
 """The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
+EPOCH_PARTS = 10
+"""Number of parts of the held-out rows in `CrossedEpochs`: an epoch chosen by 90% of the rows is nearly as good."""
 
 
 class BestEpoch:
@@ -89,45 +91,46 @@ class CrossedEpochs:
     """Scores of held-out rows at epochs that other held-out rows chose.
 
     On the rows that choose the best epoch, this epoch looks better than it is. So the held-out rows of each set are
-    split at random into two halves, and each half is scored at the best epoch of the other half. Such scores are fit
-    for calibration and evaluation. There may be several runs with the same numbers of held-out rows.
+    split at random into parts, and each part is scored at the best epoch of all other parts. Such scores are fit for
+    calibration and evaluation. There may be several runs with the same numbers of held-out rows.
     """
 
     def __init__(
         self, sizes: tuple[int, int], coefficients: Sequence[UUCoefficients], seeds: Sequence[int], smoothing: int
     ) -> None:
         sets = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
-        self.halves = torch.from_numpy(np.stack([_halves(sizes, seed) for seed in seeds]))
+        self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
+        """The part of every row, those of set 0 first, shape (R, n)."""
         self.errors: list[Tensor] = []
-        """Validation error of both halves in each epoch, shape (R, 2)."""
-        self.scores = torch.full((2, *self.halves.shape), math.nan)
-        """Scores of all held-out rows at the best epoch of each half, shape (2, R, n)."""
-        self._best = [[BestEpoch(smoothing, None) for _ in range(2)] for _ in seeds]
+        """Validation error without each part in each epoch, shape (R, parts)."""
+        self.scores = torch.full((EPOCH_PARTS, *self.parts.shape), math.nan)
+        """Scores of all held-out rows at the best epoch without each part, shape (parts, R, n)."""
+        self._best = [[BestEpoch(smoothing, None) for _ in range(EPOCH_PARTS)] for _ in seeds]
         # The error is a constant plus the weights of the rows that are predicted positive.
-        self._weights = torch.zeros(len(self.halves), 2, len(sets), dtype=torch.float64)
-        self._constants = torch.zeros(len(self.halves), 2, dtype=torch.float64)
-        for run, half in np.ndindex(len(self.halves), 2):
-            inside = self.halves[run] == half
-            own = row_weights(sets[inside], coefficients[run], torch.float64)
-            self._weights[run, half, inside] = own.negative - own.positive
-            self._constants[run, half] = own.positive.sum()
+        self._weights = torch.zeros(len(seeds), EPOCH_PARTS, len(sets), dtype=torch.float64)
+        self._constants = torch.zeros(len(seeds), EPOCH_PARTS, dtype=torch.float64)
+        for run, part in np.ndindex(len(seeds), EPOCH_PARTS):
+            others = self.parts[run] != part
+            own = row_weights(sets[others], coefficients[run], torch.float64)
+            self._weights[run, part, others] = own.negative - own.positive
+            self._constants[run, part] = own.positive.sum()
 
     def update(self, scores: Tensor, running: Sequence[bool]) -> None:
         """Add the scores of the next epoch, shape (R, n); runs that have stopped are not updated."""
-        weight = torch.einsum("rn,rhn->rh", (scores > 0).double(), self._weights)
+        weight = torch.einsum("rn,rpn->rp", (scores > 0).double(), self._weights)
         self.errors.append(self._constants + weight)
-        for (run, half), error in np.ndenumerate(self.errors[-1].numpy()):
-            if running[run] and self._best[run][half].update(float(error)):
-                self.scores[half, run] = scores[run]
+        for (run, part), error in np.ndenumerate(self.errors[-1].numpy()):
+            if running[run] and self._best[run][part].update(float(error)):
+                self.scores[part, run] = scores[run]
 
     def cross(self, final: Tensor) -> Tensor:
-        """Return the scores of each half at the best epoch of the other, on the scale of the final scores (R, n).
+        """Return the scores of each part at the best epoch of the others, on the scale of the final scores (R, n).
 
-        Scores grow from epoch to epoch. Both epochs are rescaled to the mean magnitude of the final scores.
+        Scores grow from epoch to epoch. Those of every epoch are rescaled to the mean magnitude of the final scores.
         """
         scale = final.abs().mean(1, keepdim=True) / self.scores.abs().mean(2, keepdim=True)
-        first, second = torch.where(scale.isfinite(), self.scores * scale, final)
-        return torch.where(self.halves == 0, second, first)
+        rescaled = torch.where(scale.isfinite(), self.scores * scale, final)
+        return rescaled.gather(0, self.parts[None])[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the errors and scores so far."""
@@ -137,14 +140,13 @@ class CrossedEpochs:
         """Continue from the result of `state_dict`."""
         self.errors, self.scores = list(state["errors"]), state["scores"]
         for errors in self.errors:
-            for (run, half), error in np.ndenumerate(errors.numpy()):
-                self._best[run][half].update(float(error))
+            for (run, part), error in np.ndenumerate(errors.numpy()):
+                self._best[run][part].update(float(error))
 
 
-def _halves(sizes: tuple[int, int], seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return 0 or 1 for every held-out row, those of set 0 first; both halves have rows of both sets."""
+def _assign_parts(sizes: tuple[int, int], seed: int) -> Tensor:
     rng = np.random.default_rng([seed, 6])
-    return np.concatenate([rng.permutation(size) % 2 for size in sizes])
+    return torch.from_numpy(np.concatenate([rng.permutation(size) % EPOCH_PARTS for size in sizes]))
 
 
 class BestWeights:
