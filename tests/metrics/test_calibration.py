@@ -147,9 +147,9 @@ def test_no_row_calibrates_itself():
     other = fit_platt_scaling(scores[~inside], sets[~inside], (0.7, 0.3), 0.2)
     np.testing.assert_array_equal(log_odds[inside] > 0, other.log_odds(scores[inside]) > 0)
     same = (log_odds > 0) == (scaling.log_odds(scores) > 0)
-    np.testing.assert_array_equal(log_odds[same], scaling.log_odds(scores)[same])
+    np.testing.assert_allclose(log_odds[same], scaling.log_odds(scores)[same], rtol=1e-5, atol=1e-6)
     assert 0 < (~same).sum() < 60
-    assert np.abs(log_odds[~same]).max() <= 1e-6
+    assert np.abs(log_odds[~same]).max() < 2e-6
     mixed = sets.copy()
     mixed[inside] = np.random.default_rng(6).permutation(sets[inside])
     again = calibrate_out_of_fold(scores, mixed, folds, (0.7, 0.3), 0.2)[1]

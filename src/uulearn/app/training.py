@@ -1,8 +1,8 @@
 """Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
 
-An ensemble over folds scores every row with the model that was not trained on it. (The fold of a row did choose the
-epoch of that model, so the estimate is slightly optimistic: by about a point if priors are close, far inside its
-interval.) A single model, and an ensemble after self-training, are evaluated on rows that are set aside before the fit.
+An ensemble over folds scores every row with the model that was not trained on it, at an epoch and with a threshold that
+other rows chose. A single model, and an ensemble after self-training, are evaluated on rows that are set aside before
+the fit.
 """
 
 from collections.abc import Callable

@@ -126,13 +126,11 @@ def calibrate(
     The decision value of a row is calibrated by the rows of the other folds.
     """
     priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-    values = scores.double().numpy()
     if plan.folds is None:
-        return fit_platt_scaling(values, sets, priors, target_prior), None
+        return fit_platt_scaling(scores.numpy(), sets, priors, target_prior), None
     if not plan.parameters.calibrated:
         return None, scores.numpy()
-    scaling, log_odds = calibrate_out_of_fold(values, sets, np.concatenate(plan.folds), priors, target_prior)
-    return scaling, log_odds.astype(np.float32)
+    return calibrate_out_of_fold(scores.numpy(), sets, np.concatenate(plan.folds), priors, target_prior)
 
 
 def average_histories(histories: Sequence[History]) -> History:

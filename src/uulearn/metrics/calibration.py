@@ -93,8 +93,12 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
 
 
 def calibrate_out_of_fold(
-    scores: Any, sets: Any, folds: Any, set_priors: Sequence[float], target_prior: float
-) -> tuple[PlattScaling, Floats]:
+    scores: NDArray[np.float32],
+    sets: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    set_priors: Sequence[float],
+    target_prior: float,
+) -> tuple[PlattScaling, NDArray[np.float32]]:
     """Return the scaling of all rows, and log-odds of all rows that are fit to evaluate a model.
 
     Whether the log-odds of a row are positive is decided by a scaling that was fitted on the other folds, so no row
@@ -102,9 +106,8 @@ def calibrate_out_of_fold(
     sign become (almost) zero. (Log-odds of a different scaling in every fold would have a lower AUC than the scores.)
     See `fit_platt_scaling` for the other parameters.
     """
-    scores, sets, folds = np.asarray(scores, dtype=np.float64), np.asarray(sets), np.asarray(folds)
     scaling = fit_platt_scaling(scores, sets, set_priors, target_prior)
-    log_odds = scaling.log_odds(scores)
+    log_odds = decision_values(scores, scaling)
     for fold in np.unique(folds):
         inside = folds == fold
         own = fit_platt_scaling(scores[~inside], sets[~inside], set_priors, target_prior)

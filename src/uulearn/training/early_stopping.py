@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from uulearn.risk import UUCoefficients
-from uulearn.risk.functional import row_weights
 from uulearn.training.history import History
 from uulearn.training.options import RunOptions
 
@@ -106,14 +105,12 @@ class CrossedEpochs:
         self.scores = torch.full((EPOCH_PARTS, *self.parts.shape), math.nan)
         """Scores of all held-out rows at the best epoch without each part, shape (parts, R, n)."""
         self._best = [[BestEpoch(smoothing, None) for _ in range(EPOCH_PARTS)] for _ in seeds]
-        # The error is a constant plus the weights of the rows that are predicted positive.
-        self._weights = torch.zeros(len(seeds), EPOCH_PARTS, len(sets), dtype=torch.float64)
-        self._constants = torch.zeros(len(seeds), EPOCH_PARTS, dtype=torch.float64)
-        for run, part in np.ndindex(len(seeds), EPOCH_PARTS):
-            others = self.parts[run] != part
-            own = row_weights(sets[others], coefficients[run], torch.float64)
-            self._weights[run, part, others] = own.negative - own.positive
-            self._constants[run, part] = own.positive.sum()
+        # With the fractions q and q′ of the sets predicted positive, the error is a − c − (a + b)q + (c + d)q′.
+        self._constants = torch.tensor([[a - c] for a, _, c, _ in coefficients], dtype=torch.float64)
+        slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in coefficients], dtype=torch.float64)
+        others = (self.parts[:, None] != torch.arange(EPOCH_PARTS)[:, None]).double()
+        counts = torch.stack([others[..., sets == which].sum(2) for which in (0, 1)], 2)
+        self._weights = others * (slopes[:, None] / counts)[..., sets]
 
     def update(self, scores: Tensor, running: Sequence[bool]) -> None:
         """Add the scores of the next epoch, shape (R, n); runs that have stopped are not updated."""
