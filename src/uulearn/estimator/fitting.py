@@ -93,14 +93,17 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
     if scores is not None:
-        sets = np.repeat([0, 1], held_out_sizes)
+        known = scores.numpy(), np.repeat([0, 1], held_out_sizes)
+        decisions = None if plan.folds is None else known[0]
         try:
-            scaling, decisions = calibrate(plan, scores, sets)
+            if plan.folds is None:
+                scaling = fit_platt_scaling(*known, priors, target_prior)
+            elif parameters.calibrated:
+                scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
-            decisions = None if plan.folds is None else scores.numpy()
         if decisions is not None and parameters.set_priors is not None and error is None:
-            evaluation = evaluate(decisions, sets, priors, target_prior)
+            evaluation = evaluate(decisions, known[1], priors, target_prior)
     return FitResult(
         plan.learner,
         model,
@@ -116,21 +119,6 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         error,
         decisions,
     )
-
-
-def calibrate(
-    plan: FitPlan, scores: Tensor, sets: NDArray[np.int64]
-) -> tuple[PlattScaling | None, NDArray[np.float32] | None]:
-    """Return the calibration, if requested, and with folds the decision values of all rows.
-
-    The decision value of a row is calibrated by the rows of the other folds.
-    """
-    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-    if plan.folds is None:
-        return fit_platt_scaling(scores.numpy(), sets, priors, target_prior), None
-    if not plan.parameters.calibrated:
-        return None, scores.numpy()
-    return calibrate_out_of_fold(scores.numpy(), sets, np.concatenate(plan.folds), priors, target_prior)
 
 
 def average_histories(histories: Sequence[History]) -> History:

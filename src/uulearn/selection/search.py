@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn import defaults
 from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
-from uulearn.estimator.fitting import calibrate, warn_if_degenerate
+from uulearn.estimator.fitting import warn_if_degenerate
 from uulearn.estimator.learners import OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
+from uulearn.metrics.calibration import calibrate_out_of_fold
 from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
@@ -286,12 +287,15 @@ def _decisions(
     """Return the decision values of all rows, calibrated if requested, or the reason for a failure."""
     if isinstance(fitted, NonFiniteRiskError):
         return fitted
+    scores = torch.cat(fitted.scores).numpy()
+    if not plan.parameters.calibrated:
+        return scores
+    assert plan.folds is not None  # of every search
+    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
     try:
-        decisions = calibrate(plan, torch.cat(fitted.scores), sets)[1]
+        return calibrate_out_of_fold(scores, sets, np.concatenate(plan.folds), priors, target_prior)[1]
     except ValueError as error:  # all rows have one score
         return ValueError(str(error).partition(";")[0])
-    assert decisions is not None  # a search has folds
-    return decisions
 
 
 def _compare(
