@@ -44,7 +44,7 @@ IRRELEVANT_PARAMETERS = (
 )  # fmt: skip
 
 # 2: models as the state of a learner.
-STORE_FORMAT = 2
+STORE_FORMAT = 3
 STORE_SUFFIX = ".safetensors"
 # Age at which a temporary file is removed; a newer one may belong to a search that is running.
 STALE_SECONDS = 3600
